@@ -1,0 +1,77 @@
+# `make help` lists the targets. A target makes the environment that it needs, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -qq hides the warnings of package indexes, not errors.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+# Two installations into one environment at the same time would break it.
+.NOTPARALLEL:
+.PHONY: help demo test lint types unit format coverage bench reproduce docs clean
+
+unit coverage bench reproduce: export OMP_NUM_THREADS = 1
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## Fit a model, put an interval on a prediction, write demo.png
+	$(BIN)/python examples/demo.py
+
+test: lint types unit ## Everything that continuous integration checks
+
+lint: $(VENV)/.test ## Style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.test ## Static types
+	$(BIN)/mypy
+
+unit: $(VENV)/.test ## Tests and the examples in docstrings
+	$(PYTEST) -n 2
+
+format: $(VENV)/.test ## Rewrite the files in the house format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+coverage: $(VENV)/.test ## Which lines of the package the tests run
+	$(PYTEST) -n 2 --cov --cov-report=term --cov-report=html
+
+bench: $(VENV)/.bench ## Side by side with other libraries
+	$(PYTEST) benchmarks -o addopts=--import-mode=importlib -W default
+
+reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version)
+	$(BIN)/python -m experiments $(if $(QUICK),--quick)
+
+docs: $(VENV)/.docs ## The documentation, in docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+
+clean: ## Remove what the other targets wrote, but not the environment
+	rm -rf build dist demo.png htmlcov .coverage .benchmarks .hypothesis docs/_build docs/auto_examples
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples experiments docs -name __pycache__ -prune -exec rm -rf {} +
+
+# Environments: all live in one directory, and a stamp says which one is complete.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@echo "Creating the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing the package and matplotlib (less than a minute)"
+	@$(INSTALL) -e ".[plot]"
+	@touch $@
+
+# torch goes first: alone, the constraint decides its build, and nothing else can ask for another.
+$(VENV)/.torch: constraints.txt | $(BIN)/python
+	@echo "Installing torch"
+	@$(INSTALL) torch
+	@touch $@
+
+$(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "Installing the package and what the target '$*' needs (a minute or two)"
+	@$(INSTALL) -e ".[$*]"
+	@touch $@
