@@ -1,0 +1,77 @@
+"""An honest error bar on anything you compute from a trained model.
+
+Examples
+--------
+A normal distribution is fitted by maximum likelihood; what is the uncertainty of its upper 5 %
+point?
+
+>>> import numpy as np
+>>> from scipy.stats import norm
+>>> import implicit_delta as idm
+>>> y = np.random.default_rng(0).normal(10.0, 2.0, size=100)
+>>> model = idm.from_loglik(lambda th: norm.logpdf(y, th[0], np.exp(th[1])), start=[0.0, 0.0])
+>>> estimate = idm.infer(model, lambda th: th[0] + 1.645 * np.exp(th[1]))
+>>> round(estimate.value, 3), round(estimate.standard_error, 3)
+(13.192, 0.295)
+"""
+
+from implicit_delta._infer import infer
+from implicit_delta._polish import polish
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    EvaluationError,
+    ImplicitDeltaError,
+    ImplicitDeltaWarning,
+    NonlinearityWarning,
+    NotAMaximumError,
+    NotDeterministicWarning,
+    UnsupportedModelError,
+)
+from implicit_delta.estimate import Diagnostics, Estimate, Interval
+from implicit_delta.evaluation import parameters
+from implicit_delta.methods.finite_difference import FiniteDifference
+from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik import from_loglik
+from implicit_delta.models.residuals import from_residuals
+from implicit_delta.numerics.maximizers import (
+    bayesian_optimization,
+    cobyqa,
+    lbfgs,
+    nelder_mead,
+    newton_krylov,
+)
+from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConvergenceError",
+    "Diagnostics",
+    "DriftWarning",
+    "Estimate",
+    "EvaluationError",
+    "FiniteDifference",
+    "FittedModel",
+    "ImplicitDeltaError",
+    "ImplicitDeltaWarning",
+    "Infinitesimal",
+    "Interval",
+    "NonlinearityWarning",
+    "NotAMaximumError",
+    "NotDeterministicWarning",
+    "UnsupportedModelError",
+    "bayesian_optimization",
+    "cholesky",
+    "cobyqa",
+    "conjugate_gradient",
+    "from_loglik",
+    "from_residuals",
+    "infer",
+    "lbfgs",
+    "nelder_mead",
+    "newton_krylov",
+    "parameters",
+    "polish",
+]

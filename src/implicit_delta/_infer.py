@@ -1,0 +1,168 @@
+"""The front door: from a fitted model and an evaluation to an estimate."""
+
+import warnings
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._influence import influence_of, sandwich
+from implicit_delta._typing import Array, Psi
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    ImplicitDeltaError,
+    NonlinearityWarning,
+)
+from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.models.base import FittedModel
+
+DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
+BEND_WARNS, BEND_REFUSES = 0.25, 1.0
+
+
+def infer(
+    model: FittedModel,
+    psi: Psi,
+    method: Method | None = None,
+    *,
+    robust: bool = False,
+    clusters: Sequence[Any] | Array | None = None,
+    influence: bool = False,
+    strict: bool = True,
+    names: Sequence[str] | str | None = None,
+) -> Estimate:
+    """Put an error bar on anything computed from a fitted model.
+
+    Parameters
+    ----------
+    model : FittedModel
+        Made by one of the `from_*` functions.
+    psi : callable
+        The evaluation: a function of the model in its own language (a parameter vector, a module,
+        an estimator) that returns a number or a one-dimensional array; or `parameters`.
+    method : Method, optional
+        How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
+
+        ==================  ======================================================
+        d up to 2500        ``Infinitesimal(solver=cholesky)``
+        d beyond            ``Infinitesimal(solver=conjugate_gradient)``
+        ==================  ======================================================
+
+        and ``estimate.method`` says what it was.
+    robust : bool
+        Variance that stays valid when the model is misspecified (sandwich, HC0).
+    clusters : (n,) array, optional
+        Labels of groups within which observations may be dependent.
+    influence : bool
+        Keep the influence of each observation in ``estimate.influence``.
+    strict : bool
+        Refuse results that are very doubtful (drift above 1, a psi that does not even move
+        both ways); with False these become warnings.
+    names : sequence of str, optional
+        Names of the evaluations, for tables.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import implicit_delta as idm
+    >>> y = np.array([3, 0, 2, 5, 1, 4, 2, 3])
+    >>> model = idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
+    >>> rate = idm.infer(model, lambda th: np.exp(th[0]))
+    >>> print(f"{rate.value:.3f} +- {rate.standard_error:.3f}")
+    2.500 +- 0.559
+    """
+    if not isinstance(model, FittedModel):
+        raise TypeError(
+            f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
+            "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
+        )
+    started, passes = perf_counter(), model.passes
+    evaluation = Evaluation.of(model, psi, names)
+    response = (Infinitesimal() if method is None else method).respond(model, evaluation)
+    covariance, asymmetry, notes = _covariance(response)
+    drift = _drift(model, response, covariance)
+    _guard(drift, response.linearity, strict)
+    rows = None
+    if robust or clusters is not None or influence:
+        rows = influence_of(model, response)
+    if rows is not None and (robust or clusters is not None):
+        covariance = sandwich(rows, model.weights, clusters)
+    diagnostics = Diagnostics(
+        drift=drift,
+        smallest_curvature=response.smallest_curvature,
+        linearity=response.linearity,
+        asymmetry=asymmetry,
+        residual=response.residual,
+        passes=model.passes - passes + response.passes,
+        seconds=perf_counter() - started,
+        notes={**response.notes, **notes},
+    )
+    return Estimate(
+        value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
+        covariance=covariance,
+        names=evaluation.names,
+        method=response.method,
+        diagnostics=diagnostics,
+        influence=rows,
+        draws=response.draws,
+    )
+
+
+def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str]]:
+    """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
+    raw = response.covariance
+    errors = np.sqrt(np.clip(np.diag(raw), 0, None))
+    size = np.outer(errors, errors)
+    gap = abs(raw - raw.T)
+    asymmetry = float(np.max(np.divide(gap, size, out=np.zeros_like(gap), where=size > 0)))
+    covariance = (raw + raw.T) / 2
+    values, vectors = np.linalg.eigh(covariance)
+    negative = values < -1e-12 * max(values[-1], 0.0)
+    if not np.any(negative):
+        return covariance, asymmetry, {}
+    kept = np.clip(values, 0, None)
+    notes = {"negative_eigenvalues_dropped": float(np.sum(negative))}
+    return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(notes)
+
+
+def _drift(model: FittedModel, response: Response, covariance: Array) -> float:
+    """By how many standard errors psi would still move if training were finished."""
+    if response.directions is None:
+        return np.nan
+    errors = np.sqrt(np.diag(covariance))
+    moves = abs(model.score(model.theta) @ response.directions)
+    return float(np.max(np.divide(moves, errors, out=np.zeros_like(moves), where=errors > 0)))
+
+
+def _guard(drift: float, bend: float, strict: bool) -> None:
+    if drift > DRIFT_WARNS:
+        text = (
+            f"The model is not at its maximum: finishing the training would move psi by {drift:.2g} "
+            "standard errors (drift). Usual causes: training stopped early, or a penalty used in "
+            "training was not given here. Use `polish(model)`, or give the `penalty=` or `l2=` that "
+            "was used."
+        )
+        _object(text, drift > DRIFT_REFUSES and strict, ConvergenceError, DriftWarning)
+    if bend > BEND_WARNS:
+        text = (
+            f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a "
+            "straight line), so a symmetric interval is doubtful. Use `profile(model, psi)`, "
+            "`Simulation()`, or a transform of psi that is closer to linear."
+        )
+        _object(text, bend > BEND_REFUSES and strict, ConvergenceError, NonlinearityWarning)
+
+
+def _object(
+    text: str, refuse: bool, error: type[ImplicitDeltaError], warning: type[Warning]
+) -> None:
+    if refuse:
+        raise error(text + " Pass `strict=False` to get the number all the same.")
+    warnings.warn(text, warning, stacklevel=4)

@@ -1,0 +1,10 @@
+"""The two types that every file speaks of."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Psi: TypeAlias = Callable[[Any], Any]

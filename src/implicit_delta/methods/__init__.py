@@ -1,0 +1,1 @@
+"""How the response of the optimum to ``L + lambda * psi`` is found, one file per method."""

@@ -1,0 +1,233 @@
+"""The finite-difference implicit delta method (FDIDM): refit with a little of psi added."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from implicit_delta._progress import progress
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import PUSH, Method, Response, nonlinearity
+from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
+from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
+from implicit_delta.numerics.solvers import Factor, factorize
+
+
+@dataclass(frozen=True)
+class FiniteDifference(Method):
+    r"""The response to a finite push, by refits (the paper's FDIDM, Algorithms 1 and 3).
+
+    Column k of the covariance is :math:`(\psi(\hat\theta(\lambda)) - \psi(\hat\theta(-\lambda))) /
+    2\lambda` where :math:`\hat\theta(\lambda)` maximizes :math:`L + \lambda \psi_k`; with
+    ``central=False`` it is :math:`(\psi(\hat\theta(\lambda)) - \psi(\hat\theta(0))) / \lambda`.
+    Both ends are refits by the same maximizer at the same tolerance, warm-started at theta: the
+    given theta itself is never one of the ends, since what its training left unfinished would
+    be taken for a response.
+
+    Parameters
+    ----------
+    lam : float or sequence of float, optional
+        The push, in units of 1 / psi. By default `push` standard errors of each psi_k, with the
+        standard error from a pilot solve. Several are combined.
+    central : bool
+        Both sides, with an error of order lambda^2, or one side, of order lambda, as in the paper.
+    maximize : maximizer, optional
+        `lbfgs`, `newton_krylov`, or the gradient-free `nelder_mead`, `cobyqa` and
+        `bayesian_optimization`. By default `lbfgs` where the curvature can be factorized to give
+        the refits a good scale, and `newton_krylov` beyond 2500 parameters.
+    push : float
+        The default lambda times the standard error.
+    combine : {"richardson", "mean"}
+        What to do with several lambdas: extrapolate to lambda = 0, or average.
+    curvature : {"hessian", "ggn"}
+        What the pilot solve and the scale of the refits use.
+    n_jobs : int
+        How many refits run at once (joblib).
+    """
+
+    lam: float | Sequence[float] | None = None
+    central: bool = True
+    maximize: Maximizer | None = None
+    push: float = PUSH
+    combine: Literal["richardson", "mean"] = "richardson"
+    curvature: Curvature = "hessian"
+    n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        """Check what was configured."""
+        if self.lam is not None:
+            pushes = np.atleast_1d(np.asarray(self.lam, dtype=np.float64))
+            if pushes.ndim > 1 or not np.all(np.isfinite(pushes)) or np.any(pushes <= 0):
+                raise ValueError(f"lam must be positive and finite, not {self.lam!r}.")
+            if pushes.size != np.unique(pushes).size or pushes.size == 0:
+                raise ValueError(f"The lambdas must be one or more different numbers: {self.lam}.")
+            object.__setattr__(self, "lam", tuple(sorted(map(float, pushes))))
+        if not np.isfinite(self.push) or self.push <= 0:
+            raise ValueError(f"push must be a positive number of standard errors, not {self.push}.")
+        if self.combine not in ("richardson", "mean"):
+            raise ValueError(f'combine must be "richardson" or "mean", not {self.combine!r}.')
+
+    def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
+        """Refit at both ends of every push and take differences."""
+        maximizer = self._maximizer(model)
+        pushes = self._pushes(model, evaluation)
+        refit = _Refit(model, maximizer, self._scale(model), self.curvature)
+        rest = [] if self.central else [refit(evaluation.component(0), 0.0)]
+        jobs = [(k, sign * lam) for k in range(evaluation.size) for lam in pushes[k] for sign in
+                ((1, -1) if self.central else (1,))]  # fmt: skip
+        ends = dict(zip(jobs, self._refit_all(refit, evaluation, jobs), strict=True))
+        if not self.central:
+            ends |= {(k, 0.0): rest[0] for k in range(evaluation.size)}
+        return self._difference(model, evaluation, maximizer, pushes, ends)
+
+    def _maximizer(self, model: FittedModel) -> Maximizer:
+        if self.maximize is not None:
+            return self.maximize
+        return lbfgs if model.d <= DENSE_LIMIT else newton_krylov
+
+    def _pushes(self, model: FittedModel, evaluation: Evaluation) -> Array:
+        """Lambdas, (K, number of lambdas)."""
+        if self.lam is not None:
+            return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
+        pilot = Infinitesimal(curvature=self.curvature).respond(model, evaluation)
+        errors = np.sqrt(np.diag(pilot.covariance))
+        errors[errors == 0] = 1.0
+        return np.asarray(self.push / errors)[:, None]
+
+    def _scale(self, model: FittedModel) -> Factor | None:
+        """Coordinates in which the objective is close to -|z|^2 / 2, where d allows."""
+        if model.d > DENSE_LIMIT:
+            return None
+        matrix = model.information(model.theta, np.eye(model.d), self.curvature)
+        try:
+            return factorize((matrix + matrix.T) / 2)
+        except NotAMaximumError:
+            if self.lam is None:
+                raise
+            return None
+
+    def _refit_all(
+        self, refit: "_Refit", evaluation: Evaluation, jobs: list[tuple[int, float]]
+    ) -> list["_End"]:
+        calls = (delayed(refit)(evaluation.component(k), lam) for k, lam in jobs)
+        with progress("refits", total=len(jobs), unit="fit") as bar:
+            ends = []
+            for end in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
+                ends.append(end)
+                bar.update()
+        return ends
+
+    def _difference(
+        self,
+        model: FittedModel,
+        evaluation: Evaluation,
+        maximizer: Maximizer,
+        pushes: Array,
+        ends: dict[tuple[int, float], "_End"],
+    ) -> Response:
+        size = evaluation.size
+        columns, directions, spreads, bends = [], [], [], []
+        for k in range(size):
+            slopes = []
+            for lam in pushes[k]:
+                ahead, behind = ends[k, lam], ends[k, -lam if self.central else 0.0]
+                width = (2 if self.central else 1) * lam
+                values = evaluation(ahead.theta), evaluation(behind.theta)
+                _check_rose(evaluation, k, lam, values[0][k] - values[1][k])
+                slopes.append(
+                    np.concatenate([values[0] - values[1], ahead.theta - behind.theta]) / width
+                )
+                if self.central:
+                    one = slice(k, k + 1)
+                    bends.append(nonlinearity(values[0][one], evaluation.value[one], values[1][one]))
+            combined = self._combine(np.array(slopes), pushes[k])
+            columns.append(combined[:size])
+            directions.append(combined[size:])
+            spreads.append(np.ptp([slope[k] for slope in slopes]) / abs(combined[k]))
+        notes: dict[str, float | str] = {"lam": _describe(pushes)}
+        if pushes.shape[1] > 1:
+            notes["spread_over_lam"] = float(max(spreads))
+        return Response(
+            covariance=np.column_stack(columns),
+            directions=np.column_stack(directions),
+            method=repr(replace(self, maximize=maximizer)),
+            linearity=max(bends, default=np.nan),
+            residual=float(max(end.gradient for end in ends.values())),
+            passes=sum(end.passes for end in ends.values()) if self.n_jobs != 1 else 0,
+            notes=notes,
+        )
+
+    def _combine(self, slopes: Array, pushes: Array) -> Array:
+        """Average over lambdas, or extrapolate to zero: in lambda^2 if central, else in lambda."""
+        if self.combine == "mean" or pushes.size == 1:
+            return np.asarray(np.mean(slopes, axis=0))
+        order = 2 if self.central else 1
+        vandermonde = np.vander((pushes / pushes[0]) ** order, increasing=True)
+        return np.asarray(np.linalg.solve(vandermonde.T, np.eye(pushes.size)[0]) @ slopes)
+
+
+@dataclass(frozen=True)
+class _End:
+    """One refit: where it ended, how much gradient was left there and what it cost."""
+
+    theta: Array
+    gradient: float
+    passes: int
+
+
+@dataclass(frozen=True)
+class _Refit:
+    """Maximize L + lam * psi from the model's theta."""
+
+    model: FittedModel
+    maximizer: Maximizer
+    scale: Factor | None
+    curvature: Curvature
+
+    def __call__(self, evaluation: Evaluation, lam: float) -> _End:
+        model, before = self.model, self.model.passes
+
+        def value(theta: Array) -> float:
+            return model.objective(theta) + lam * float(evaluation(theta)[0])
+
+        def gradient(theta: Array) -> Array:
+            return model.score(theta) + lam * evaluation.jacobian(theta)[0]
+
+        def curve(theta: Array, v: Array) -> Array:
+            return model.information(theta, v, self.curvature)
+
+        found = self.maximizer.maximize(
+            Objective(value, gradient, curve, self.scale), model.theta
+        )
+        _check_converged(found, lam)
+        return _End(found.x, found.gradient_norm, model.passes - before)
+
+
+def _check_converged(found: Maximum, lam: float) -> None:
+    if not found.converged:
+        raise ConvergenceError(
+            f"The refit with lambda = {lam:.3g} did not converge: {found.message} Usual causes: "
+            "lambda is so large that L + lambda * psi has no maximum nearby (leave lam out to have "
+            "it chosen as half a standard error), or psi is not smooth (try "
+            "`FiniteDifference(maximize=nelder_mead)` or `Simulation()`)."
+        )
+
+
+def _check_rose(evaluation: Evaluation, k: int, lam: float, rise: float) -> None:
+    if rise <= 0:
+        raise ConvergenceError(
+            f"{evaluation.names[k]} changed by {rise:.3g} when the objective was pushed "
+            f"towards larger values (lambda = {lam:.3g}), but must rise: the refits are not "
+            "converged well enough for so small a push, or ended at different optima. Use a larger "
+            "lam (left out, it is half a standard error), or another `maximize=`."
+        )
+
+
+def _describe(pushes: Array) -> str:
+    low, high = f"{pushes.min():.4g}", f"{pushes.max():.4g}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,1 @@
+"""What goes in: fitted models, one file per ecosystem."""

@@ -1,0 +1,88 @@
+"""The contract of a fitted model: what every ecosystem has to offer, and all that a method sees."""
+
+from abc import ABC, abstractmethod
+from typing import Literal, Self, TypeAlias
+
+from implicit_delta._typing import Array, Psi
+
+Curvature: TypeAlias = Literal["hessian", "ggn"]
+
+
+class FittedModel(ABC):
+    r"""A log-likelihood that is a sum over observations, and the parameters that maximize it.
+
+    The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with n
+    terms :math:`\ell_i`, frequency weights :math:`w_i` and d parameters. At this boundary every
+    array is NumPy float64 and the parameters are one flat vector; inside, a backend works in its
+    own types. A backend is one final class with these members and nothing optional;
+    `implicit_delta.testing.check_model` checks it.
+
+    Attributes
+    ----------
+    theta : (d,) array
+        Where the objective is maximal.
+    weights : (n,) array
+        How often each observation counts.
+    l2 : float
+        The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
+    passes : int
+        How many times all n observations have been visited so far, by anybody.
+    names : tuple of str or None
+        Names of the d parameters, if they have any.
+    """
+
+    theta: Array
+    weights: Array
+    l2: float
+    names: tuple[str, ...] | None
+
+    @property
+    def n(self) -> int:
+        """The number of observations."""
+        return self.weights.size
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return self.theta.size
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """How many times all n observations have been visited so far."""
+
+    @abstractmethod
+    def terms(self, theta: Array) -> Array:
+        """Log-likelihood of each observation, (n,), not weighted."""
+
+    @abstractmethod
+    def objective(self, theta: Array) -> float:
+        """L: the weighted sum of the terms less the penalty."""
+
+    @abstractmethod
+    def score(self, theta: Array) -> Array:
+        """Gradient of L, (d,)."""
+
+    @abstractmethod
+    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
+        """Minus the Hessian of L (or its Gauss-Newton part) times v, for (d,) or a block (d, k)."""
+
+    @abstractmethod
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        """Derivative of each term along each column of v: (d, k) to (n, k), not weighted."""
+
+    @abstractmethod
+    def evaluate(self, psi: Psi, theta: Array) -> Array:
+        """What psi returns for the model at theta, as float64 of shape () or (K,)."""
+
+    @abstractmethod
+    def jacobian(self, psi: Psi, theta: Array) -> Array:
+        """Jacobian of psi, (K, d); K = 1 for a scalar psi."""
+
+    @abstractmethod
+    def reweighted(self, weights: Array) -> Self:
+        """Build the same model at the same theta with these weights instead of its own."""
+
+    @abstractmethod
+    def at(self, theta: Array) -> Self:
+        """Build the same model at another theta."""

@@ -1,0 +1,327 @@
+"""A log-likelihood written in NumPy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._polish import polish
+from implicit_delta._typing import Array, Psi
+from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.derivatives import (
+    differentiate,
+    natural_units,
+    second_differences,
+)
+
+ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
+
+
+def from_loglik(
+    loglik: Callable[[Array], Any],
+    theta: Sequence[float] | Array | None = None,
+    *,
+    start: Sequence[float] | Array | None = None,
+    score: Callable[[Array], Any] | None = None,
+    penalty: Callable[[Array], float] | None = None,
+    l2: float = 0.0,
+    weights: Sequence[float] | Array | None = None,
+    names: Sequence[str] | None = None,
+) -> "LoglikModel":
+    r"""Make a fitted model of a log-likelihood function.
+
+    The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)
+    - \tfrac{1}{2} \text{l2}\, |\theta|^2`. Give `theta`, the parameters that maximize it, or
+    `start`, from where it is then maximized. Give exactly what was maximized: a penalty left out
+    here shows up as drift.
+
+    Parameters
+    ----------
+    loglik : callable
+        The log-likelihood of each observation, (d,) to (n,): never their mean, never their sum.
+        For dependent data return the whole log-likelihood as one observation, of shape (1,).
+    theta : (d,) array, optional
+        The maximum, if it is known.
+    start : (d,) array, optional
+        Where to start looking for the maximum.
+    score : callable, optional
+        Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
+    penalty : callable, optional
+        A function of theta that was subtracted from the log-likelihood.
+    l2 : float
+        Shorthand for the penalty ``l2 / 2 * sum(theta ** 2)``. On the scale of the sum: a weight
+        decay w on a *mean* loss is ``l2 = n * w``.
+    weights : (n,) array, optional
+        How many times each observation counts (frequency weights).
+    names : sequence of str, optional
+        Names of the parameters, for tables.
+
+    Returns
+    -------
+    LoglikModel
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> y = np.array([1.2, 0.4, 2.2, 1.4, 0.8])
+    >>> model = from_loglik(lambda th: norm.logpdf(y, th[0], np.exp(th[1])), start=[0, 0])
+    >>> model.theta.round(6)
+    array([ 1.2     , -0.510826])
+    """
+    if (theta is None) == (start is None):
+        raise ValueError(
+            "Give either theta= (the parameters that maximize the log-likelihood) or start= "
+            "(where to start maximizing it), and not both."
+        )
+    if not np.isfinite(l2) or l2 < 0:
+        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
+    point = as_parameters(theta if theta is not None else start)
+    n = _check_terms(loglik(point.copy()), "loglik")
+    model = LoglikModel(
+        loglik=loglik,
+        theta=point,
+        weights=as_weights(weights, n),
+        row_scores=score,
+        penalty=penalty,
+        l2=float(l2),
+        names=_check_names(names, point.size),
+    )
+    if score is not None:
+        _check_rows(score(point.copy()), (n, point.size), "score")
+    if not np.isfinite(model.objective(point)):
+        raise ValueError(f"penalty(theta) is {penalty(point.copy())!r} at the given parameters.")  # type: ignore[misc]
+    return model if start is None else polish(model)
+
+
+@dataclass(frozen=True, eq=False)
+class LoglikModel(FittedModel):
+    """A NumPy log-likelihood at its maximum; made by `from_loglik` and `from_residuals`.
+
+    Derivatives that are not given are taken numerically, in steps of a fraction of the standard
+    error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
+    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'.
+    """
+
+    loglik: Callable[[Array], Any]
+    theta: Array
+    weights: Array
+    row_scores: Callable[[Array], Any] | None = None
+    gauss_newton: Callable[[Array], Array] | None = None
+    penalty: Callable[[Array], float] | None = None
+    l2: float = 0.0
+    names: tuple[str, ...] | None = None
+    counter: "_Counter" = field(default_factory=lambda: _Counter(), repr=False)
+    _hessians: dict[bytes, Array] = field(init=False, default_factory=dict, repr=False)
+    _units: list[Array] = field(init=False, default_factory=list, repr=False)
+
+    @property
+    def passes(self) -> int:
+        """How many times the log-likelihood (or its derivative) was called."""
+        return self.counter.count
+
+    def terms(self, theta: Array) -> Array:
+        """Log-likelihood of each observation, (n,)."""
+        self.counter.count += 1
+        return np.asarray(self.loglik(theta.copy()), dtype=np.float64)
+
+    def objective(self, theta: Array) -> float:
+        """L: the weighted sum of the terms less the penalty."""
+        return float(np.sum(self._parts(theta)))
+
+    def score(self, theta: Array) -> Array:
+        """Gradient of L, (d,)."""
+        if self.row_scores is None:
+            return self._gradient(self._parts, theta)
+        gradient = self.weights @ self._rows(theta) - self.l2 * theta
+        if self.penalty is None:
+            return np.asarray(gradient)
+        return np.asarray(gradient - self._gradient(self._penalty, theta))
+
+    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
+        """Minus the Hessian of L (or its Gauss-Newton part) times v."""
+        if curvature == "ggn":
+            return self._gauss_newton_product(theta, v)
+        if self.row_scores is None:
+            return self._hessian(theta) @ v
+        return -self._directional(self.score, theta, v)
+
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        """Derivative of each term along each column of v, (n, k)."""
+        if self.row_scores is not None:
+            return self._rows(theta) @ v
+        return self._directional(self.terms, theta, v)
+
+    def evaluate(self, psi: Psi, theta: Array) -> Array:
+        """Psi of the parameter vector."""
+        return np.asarray(psi(theta.copy()))
+
+    def jacobian(self, psi: Psi, theta: Array) -> Array:
+        """Numerical Jacobian of psi, (K, d)."""
+
+        def value(point: Array) -> Array:
+            return np.atleast_1d(self.evaluate(psi, point)).astype(np.float64)
+
+        try:
+            derivative = differentiate(value, theta, np.diag(self.units))
+        except FloatingPointError:
+            raise EvaluationError(
+                "psi is NaN or infinite right beside the fitted parameters, so it has no "
+                "derivative there. Is the estimate at the edge of psi's domain?"
+            ) from None
+        return derivative.value / self.units
+
+    def reweighted(self, weights: Array) -> "LoglikModel":
+        """Build the same model with other weights."""
+        return replace(self, weights=as_weights(weights, self.n))
+
+    def at(self, theta: Array) -> "LoglikModel":
+        """Build the same model at another theta."""
+        return replace(self, theta=as_parameters(theta))
+
+    @property
+    def units(self) -> Array:
+        """The standard error of each parameter, the others held fixed: the unit of all steps."""
+        if not self._units:
+            self._units.append(natural_units(self._parts, self.theta))
+        return self._units[0]
+
+    def _parts(self, theta: Array) -> Array:
+        """Everything that L is the sum of: n weighted terms and the penalties."""
+        return np.concatenate([self.weights * self.terms(theta), -self._penalty(theta)])
+
+    def _penalty(self, theta: Array) -> Array:
+        ridge = self.l2 / 2 * theta @ theta
+        return np.array([ridge, 0.0 if self.penalty is None else float(self.penalty(theta.copy()))])
+
+    def _rows(self, theta: Array) -> Array:
+        assert self.row_scores is not None
+        self.counter.count += 1
+        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+
+    def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
+        return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
+
+    def _directional(self, f: Callable[[Array], Array], theta: Array, v: Array) -> Array:
+        """Differentiate f along v, in steps of a fraction of a standard error."""
+        block = v.reshape(self.d, -1)
+        length = np.max(abs(block) / self.units[:, None], axis=0)
+        length[length == 0] = 1.0
+        try:
+            derivative = differentiate(f, theta, block / length).value * length
+        except FloatingPointError:
+            raise UnsupportedModelError(
+                "The log-likelihood is NaN or infinite right beside the parameters: they lie at "
+                "the edge of its domain, where the delta method does not hold. Try another "
+                "parametrization, for example the logarithm of a variance."
+            ) from None
+        return derivative.reshape(derivative.shape[:1] + v.shape[1:])
+
+    def _hessian(self, theta: Array) -> Array:
+        """Minus the Hessian of L without any derivative given; the last one is kept."""
+        key = theta.tobytes()
+        if key not in self._hessians:
+            matrix = self._second_differences(theta, np.diag(self.units))
+            scaled = matrix * np.outer(self.units, self.units)
+            values, vectors = np.linalg.eigh(scaled)
+            if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
+                axes = self.units[:, None] * vectors / np.sqrt(values)
+                matrix = self._second_differences(theta, axes)
+            self._hessians.clear()
+            self._hessians[key] = matrix
+        return self._hessians[key]
+
+    def _second_differences(self, theta: Array, directions: Array) -> Array:
+        bilinear = -second_differences(self._parts, theta, directions).value
+        inverse = np.linalg.inv(directions)
+        return np.asarray(inverse.T @ bilinear @ inverse)
+
+    def _gauss_newton_product(self, theta: Array, v: Array) -> Array:
+        if self.gauss_newton is None:
+            raise UnsupportedModelError(
+                'curvature="ggn" needs a model with an inner function whose curvature is left '
+                "out: `from_residuals`, `from_torch` or `from_jax`. A plain log-likelihood has "
+                'only curvature="hessian".'
+            )
+        rows = self.gauss_newton(theta)
+        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+
+
+@dataclass
+class _Counter:
+    """Passes over the data; shared by a model and what is made from it."""
+
+    count: int = 0
+
+
+def as_parameters(values: Any) -> Array:
+    """Check and copy parameters given by a user."""
+    point = np.array(values, dtype=np.float64)
+    if point.ndim == 0:
+        point = point.reshape(1)
+    if point.ndim != 1 or point.size == 0:
+        raise ValueError(f"The parameters must be one flat vector (d,), not {point.shape}.")
+    if not np.all(np.isfinite(point)):
+        raise ValueError(f"The parameters are not finite: {point}.")
+    return point
+
+
+def as_weights(weights: Any, n: int) -> Array:
+    """Check and copy observation weights given by a user."""
+    if weights is None:
+        return np.ones(n)
+    array = np.array(weights, dtype=np.float64)
+    if array.shape != (n,):
+        raise ValueError(
+            f"weights has shape {array.shape}, but there are {n} observations: give one weight "
+            f"for each, shape ({n},)."
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
+        raise ValueError("weights must be finite, none negative and at least one positive.")
+    return array
+
+
+def _check_terms(values: Any, name: str) -> int:
+    """Return n if the values are n finite terms; explain what is wrong otherwise."""
+    terms = np.asarray(values)
+    if terms.ndim == 0:
+        raise ValueError(
+            f"{name}(theta) returned one number, {terms[()]!r}, where one value per observation, "
+            "shape (n,), is needed. Return the terms without summing or averaging them: with a "
+            "mean the standard error would silently be wrong by sqrt(n). If the data really are "
+            "one dependent observation, return their whole log-likelihood with shape (1,)."
+        )
+    if terms.ndim != 1 or terms.size == 0:
+        raise ValueError(
+            f"{name}(theta) returned shape {terms.shape}, but must return one log-likelihood per "
+            "observation, shape (n,). Sum over everything that belongs to one observation"
+            f"{', for example with .ravel()' if terms.size == max(terms.shape, default=0) else ''}."
+        )
+    if terms.dtype.kind not in "fiub":
+        raise ValueError(f"{name}(theta) returned values of type {terms.dtype}, not real numbers.")
+    if not np.all(np.isfinite(terms)):
+        bad = np.flatnonzero(~np.isfinite(terms))
+        raise ValueError(
+            f"{name}(theta) is {terms[bad[0]]} for observation {bad[0]} ({bad.size} of "
+            f"{terms.size} are not finite). Are there missing values in the data, or parameters "
+            "outside their range, such as a negative variance?"
+        )
+    return terms.size
+
+
+def _check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
+    rows = np.asarray(values)
+    if rows.shape != shape:
+        raise ValueError(
+            f"{name}(theta) returned shape {rows.shape}, but must return one row per observation "
+            f"and one column per parameter, {shape}: not summed over observations."
+        )
+    if not np.all(np.isfinite(rows.astype(np.float64))):
+        raise ValueError(f"{name}(theta) has entries that are NaN or infinite.")
+
+
+def _check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
+    if names is not None and len(names) != d:
+        raise ValueError(f"{len(names)} names were given for {d} parameters.")
+    return None if names is None else tuple(map(str, names))

@@ -1,0 +1,220 @@
+"""Least squares: a Gaussian log-likelihood whose noise variance is plugged in."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.optimize
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.models.loglik import (
+    LoglikModel,
+    _check_names,
+    _check_rows,
+    _check_terms,
+    as_parameters,
+    as_weights,
+)
+from implicit_delta.numerics.derivatives import differentiate
+
+MOST_ALTERNATIONS = 50
+
+
+def from_residuals(
+    residuals: Callable[[Array], Any],
+    theta: Sequence[float] | Array | None = None,
+    *,
+    start: Sequence[float] | Array | None = None,
+    jacobian: Callable[[Array], Any] | None = None,
+    variance: Literal["mle", "unbiased"] | float = "mle",
+    l2: float = 0.0,
+    weights: Sequence[float] | Array | None = None,
+    names: Sequence[str] | None = None,
+) -> LoglikModel:
+    r"""Make a fitted model of a least-squares problem.
+
+    The terms are :math:`-r_i(\theta)^2 / 2 s^2`, the Gaussian log-likelihood up to a constant (the
+    paper's remark on squared error). The noise variance :math:`s^2` is estimated at the optimum
+    and plugged in, which changes nothing to first order because it is orthogonal to theta.
+
+    Parameters
+    ----------
+    residuals : callable
+        (d,) to (n,): observed less predicted (the sign does not matter).
+    theta : (d,) array, optional
+        The least-squares solution, if it is known.
+    start : (d,) array, optional
+        Where to start looking for it.
+    jacobian : callable, optional
+        Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
+    variance : {"mle", "unbiased"} or float
+        The noise variance: mean squared residual; the same with n less the effective number of
+        parameters :math:`\mathrm{tr}(A^{-1} G)` as divisor (as R's `lm` and `nls` have it);
+        or a known number.
+    l2 : float
+        The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
+        the sum of squares* has to be divided by the noise variance to be on that scale.
+    weights : (n,) array, optional
+        How many times each observation counts.
+    names : sequence of str, optional
+        Names of the parameters, for tables.
+
+    Returns
+    -------
+    LoglikModel
+        With both curvatures: `"hessian"` and `"ggn"` (Gauss-Newton).
+
+    Examples
+    --------
+    >>> x = np.arange(5.0)
+    >>> y = np.array([0.1, 0.9, 2.2, 2.9, 4.1])
+    >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0], variance="unbiased")
+    >>> model.theta.round(6)
+    array([0.04, 1.  ])
+    """
+    if (theta is None) == (start is None):
+        raise ValueError(
+            "Give either theta= (the least-squares solution) or start= (where to start looking "
+            "for it), and not both."
+        )
+    if not np.isfinite(l2) or l2 < 0:
+        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
+    point = as_parameters(theta if theta is not None else start)
+    n = _check_terms(residuals(point.copy()), "residuals")
+    if jacobian is not None:
+        _check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
+    problem = _LeastSquares(residuals, jacobian, as_weights(weights, n), float(l2), variance)
+    if start is not None:
+        point, noise = problem.solve(point)
+    else:
+        noise = problem.noise(point)
+    return problem.model(point, noise, _check_names(names, point.size))
+
+
+class _LeastSquares:
+    """Residuals, their Jacobian and the rule for the noise variance."""
+
+    def __init__(
+        self,
+        residuals: Callable[[Array], Any],
+        jacobian: Callable[[Array], Any] | None,
+        weights: Array,
+        l2: float,
+        variance: Literal["mle", "unbiased"] | float,
+    ) -> None:
+        if not isinstance(variance, str):
+            variance = float(variance)
+        if variance not in ("mle", "unbiased") and not (
+            isinstance(variance, float) and np.isfinite(variance) and variance > 0
+        ):
+            raise ValueError(
+                f'variance must be "mle", "unbiased" or a positive number, not {variance!r}.'
+            )
+        self._residuals, self._jacobian = residuals, jacobian
+        self.weights, self.l2, self.variance = weights, l2, variance
+
+    def residuals(self, theta: Array) -> Array:
+        return np.asarray(self._residuals(theta.copy()), dtype=np.float64)
+
+    def jacobian(self, theta: Array) -> Array:
+        if self._jacobian is not None:
+            return np.asarray(self._jacobian(theta.copy()), dtype=np.float64)
+        steps = 1e-2 * np.maximum(abs(theta), 0.1)
+        return differentiate(self.residuals, theta, np.diag(steps)).value / steps
+
+    def noise(self, theta: Array) -> float:
+        """Estimate s^2 at theta by the chosen rule."""
+        if isinstance(self.variance, float):
+            return self.variance
+        squares = float(self.weights @ self.residuals(theta) ** 2)
+        count = float(np.sum(self.weights))
+        if squares == 0.0:
+            raise ValueError(
+                "All residuals are zero, so the noise variance is not identified: the model "
+                "interpolates the data. Give the variance as a number, or a penalty (l2=)."
+            )
+        if self.variance == "mle":
+            return squares / count
+        return self._unbiased(theta, squares, count)
+
+    def _unbiased(self, theta: Array, squares: float, count: float) -> float:
+        """Solve s^2 (count - tr(A^-1 G)) = squares, where A = G + l2 and G = J'WJ / s^2."""
+        rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
+        spectrum = np.linalg.svd(rows, compute_uv=False) ** 2
+        spectrum = spectrum[spectrum > spectrum[0] * 1e-20]
+        noise = squares / count
+        for _ in range(200):
+            freedom = count - np.sum(spectrum / (spectrum + self.l2 * noise))
+            if freedom <= 0:
+                raise ValueError(
+                    f"{theta.size} parameters leave no degree of freedom to estimate the noise "
+                    f'variance from {count:g} observations: use variance="mle", a number, or l2=.'
+                )
+            previous, noise = noise, squares / freedom
+            if abs(noise - previous) <= 1e-14 * noise:
+                break
+        return float(noise)
+
+    def solve(self, start: Array) -> tuple[Array, float]:
+        """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
+        theta, noise = self._minimize(start, self._first_noise(start)), 0.0
+        for _ in range(MOST_ALTERNATIONS):
+            previous, noise = noise, self.noise(theta)
+            if self.l2 == 0 or abs(noise - previous) <= 1e-12 * noise:
+                return theta, noise
+            theta = self._minimize(theta, noise)
+        raise ConvergenceError(
+            f"The noise variance still moves after {MOST_ALTERNATIONS} alternations with the "
+            f"parameters (now {noise:.3g}). The penalty l2={self.l2:g} may be so weak that the "
+            "model interpolates; give a larger one, or variance= as a number."
+        )
+
+    def _first_noise(self, start: Array) -> float:
+        if isinstance(self.variance, float):
+            return self.variance
+        squares = float(self.weights @ self.residuals(start) ** 2)
+        return max(squares / float(np.sum(self.weights)), 1e-300)
+
+    def _minimize(self, start: Array, noise: float) -> Array:
+        """Levenberg-Marquardt on the residuals, with the ridge as d further residuals."""
+        root = np.sqrt(self.weights / noise)
+        ridge = np.sqrt(self.l2)
+
+        def residuals(theta: Array) -> Array:
+            return np.concatenate([root * self.residuals(theta), ridge * theta])
+
+        def jacobian(theta: Array) -> Array:
+            return np.vstack([root[:, None] * self.jacobian(theta), ridge * np.eye(theta.size)])
+
+        result = scipy.optimize.least_squares(
+            residuals, start, jacobian, x_scale="jac", ftol=1e-15, xtol=1e-15, gtol=1e-12,
+            max_nfev=2000,
+        )  # fmt: skip
+        if result.status == 0:
+            raise ConvergenceError(
+                "The least-squares fit did not converge in 2000 evaluations (sum of squares "
+                f"{2 * result.cost * noise:.4g}). Try another start, a penalty (l2=), or fit it "
+                "yourself and give theta=."
+            )
+        return np.asarray(result.x, dtype=np.float64)
+
+    def model(self, theta: Array, noise: float, names: tuple[str, ...] | None) -> LoglikModel:
+        """Write the problem as a log-likelihood."""
+        sigma = np.sqrt(noise)
+
+        def loglik(point: Array) -> Array:
+            return -((self.residuals(point) / sigma) ** 2) / 2
+
+        def score(point: Array) -> Array:
+            return -(self.residuals(point) / noise)[:, None] * self.jacobian(point)
+
+        return LoglikModel(
+            loglik=loglik,
+            theta=theta,
+            weights=self.weights,
+            row_scores=score if self._jacobian is not None else None,
+            gauss_newton=lambda point: self.jacobian(point) / sigma,
+            l2=self.l2,
+            names=names,
+        )
