@@ -1,0 +1,123 @@
+"""The NumPy core: what an interval costs beside the fit, and the paper's network both ways.
+
+Run with ``python -m benchmarks.core``; timings are ratios within one run.
+"""
+
+from time import perf_counter
+
+import numpy as np
+from scipy.special import expit
+
+import implicit_delta as idm
+
+
+def best(function, repeats):
+    """Shortest of several runs, in seconds: the one least disturbed."""
+    seconds = []
+    for _ in range(repeats):
+        started = perf_counter()
+        function()
+        seconds.append(perf_counter() - started)
+    return min(seconds)
+
+
+def small_likelihood():
+    """d = 6, n = 200, scalar psi, no derivatives given."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(200), rng.normal(size=(200, 5))])
+    y = (rng.random(200) < expit(X @ [0.2, 1.0, -1.0, 0.5, 0.0, 0.0])).astype(float)
+
+    def loglik(b):
+        return y * (X @ b) - np.logaddexp(0, X @ b)
+
+    theta = idm.from_loglik(loglik, start=np.zeros(6)).theta
+
+    def interval():
+        model = idm.from_loglik(loglik, theta)
+        return idm.infer(model, lambda b: expit(b[0] + b[1])).confidence_interval()
+
+    one = best(lambda: [loglik(theta) for _ in range(100)], 20) / 100
+    fit = best(lambda: idm.from_loglik(loglik, start=np.zeros(6)), 5)
+    cost = best(interval, 20)
+    model = idm.from_loglik(loglik, theta)
+    passes = idm.infer(model, lambda b: expit(b[0] + b[1])).diagnostics.passes
+    print("An interval for a logistic regression without derivatives (d = 6, n = 200)")
+    print(f"  one evaluation of the likelihood  {one * 1e6:8.1f} us")
+    print(f"  the fit                           {fit * 1e3:8.2f} ms")
+    print(f"  infer, on top of it               {cost * 1e3:8.2f} ms  (limit: 30 ms)")
+    print(f"  in evaluations: {passes} made, time of {cost / one:.0f}")
+
+
+class SinNetwork:
+    """The paper's sin task: 160 fixed inputs, 1 hidden layer of 50 tanh units, d = 151."""
+
+    units, l2 = 50, 1.0
+
+    def __init__(self, seed=0):
+        rng = np.random.default_rng(seed)
+        self.x = np.concatenate([np.linspace(-1.5, -0.7, 80, False), np.linspace(0.35, 1.15, 80, False)])
+        self.y = -np.sin(3 * self.x - 0.3) + 0.1 * rng.normal(size=160)
+        self.start = rng.uniform(-1, 1, size=3 * self.units + 1)
+        self.grid = np.arange(-2, 2, 0.05)
+
+    def hidden(self, theta, x):
+        w, b = theta[: self.units], theta[self.units : 2 * self.units]
+        return np.tanh(np.multiply.outer(x, w) + b)
+
+    def predict(self, theta, x):
+        return self.hidden(theta, x) @ theta[2 * self.units : -1] + theta[-1]
+
+    def jacobian(self, theta, x):
+        """Derivative of the predictions, (len(x), 151)."""
+        hidden = self.hidden(theta, x)
+        inner = (1 - hidden**2) * theta[2 * self.units : -1]
+        return np.hstack([inner * x[:, None], inner, hidden, np.ones((x.size, 1))])
+
+    def fit(self):
+        return idm.from_residuals(
+            lambda theta: self.y - self.predict(theta, self.x),
+            start=self.start,
+            jacobian=lambda theta: -self.jacobian(theta, self.x),
+            l2=self.l2,
+        )
+
+
+def sin_network(n_jobs=1):
+    """The 80 x 80 covariance of predictions, by one factorization and by 160 refits."""
+    network = SinNetwork()
+    started = perf_counter()
+    model = network.fit()
+    fit = perf_counter() - started
+
+    def psi(theta):
+        return network.predict(theta, network.grid)
+
+    solved = idm.infer(model, psi, idm.Infinitesimal(curvature="ggn"), strict=False)
+    refitted = idm.infer(
+        model, psi, idm.FiniteDifference(curvature="ggn", n_jobs=n_jobs), strict=False
+    )
+    inside = ((network.grid >= -1.5) & (network.grid < -0.7)) | (
+        (network.grid >= 0.35) & (network.grid < 1.15)
+    )
+    ratio = refitted.standard_error / solved.standard_error
+    print(f"The paper's network on the sin task (d = {model.d}, n = {model.n}, l2 = {network.l2:g})")
+    print(f"  fit from a random start      {fit:8.3f} s")
+    print(
+        f"  covariance, one solve (GGN)  {solved.diagnostics.seconds:8.3f} s  "
+        f"{solved.diagnostics.seconds / fit:.1%} of the fit (limit: 5 %)"
+    )
+    print(
+        f"  covariance, 160 refits       {refitted.diagnostics.seconds:8.3f} s  "
+        f"{refitted.diagnostics.seconds / fit:.1f} fits"
+    )
+    print(
+        f"  ratio of standard errors where the data are: {ratio[inside].min():.3f} to "
+        f"{ratio[inside].max():.3f} (limit: 5 %), elsewhere {ratio[~inside].min():.3f} to "
+        f"{ratio[~inside].max():.3f}"
+    )
+
+
+if __name__ == "__main__":
+    small_likelihood()
+    print()
+    sin_network(n_jobs=2)

@@ -1,0 +1,81 @@
+"""The last launch of Challenger: how sure could one have been?
+
+Before the launch of 28 January 1986, O-rings of the rocket boosters had been damaged on 7 of 23
+flights, the more often the colder it was. The forecast for the launch was 31 degrees Fahrenheit.
+A logistic regression written in NumPy, the probability of damage at 31 degrees, and an honest
+error bar on it. Data: Dalal, Fowlkes and Hoadley (1989), JASA 84, 945-957.
+"""
+
+import argparse
+
+import numpy as np
+
+import implicit_delta as idm
+
+TEMPERATURE = np.array(
+    [66, 70, 69, 68, 67, 72, 73, 70, 57, 63, 70, 78, 67, 53, 67, 75, 70, 81, 76, 79, 75, 76, 58]
+)
+DAMAGED = np.array([0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1])
+
+
+def probability(theta, temperature):
+    return 1 / (1 + np.exp(-theta[0] - theta[1] * (temperature - 70)))
+
+
+def loglik(theta):
+    """One value per flight: the library does the summing."""
+    p = probability(theta, TEMPERATURE)
+    return np.where(DAMAGED, np.log(p), np.log1p(-p))
+
+
+def questions(theta):
+    at_launch, at_70 = probability(theta, 31), probability(theta, 70)
+    even_odds = 70 - theta[0] / theta[1]
+    return np.array([at_launch, at_70, at_launch / at_70, even_odds])
+
+
+def main(picture):
+    model = idm.from_loglik(loglik, start=[0, 0], names=["at 70 F", "per degree"])
+    print(idm.infer(model, idm.parameters), end="\n\n")
+
+    names = ["damage at 31 F", "damage at 70 F", "ratio of the two", "even odds at (F)"]
+    answers = idm.infer(model, questions, names=names)
+    print(answers.summary(), end="\n\n")
+
+    damage = idm.infer(model, lambda theta: probability(theta, 70), names="damage at 70 F")
+    low, high = damage.confidence_interval(0.95, transform="logit")
+    print(f"Damage at 70 F, 95 % interval on the logit scale: {low:.3f} to {high:.3f}")
+    refits = idm.infer(model, lambda theta: probability(theta, 70), idm.FiniteDifference())
+    print(f"Its standard error: {damage.standard_error:.4f} by one linear solve, "
+          f"{refits.standard_error:.4f} by two refits")  # fmt: skip
+
+    draw(model, picture)
+    print(f"Wrote {picture}")
+
+
+def draw(model, picture):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    grid = np.linspace(30, 85, 111)
+    curve = idm.infer(model, lambda theta: probability(theta, grid))
+    fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    low, high = curve.confidence_interval(transform="logit", simultaneous=True)
+    ax.fill_between(grid, low, high, color="C0", alpha=0.12, lw=0, label="95 % band, simultaneous")
+    low, high = curve.confidence_interval(transform="logit")
+    ax.fill_between(grid, low, high, color="C0", alpha=0.25, lw=0, label="95 % interval, pointwise")
+    ax.plot(grid, curve.value, color="C0", label="fitted probability of damage")
+    ax.plot(TEMPERATURE, DAMAGED, "o", color="black", ms=4, alpha=0.6, label="23 flights")
+    ax.axvline(31, color="C3", ls="--", lw=1)
+    ax.annotate("forecast for\nthe launch", (31, 0.04), xytext=(32, 0.04), color="C3", fontsize=9)
+    ax.set(xlabel="temperature at launch (F)", ylabel="O-ring damage", xlim=(30, 85))
+    ax.legend(loc="center right", frameon=False, fontsize=9)
+    fig.savefig(picture, dpi=150)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--picture", default="demo.png", help="where to write the picture")
+    main(parser.parse_args().picture)
