@@ -55,7 +55,9 @@ class SinNetwork:
 
     def __init__(self, seed=0):
         rng = np.random.default_rng(seed)
-        self.x = np.concatenate([np.linspace(-1.5, -0.7, 80, False), np.linspace(0.35, 1.15, 80, False)])
+        self.x = np.concatenate(
+            [np.linspace(-1.5, -0.7, 80, False), np.linspace(0.35, 1.15, 80, False)]
+        )
         self.y = -np.sin(3 * self.x - 0.3) + 0.1 * rng.normal(size=160)
         self.start = rng.uniform(-1, 1, size=3 * self.units + 1)
         self.grid = np.arange(-2, 2, 0.05)
@@ -100,7 +102,9 @@ def sin_network(n_jobs=1):
         (network.grid >= 0.35) & (network.grid < 1.15)
     )
     ratio = refitted.standard_error / solved.standard_error
-    print(f"The paper's network on the sin task (d = {model.d}, n = {model.n}, l2 = {network.l2:g})")
+    print(
+        f"The paper's network on the sin task (d = {model.d}, n = {model.n}, l2 = {network.l2:g})"
+    )
     print(f"  fit from a random start      {fit:8.3f} s")
     print(
         f"  covariance, one solve (GGN)  {solved.diagnostics.seconds:8.3f} s  "

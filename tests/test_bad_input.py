@@ -85,9 +85,12 @@ def test_score_must_have_one_row_per_observation():
         model(score=lambda th: np.array([np.sum(Y - th[0])]))
 
 
-@pytest.mark.parametrize("theta", [[], [[1.0]], [np.nan], ["a"]])
-def test_parameters_must_be_a_finite_vector(theta):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("theta", "text"),
+    [([], "flat vector"), ([[1.0]], "flat vector"), ([np.nan], "finite"), (["a"], "convert")],
+)
+def test_parameters_must_be_a_finite_vector(theta, text):
+    with pytest.raises(ValueError, match=text):
         idm.from_loglik(loglik, theta=theta)
 
 
@@ -168,7 +171,7 @@ def test_a_penalty_left_out_shows_as_drift():
 
 
 def test_a_saddle_is_refused_with_its_curvature():
-    saddle = idm.from_loglik(lambda th: np.array([-th[0] ** 2 + 0.5 * th[1] ** 2]), theta=[0, 0])
+    saddle = idm.from_loglik(lambda th: np.array([-(th[0] ** 2) + 0.5 * th[1] ** 2]), theta=[0, 0])
     with pytest.raises(idm.NotAMaximumError, match=r"curvature.*polish") as caught:
         idm.infer(saddle, lambda th: th[0] + th[1])
     assert caught.value.curvature == pytest.approx(-1.0, rel=1e-6)
@@ -199,7 +202,7 @@ def test_collinear_parameters_are_refused_unless_damped(analytic, psi, method):
 
 
 def test_conjugate_gradients_refuse_a_saddle_too():
-    saddle = idm.from_loglik(lambda th: np.array([-th[0] ** 2 + 0.5 * th[1] ** 2]), theta=[0, 0])
+    saddle = idm.from_loglik(lambda th: np.array([-(th[0] ** 2) + 0.5 * th[1] ** 2]), theta=[0, 0])
     method = idm.Infinitesimal(solver=idm.conjugate_gradient)
     with pytest.raises(idm.NotAMaximumError):
         idm.infer(saddle, lambda th: th[0] + 2 * th[1], method)
@@ -300,14 +303,10 @@ def test_a_lambda_that_makes_the_objective_unbounded():
         idm.infer(normal, lambda th: np.exp(2 * th[1]), idm.FiniteDifference(lam=1e3))
 
 
-def test_a_lambda_below_rounding_is_refused_or_right():
+def test_a_lambda_below_rounding_is_refused():
     case = weibull()
-    try:
-        found = idm.infer(case_model(case), case.psi, idm.FiniteDifference(lam=1e-9))
-    except idm.ConvergenceError as error:
-        assert "larger" in str(error)
-    else:
-        assert found.standard_error == pytest.approx(case.standard_error[0], rel=0.05)
+    with pytest.raises(idm.ConvergenceError, match="larger lam"):
+        idm.infer(case_model(case), case.psi, idm.FiniteDifference(lam=1e-13))
 
 
 def test_gauss_newton_needs_residuals():

@@ -29,9 +29,7 @@ def probability(b):
 
 @METHOD
 @settings(max_examples=10, deadline=None)
-@given(
-    a=st.floats(-1e6, 1e6).filter(lambda a: abs(a) > 1e-6), b=st.floats(-1e3, 1e3)
-)
+@given(a=st.floats(-1e6, 1e6).filter(lambda a: abs(a) > 1e-6), b=st.floats(-1e3, 1e3))
 def test_a_psi_plus_b_scales_the_error_by_a(method, a, b):
     case = logistic()
     model = idm.from_loglik(case.loglik, case.theta, score=case.score)

@@ -39,7 +39,8 @@ def test_every_entry_of_the_covariance(case):
 @CASE
 def test_conjugate_gradient_stops_on_the_standard_error(case):
     rough = errors(case, idm.Infinitesimal(solver=idm.conjugate_gradient(rtol=1e-2)))
-    exact = errors(case, idm.Infinitesimal(solver=idm.conjugate_gradient(rtol=1e-9, max_iterations=5000)))
+    tight = idm.conjugate_gradient(rtol=1e-9, max_iterations=5000)
+    exact = errors(case, idm.Infinitesimal(solver=tight))
     np.testing.assert_allclose(rough, case.standard_error, rtol=1e-2)
     np.testing.assert_allclose(exact, case.standard_error, rtol=1e-8)
 

@@ -145,10 +145,10 @@ def _drift(model: FittedModel, response: Response, covariance: Array) -> float:
 def _guard(drift: float, bend: float, strict: bool) -> None:
     if drift > DRIFT_WARNS:
         text = (
-            f"The model is not at its maximum: finishing the training would move psi by {drift:.2g} "
-            "standard errors (drift). Usual causes: training stopped early, or a penalty used in "
-            "training was not given here. Use `polish(model)`, or give the `penalty=` or `l2=` that "
-            "was used."
+            f"The model is not at its maximum: finishing the training would move psi by "
+            f"{drift:.2g} standard errors (drift). Usual causes: training stopped early, or a "
+            "penalty used in training was not given here. Use `polish(model)`, or give the "
+            "`penalty=` or `l2=` that was used."
         )
         _object(text, drift > DRIFT_REFUSES and strict, ConvergenceError, DriftWarning)
     if bend > BEND_WARNS:

@@ -9,9 +9,11 @@ import numpy as np
 from implicit_delta._progress import progress
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, conjugate_gradient, factorize
+from implicit_delta.numerics.solvers import Factor, factorize
 
 DENSE_LIMIT = 500  # parameters up to which the curvature is factorized to scale the ascent
 MOST_ROUNDS = 20
@@ -153,13 +155,10 @@ def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
 
 
 def _moved(model: FittedModel, finished: FittedModel, psi: Psi) -> float | Array:
-    from implicit_delta.evaluation import Evaluation  # evaluation needs models, models need polish
-
-    new = Evaluation.of(finished, psi)
-    gradients = new.jacobian(finished.theta).T
-    products = conjugate_gradient.solve(lambda v: finished.information(finished.theta, v), gradients)
-    moved = (new.value - new(model.theta)) / np.sqrt(np.diag(products.quadratic))
-    return float(moved[0]) if new.scalar else np.asarray(moved)
+    evaluation = Evaluation.of(finished, psi)
+    variance = np.diag(Infinitesimal().respond(finished, evaluation).covariance)
+    moved = (evaluation.value - evaluation(model.theta)) / np.sqrt(variance)
+    return float(moved[0]) if evaluation.scalar else np.asarray(moved)
 
 
 def _advice(found: Maximum) -> str:

@@ -6,7 +6,7 @@ class ImplicitDeltaError(Exception):
 
 
 class ConvergenceError(ImplicitDeltaError):
-    """An optimization or a linear solve did not finish, or the given parameters are not an optimum."""
+    """An optimization or a linear solve did not finish, or what was given is not an optimum."""
 
 
 class NotAMaximumError(ImplicitDeltaError):

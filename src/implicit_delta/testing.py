@@ -77,7 +77,7 @@ def check_method(method: Method, *, rtol: float = 0.01) -> None:
     generator = np.random.default_rng(0)
     X = np.column_stack([np.ones(60), generator.normal(size=(60, 2))])
     y = X @ [1.0, -1.0, 0.5] + generator.normal(size=60)
-    beta = np.linalg.lstsq(X, y, rcond=None)[0]
+    beta = np.linalg.lstsq(X, y, rcond=None)[0].astype(np.float64)
     linear = from_loglik(lambda b: -((y - X @ b) ** 2) / 2, theta=beta)
     _compare(method, linear, lambda b: X[:4] @ b, X[:4] @ np.linalg.inv(X.T @ X) @ X[:4].T, rtol)
     counts = generator.poisson(3.0, size=80)
@@ -166,7 +166,7 @@ def _check_evaluation(
 
 
 def _check_copies(model: FittedModel, near: Array, generator: np.random.Generator) -> None:
-    weights = generator.integers(0, 3, size=model.n) + 0.5
+    weights = generator.integers(0, 3, size=model.n).astype(np.float64) + 0.5
     other = model.reweighted(weights)
     expected = (weights - model.weights) @ model.terms(near)
     actual = other.objective(near) - model.objective(near)

@@ -77,13 +77,17 @@ class FiniteDifference(Method):
         maximizer = self._maximizer(model)
         pushes = self._pushes(model, evaluation)
         refit = _Refit(model, maximizer, self._scale(model), self.curvature)
-        rest = [] if self.central else [refit(evaluation.component(0), 0.0)]
-        jobs = [(k, sign * lam) for k in range(evaluation.size) for lam in pushes[k] for sign in
-                ((1, -1) if self.central else (1,))]  # fmt: skip
-        ends = dict(zip(jobs, self._refit_all(refit, evaluation, jobs), strict=True))
-        if not self.central:
-            ends |= {(k, 0.0): rest[0] for k in range(evaluation.size)}
-        return self._difference(model, evaluation, maximizer, pushes, ends)
+        ahead = self._ends(refit, evaluation, pushes)
+        if self.central:
+            behind = self._ends(refit, evaluation, -pushes)
+        else:
+            rest = refit(evaluation.component(0), 0.0)
+            behind = [[rest] * pushes.shape[1]] * evaluation.size
+        rises = [
+            [_Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
+            for k, sides in enumerate(zip(ahead, behind, strict=True))
+        ]
+        return self._response(maximizer, pushes, rises)
 
     def _maximizer(self, model: FittedModel) -> Maximizer:
         if self.maximize is not None:
@@ -111,54 +115,39 @@ class FiniteDifference(Method):
                 raise
             return None
 
-    def _refit_all(
-        self, refit: "_Refit", evaluation: Evaluation, jobs: list[tuple[int, float]]
-    ) -> list["_End"]:
-        calls = (delayed(refit)(evaluation.component(k), lam) for k, lam in jobs)
+    def _ends(self, refit: "_Refit", evaluation: Evaluation, pushes: Array) -> list[list["_End"]]:
+        """Refit for every push, (K, number of lambdas)."""
+        jobs = [(evaluation.component(k), lam) for (k, _), lam in np.ndenumerate(pushes)]
+        calls = (delayed(refit)(component, lam) for component, lam in jobs)
+        ends = []
         with progress("refits", total=len(jobs), unit="fit") as bar:
-            ends = []
             for end in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
                 ends.append(end)
                 bar.update()
-        return ends
+        width = pushes.shape[1]
+        return [ends[k * width : (k + 1) * width] for k in range(evaluation.size)]
 
-    def _difference(
-        self,
-        model: FittedModel,
-        evaluation: Evaluation,
-        maximizer: Maximizer,
-        pushes: Array,
-        ends: dict[tuple[int, float], "_End"],
+    def _response(
+        self, maximizer: Maximizer, pushes: Array, rises: list[list["_Rise"]]
     ) -> Response:
-        size = evaluation.size
-        columns, directions, spreads, bends = [], [], [], []
-        for k in range(size):
-            slopes = []
-            for lam in pushes[k]:
-                ahead, behind = ends[k, lam], ends[k, -lam if self.central else 0.0]
-                width = (2 if self.central else 1) * lam
-                values = evaluation(ahead.theta), evaluation(behind.theta)
-                _check_rose(evaluation, k, lam, values[0][k] - values[1][k])
-                slopes.append(
-                    np.concatenate([values[0] - values[1], ahead.theta - behind.theta]) / width
-                )
-                if self.central:
-                    one = slice(k, k + 1)
-                    bends.append(nonlinearity(values[0][one], evaluation.value[one], values[1][one]))
-            combined = self._combine(np.array(slopes), pushes[k])
-            columns.append(combined[:size])
-            directions.append(combined[size:])
-            spreads.append(np.ptp([slope[k] for slope in slopes]) / abs(combined[k]))
+        covariance, directions, spreads = [], [], []
+        for k, column in enumerate(rises):
+            slopes = np.array([rise.psi / rise.width for rise in column])
+            covariance.append(self._combine(slopes, pushes[k]))
+            moves = np.array([rise.theta / rise.width for rise in column])
+            directions.append(self._combine(moves, pushes[k]))
+            spreads.append(float(np.ptp(slopes[:, k]) / covariance[-1][k]))
         notes: dict[str, float | str] = {"lam": _describe(pushes)}
         if pushes.shape[1] > 1:
-            notes["spread_over_lam"] = float(max(spreads))
+            notes["spread_over_lam"] = max(spreads)
+        every = [rise for column in rises for rise in column]
         return Response(
-            covariance=np.column_stack(columns),
+            covariance=np.column_stack(covariance),
             directions=np.column_stack(directions),
             method=repr(replace(self, maximize=maximizer)),
-            linearity=max(bends, default=np.nan),
-            residual=float(max(end.gradient for end in ends.values())),
-            passes=sum(end.passes for end in ends.values()) if self.n_jobs != 1 else 0,
+            linearity=max(rise.bend for rise in every) if self.central else np.nan,
+            residual=max(rise.gradient for rise in every),
+            passes=sum(rise.passes for rise in every) if self.n_jobs != 1 else 0,
             notes=notes,
         )
 
@@ -175,9 +164,36 @@ class FiniteDifference(Method):
 class _End:
     """One refit: where it ended, how much gradient was left there and what it cost."""
 
+    lam: float
     theta: Array
     gradient: float
     passes: int
+
+
+@dataclass(frozen=True)
+class _Rise:
+    """What moved between the two ends of a push."""
+
+    psi: Array
+    theta: Array
+    width: float
+    bend: float
+    gradient: float
+    passes: int
+
+    @classmethod
+    def between(cls, evaluation: Evaluation, k: int, ahead: _End, behind: _End) -> "_Rise":
+        top, bottom = evaluation(ahead.theta), evaluation(behind.theta)
+        one = slice(k, k + 1)
+        _check_rose(evaluation.names[k], ahead.lam, float(top[k] - bottom[k]))
+        return cls(
+            psi=top - bottom,
+            theta=ahead.theta - behind.theta,
+            width=ahead.lam - behind.lam,
+            bend=nonlinearity(top[one], evaluation.value[one], bottom[one]),
+            gradient=max(ahead.gradient, behind.gradient),
+            passes=ahead.passes + (behind.passes if behind.lam else 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -196,16 +212,14 @@ class _Refit:
             return model.objective(theta) + lam * float(evaluation(theta)[0])
 
         def gradient(theta: Array) -> Array:
-            return model.score(theta) + lam * evaluation.jacobian(theta)[0]
+            return np.asarray(model.score(theta) + lam * evaluation.jacobian(theta)[0])
 
         def curve(theta: Array, v: Array) -> Array:
             return model.information(theta, v, self.curvature)
 
-        found = self.maximizer.maximize(
-            Objective(value, gradient, curve, self.scale), model.theta
-        )
+        found = self.maximizer.maximize(Objective(value, gradient, curve, self.scale), model.theta)
         _check_converged(found, lam)
-        return _End(found.x, found.gradient_norm, model.passes - before)
+        return _End(lam, found.x, found.gradient_norm, model.passes - before)
 
 
 def _check_converged(found: Maximum, lam: float) -> None:
@@ -218,13 +232,13 @@ def _check_converged(found: Maximum, lam: float) -> None:
         )
 
 
-def _check_rose(evaluation: Evaluation, k: int, lam: float, rise: float) -> None:
-    if rise <= 0:
+def _check_rose(name: str, lam: float, rise: float) -> None:
+    if not rise > 0:
         raise ConvergenceError(
-            f"{evaluation.names[k]} changed by {rise:.3g} when the objective was pushed "
-            f"towards larger values (lambda = {lam:.3g}), but must rise: the refits are not "
-            "converged well enough for so small a push, or ended at different optima. Use a larger "
-            "lam (left out, it is half a standard error), or another `maximize=`."
+            f"{name} changed by {rise:.3g} when the objective was pushed towards larger values of "
+            f"it (lambda = {lam:.3g}), but must rise: the refits are not converged well enough for "
+            "so small a push, or ended at different optima. Use a larger lam (left out, it is half "
+            "a standard error), or another `maximize=`."
         )
 
 

@@ -144,13 +144,13 @@ class LoglikModel(FittedModel):
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            return self._hessian(theta) @ v
+            return np.asarray(self._hessian(theta) @ v)
         return -self._directional(self.score, theta, v)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         """Derivative of each term along each column of v, (n, k)."""
         if self.row_scores is not None:
-            return self._rows(theta) @ v
+            return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
@@ -216,7 +216,7 @@ class LoglikModel(FittedModel):
                 "the edge of its domain, where the delta method does not hold. Try another "
                 "parametrization, for example the logarithm of a variance."
             ) from None
-        return derivative.reshape(derivative.shape[:1] + v.shape[1:])
+        return np.asarray(derivative.reshape(derivative.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L without any derivative given; the last one is kept."""

@@ -204,7 +204,7 @@ class _LeastSquares:
         sigma = np.sqrt(noise)
 
         def loglik(point: Array) -> Array:
-            return -((self.residuals(point) / sigma) ** 2) / 2
+            return np.asarray(-((self.residuals(point) / sigma) ** 2) / 2)
 
         def score(point: Array) -> Array:
             return -(self.residuals(point) / noise)[:, None] * self.jacobian(point)
