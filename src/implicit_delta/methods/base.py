@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._typing import Array
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics._named import changed_fields
 
 PUSH = 0.5  # of a standard error: large against rounding, small against the bend of most psi
 
@@ -47,11 +48,15 @@ class Response:
 
 
 class Method(ABC):
-    """Configuration of one way to find the response; holds no state."""
+    """Configuration of one way to find the response: a frozen dataclass with ``repr=False``."""
 
     @abstractmethod
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Find the response of the model's optimum to each of the K evaluations."""
+
+    def __repr__(self) -> str:
+        """Return the code that makes this configuration."""
+        return f"{type(self).__name__}({changed_fields(self)})"
 
 
 def nonlinearity(ahead: Array, center: Array, behind: Array) -> float:

@@ -18,7 +18,7 @@ from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lb
 from implicit_delta.numerics.solvers import Factor, factorize
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FiniteDifference(Method):
     r"""The response to a finite push, by refits (the paper's FDIDM, Algorithms 1 and 3).
 

@@ -15,7 +15,7 @@ DENSE_LIMIT = 2500  # parameters up to which a factorization beats conjugate gra
 MOST_PROBES = 16  # evaluations whose straightness is checked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Infinitesimal(Method):
     r"""The response to an infinitesimal push (the paper's IIDM, Theorem 1).
 

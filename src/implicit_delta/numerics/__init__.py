@@ -1,0 +1,1 @@
+"""Linear solvers and maximizers: functions of arrays, no statistics and no frameworks."""

@@ -1,0 +1,324 @@
+"""Solve with products alone, until the standard error is known well enough."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigvalsh_tridiagonal
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.numerics import _refusals
+from implicit_delta.numerics._solution import Operator, Solution, Solver
+
+MOST_ITERATIONS = 10_000
+SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
+BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
+CHUNK = 2**16  # numbers updated at a time
+ROUNDING = float(np.finfo(float).eps)
+FLAT = 1e-14  # of the largest curvature met; below is rounding
+
+
+@dataclass(frozen=True, repr=False)
+class ConjugateGradient(Solver):
+    r"""Conjugate gradients over all columns at once, each stopped on its standard error.
+
+    After k steps the standard error :math:`\sqrt{b' A^{-1} b}` lies between
+    :math:`\sqrt{q}` and :math:`\sqrt{q + e}`, with
+
+    .. math::
+        q = \sum_{j<k} \gamma_j |r_j|^2, \qquad e = \frac{|r_k|^4}{\mu \, |p_k|^2},
+
+    for step lengths :math:`\gamma`, residuals r, search directions p and any
+    :math:`\mu` up to the smallest eigenvalue of A. A column stops when the two ends differ by
+    ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm of A, so ask for
+    more when x is used for more than the standard error.
+
+    Parameters
+    ----------
+    rtol : float
+        Relative accuracy of the standard error.
+    max_iterations : int, optional
+        By default 10 d, at least 1,000 and at most 10,000.
+    preconditioner : callable, optional
+        Applies a symmetric positive definite approximation of ``A^-1`` to a block (d, k).
+    certify : bool
+        Whether, when a ``floor`` is known, to go on until the guaranteed bounds agree to ``rtol``.
+        Otherwise the estimated ones decide, and the guaranteed ones are reported.
+
+    Notes
+    -----
+    With a ``floor`` and no preconditioner, :math:`\mu` is the floor and the upper end is a
+    guarantee, rounding aside. Without, :math:`\mu` is a tenth of the smallest Ritz value (the
+    smallest curvature within the directions seen so far), and the criterion must hold for a tenth
+    of the iterations, at least three. This is an **estimate**: an isolated small eigenvalue
+    whose direction hardly occurs in b is noticed late or not at all.
+
+    Examples
+    --------
+    >>> A = np.diag([1.0, 2.0, 4.0])
+    >>> solution = conjugate_gradient(rtol=1e-6).solve(lambda v: A @ v, np.ones((3, 1)), floor=1.0)
+    >>> solution.quadratic.round(6), solution.guaranteed
+    (array([[1.75]]), True)
+    """
+
+    rtol: float = 1e-3
+    max_iterations: int | None = None
+    preconditioner: Operator | None = None
+    certify: bool = True
+
+    name: ClassVar[str] = "conjugate_gradient"
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        if not 0 < self.rtol < 1:
+            raise ValueError(f"rtol must be between 0 and 1, not {self.rtol!r}.")
+        if self.max_iterations is not None and self.max_iterations < 1:
+            raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations!r}.")
+
+    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+        """Solve ``A x = b``; see `Solver.solve`."""
+        known = floor if self.preconditioner is None else 0.0
+        most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
+        descent = _Descent(operator, self.preconditioner, b)
+        bounds = _Bounds(descent, known)
+        while descent.active.size:
+            if descent.iterations == most:
+                raise _unfinished(self, bounds, descent.active, most)
+            descent.step()
+            finished = bounds.agree(self.rtol, self.certify) | descent.at_rounding()
+            descent.retire(finished)
+        return _solution(descent, bounds, b)
+
+
+conjugate_gradient = ConjugateGradient()
+
+
+# How this differs from the textbook (Golub & Van Loan, section 11.3), and why:
+# - It stops on bounds of b' A^-1 b (Golub & Meurant 2010), not on the residual: a residual says
+#   little about a standard error, and on ill-conditioned problems either stops orders of magnitude
+#   too early or goes on for nothing.
+# - The upper bound is the one of Meurant & Tichy (2019, "Approximating the extreme Ritz values
+#   and upper bounds for the A-norm of the error in CG"), which bounds their Gauss-Radau bound of
+#   2013. It needs at most 7 % more iterations in our trials, but no difference of nearly equal
+#   numbers when mu is close to the smallest eigenvalue, and mu may change on the way.
+# - All columns share the calls of the operator, and a column that has finished leaves the block
+#   by trading places with the last: nothing of length d is allocated after the start, apart from
+#   what the operator and the preconditioner return. Updates run over chunks for the same reason.
+# - The residual is never recomputed from x. The bounds rest on the recurrence, which stays
+#   meaningful although orthogonality is lost (Strakos & Tichy 2002).
+# - Off the diagonal, b_j' A^-1 b_k = b_j' x_k + x_j' r_k + r_j' A^-1 r_k; keeping the second term
+#   makes the error a product of two small numbers, where b_j' x_k alone would be off by one.
+
+
+class _Descent:
+    """The iteration; per-column numbers are (K,) in the order of b, vectors are rows.
+
+    Row i of ``residuals`` and ``searches`` belongs to column ``order[i]``; the first rows, those of
+    the ``active`` columns, are still being iterated.
+    """
+
+    def __init__(self, operator: Operator, preconditioner: Operator | None, b: Array) -> None:
+        self.operator, self.preconditioner = operator, preconditioner
+        d, K = b.shape
+        self.x = np.zeros((K, d))
+        self.residuals = np.array(b.T, dtype=float, order="C")
+        self.order = np.arange(K)
+        self.searches = np.array(self._precondition(self.residuals), order="C")
+        self.size = self._sizes(self.residuals, self.searches)
+        self.first_size = self.size.copy()
+        self.lower = np.zeros(K)
+        self.shrinkage = np.ones(K)  # |r_k|^2 / |p_k|^2
+        self.lengths: list[list[float]] = [[] for _ in range(K)]
+        self.ratios: list[list[float]] = [[] for _ in range(K)]
+        self.smallest_curvature, self.largest_curvature = math.inf, 0.0
+        self.iterations = self.products = 0
+        self.active = self.order
+        self.retire(self.size == 0)
+
+    def step(self) -> None:
+        """Take one step in every active column."""
+        active, rows = self.active, slice(self.active.size)
+        searches, residuals = self.searches[rows], self.residuals[rows]
+        images = np.asarray(self.operator(searches.T), dtype=float).T
+        length = self.size[active] / self._curvatures(searches, images)
+        _add(self.x, active, length, searches)
+        _add(self.residuals, rows, -length, images)
+        del images
+        self.lower[active] += length * self.size[active]
+        preconditioned = self._precondition(residuals)
+        size = self._sizes(residuals, preconditioned)
+        ratio = size / self.size[active]
+        searches *= ratio[:, None]
+        searches += preconditioned
+        self.size[active] = size
+        self.shrinkage[active] /= self.shrinkage[active] + ratio
+        self.iterations += 1
+        self.products += active.size
+        for column, gamma, delta in zip(active, length, ratio, strict=True):
+            self.lengths[column].append(float(gamma))
+            self.ratios[column].append(float(delta))
+
+    def at_rounding(self) -> NDArray[np.bool_]:
+        """Say of every column (K,) whether its residual has no correct digit left."""
+        return np.asarray(self.size <= ROUNDING**2 * self.first_size)
+
+    def retire(self, finished: NDArray[np.bool_]) -> None:
+        """Take the finished columns out of the active rows; their residuals stay, behind them."""
+        last = self.active.size
+        for row in reversed(range(last)):
+            if finished[self.order[row]]:
+                last -= 1
+                _swap(self.residuals, row, last)
+                self.searches[row] = self.searches[last]
+                self.order[[row, last]] = self.order[[last, row]]
+        self.active = self.order[:last].copy()
+
+    def _precondition(self, rows: Array) -> Array:
+        if self.preconditioner is None:
+            return rows
+        return np.asarray(self.preconditioner(rows.T), dtype=float).T
+
+    def _sizes(self, residuals: Array, preconditioned: Array) -> Array:
+        sizes = _dots(residuals, preconditioned)
+        if self.preconditioner is not None and (sizes < 0).any():
+            raise ValueError("The preconditioner is not positive definite: r' M^-1 r < 0.")
+        if not np.isfinite(sizes).all():
+            raise _refusals.not_finite()
+        return sizes
+
+    def _curvatures(self, searches: Array, images: Array) -> Array:
+        """Return p' A p, after a look at its sign and size."""
+        products = _dots(searches, images)
+        curvatures = products / _dots(searches, searches)
+        if not np.isfinite(curvatures).all():
+            raise _refusals.not_finite()
+        smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
+        self.smallest_curvature = min(self.smallest_curvature, smallest)
+        self.largest_curvature = max(self.largest_curvature, largest)
+        if abs(smallest) <= FLAT * self.largest_curvature:
+            raise _refusals.flat(smallest)
+        if smallest < 0:
+            raise _refusals.saddle(smallest)
+        return products
+
+
+class _Bounds:
+    """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
+
+    def __init__(self, descent: _Descent, floor: float) -> None:
+        self.descent, self.floor = descent, floor
+        self.ritz = math.inf  # smallest over all columns: they see the same matrix
+        self.streak = np.zeros(descent.size.size, dtype=int)
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether there is a floor that no curvature has contradicted."""
+        return 0 < self.floor <= self.descent.smallest_curvature * (1 + 1e-6)
+
+    def agree(self, rtol: float, certify: bool) -> NDArray[np.bool_]:
+        """Say of every column (K,) whether its bounds agree."""
+        if certify and self.guaranteed:
+            return self.gap(self.floor) <= rtol
+        needed = max(3, self.descent.iterations // 10)
+        promising = self.gap(self._guess()) <= rtol
+        self._look(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
+        self.streak = np.where(self.gap(self._guess()) <= rtol, self.streak + 1, 0)
+        return np.asarray(self.streak >= needed)
+
+    def error(self, mu: float) -> Array:
+        """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
+        return np.asarray(self.descent.shrinkage * self.descent.size / mu)
+
+    def gap(self, mu: float) -> Array:
+        """Return ``sqrt(upper / lower) - 1``."""
+        lower = self.descent.lower
+        excess = np.divide(self.error(mu), lower, out=np.zeros_like(lower), where=lower > 0)
+        return np.asarray(excess / (1 + np.sqrt(1 + excess)))
+
+    def estimated_mu(self) -> float:
+        """Guess a lower bound on the eigenvalues from all that was seen."""
+        self._look(self.streak >= 0)
+        return self._guess()
+
+    def _guess(self) -> float:
+        return max(SAFETY * self.ritz, self.floor if self.guaranteed else 0.0)
+
+    def _look(self, wanted: NDArray[np.bool_]) -> None:
+        for column in np.flatnonzero(wanted):
+            if self.descent.lengths[column]:
+                lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
+                self.ritz = min(self.ritz, _smallest_ritz(lengths, ratios))
+
+
+def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
+    """Return the smallest eigenvalue of the Lanczos matrix that conjugate gradients imply."""
+    inverse, ratio = 1.0 / np.array(lengths), np.array(ratios[:-1])
+    diagonal = inverse.copy()
+    diagonal[1:] += ratio * inverse[:-1]
+    beside = np.sqrt(ratio) * inverse[:-1]
+    smallest = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0]
+    return max(float(smallest), ROUNDING * float(diagonal.max()))
+
+
+def _solution(descent: _Descent, bounds: _Bounds, b: Array) -> Solution:
+    estimated = bounds.estimated_mu()
+    mu = bounds.floor if bounds.guaranteed else estimated
+    quadratic = (descent.x @ b).T
+    quadratic[:, descent.order] += descent.x @ descent.residuals.T
+    quadratic = 0.5 * (quadratic + quadratic.T)
+    remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
+    np.fill_diagonal(quadratic, descent.lower + remaining)
+    seen = bounds.ritz if descent.preconditioner is None else descent.smallest_curvature
+    return Solution(
+        x=descent.x.T,
+        quadratic=quadratic,
+        residual=float(bounds.gap(mu).max(initial=0.0)),
+        smallest_curvature=min(descent.smallest_curvature, seen) if descent.products else math.nan,
+        products=descent.products,
+        iterations=descent.iterations,
+        lower=descent.lower,
+        upper=descent.lower + bounds.error(mu),
+        guaranteed=bounds.guaranteed,
+    )
+
+
+def _unfinished(
+    solver: ConjugateGradient, bounds: _Bounds, active: NDArray[np.int_], most: int
+) -> ConvergenceError:
+    mu = bounds.estimated_mu()
+    mu = bounds.floor if solver.certify and bounds.guaranteed else mu
+    worst = active[np.argmax(bounds.gap(mu)[active])]
+    low = math.sqrt(bounds.descent.lower[worst])
+    high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
+    return ConvergenceError(
+        f"{solver!r} did not finish in {most} iterations: the standard error of evaluation {worst} "
+        f"lies between {low:.4g} and {high:.4g}. Usual causes: badly scaled or nearly redundant "
+        "parameters. Try a larger `max_iterations` or `rtol`, a `preconditioner`, a penalty "
+        "(`l2=`), `Infinitesimal(damping=...)`, or `solver=cholesky` if the matrix fits in memory."
+    )
+
+
+def _chunks(rows: int, d: int) -> Iterator[slice]:
+    width = max(1, CHUNK // max(rows, 1))
+    return (slice(first, first + width) for first in range(0, d, width))
+
+
+def _dots(a: Array, b: Array) -> Array:
+    total = np.zeros(a.shape[0])
+    for part in _chunks(*a.shape):
+        total += np.einsum("kd,kd->k", a[:, part], b[:, part])
+    return total
+
+
+def _add(target: Array, rows: slice | NDArray[np.int_], weights: Array, source: Array) -> None:
+    for part in _chunks(*source.shape):
+        target[rows, part] += weights[:, None] * source[:, part]
+
+
+def _swap(rows: Array, i: int, j: int) -> None:
+    for part in _chunks(1, rows.shape[1]):
+        rows[[i, j], part] = rows[[j, i], part]
