@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from numbers import Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc, expit, logit, ndtr, ndtri
+from scipy.special import ndtr
 
+from implicit_delta._critical import (
+    checked_level,
+    deviations,
+    joint_test,
+    normal_quantile,
+    sup_t_quantile,
+)
+from implicit_delta._scales import Transform, ends_on_scale
+from implicit_delta._tables import (
+    aligned,
+    as_html,
+    budget_cells,
+    decimals,
+    diagnostic_cells,
+    elided,
+    estimate_cells,
+    percent,
+)
 from implicit_delta._typing import Array
 
 if TYPE_CHECKING:
@@ -21,8 +37,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Diagnostics", "Estimate", "Interval", "WaldTest"]
-
-Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
 class Interval(NamedTuple):
@@ -152,13 +166,13 @@ class Estimate:
     @property
     def standard_error(self) -> float | Array:
         """Square roots of the diagonal of the covariance, shaped like ``value``."""
-        return self._like_value(_deviations(self.covariance))
+        return self._like_value(deviations(self.covariance))
 
     @property
     def budget(self) -> dict[str, float | Array]:
         """Standard error due to each source of error, and their ``total``."""
         parts = self.parts or {"model": self.covariance}
-        errors = {part: self._like_value(_deviations(V)) for part, V in parts.items()}
+        errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
         return {**errors, "total": self.standard_error}
 
     def confidence_interval(
@@ -200,13 +214,13 @@ class Estimate:
         >>> print(f"{low:.4f} {high:.4f}")
         0.0045 0.0838
         """
-        level = _checked_level(confidence_level)
+        level = checked_level(confidence_level)
         if kind == "percentile":
             ends = self._percentiles(level, transform, simultaneous)
         elif kind == "normal":
-            critical = _normal_quantile(level)
+            critical = normal_quantile(level)
             if simultaneous:
-                critical = _sup_t_quantile(self.covariance, level, rng)
+                critical = sup_t_quantile(self.covariance, level, rng)
             ends = self._normal_ends(critical, transform)
         else:
             raise ValueError(f"kind is 'normal' or 'percentile', not {kind!r}")
@@ -240,9 +254,9 @@ class Estimate:
             )
         gap = np.atleast_1d(self.value) - hypothesis
         if joint:
-            return _joint_test(gap, self.covariance)
+            return WaldTest(*joint_test(gap, self.covariance))
         with np.errstate(divide="ignore", invalid="ignore"):
-            statistic = gap / _deviations(self.covariance)
+            statistic = gap / deviations(self.covariance)
         p_value = 2 * ndtr(-np.abs(statistic))
         return WaldTest(self._like_value(statistic), self._like_value(p_value))
 
@@ -313,25 +327,25 @@ class Estimate:
         K = len(self.names)
         title = (
             f"{K} evaluation{'s' * (K > 1)} by {self.method}, "
-            f"{_percent(confidence_level)} confidence intervals"
+            f"{percent(confidence_level)} confidence intervals"
         )
-        blocks = [title, _aligned(self._cells(confidence_level))]
+        blocks = [title, aligned(self._cells(confidence_level))]
         if self.parts:
-            blocks.append("Standard error by source\n" + _aligned(self._budget_cells()))
-        told = _diagnostic_cells(self.diagnostics)
+            blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
+        told = diagnostic_cells(self.diagnostics)
         if told:
-            blocks.append("Diagnostics\n" + _aligned(told, left=True))
+            blocks.append("Diagnostics\n" + aligned(told, left=True))
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:
-        return _aligned(self._cells(0.95))
+        return aligned(self._cells(0.95))
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""
-        caption = f"{self.method}, {_percent(0.95)} confidence intervals"
-        return _as_html(self._cells(0.95), caption)
+        caption = f"{self.method}, {percent(0.95)} confidence intervals"
+        return as_html(self._cells(0.95), caption)
 
     def plot(
         self,
@@ -375,10 +389,10 @@ class Estimate:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
 
     def _normal_ends(self, critical: float, transform: Transform | None) -> tuple[Array, Array]:
-        value, error = np.atleast_1d(self.value), _deviations(self.covariance)
+        value, error = np.atleast_1d(self.value), deviations(self.covariance)
         if transform is None:
             return value - critical * error, value + critical * error
-        return _ends_on_scale(transform, value, error, critical, self.names)
+        return ends_on_scale(transform, value, error, critical, self.names)
 
     def _percentiles(
         self, level: float, transform: Transform | None, simultaneous: bool
@@ -398,15 +412,15 @@ class Estimate:
 
     def _cells(self, level: float) -> list[list[str]]:
         columns = self.to_dict(level)
-        decimals = _decimals(columns["std_error"], columns["estimate"])
-        rows = list(zip(decimals, *columns.values(), strict=True))
-        return _elided(["", *list(columns)[1:]], rows, _estimate_cells)
+        digits = decimals(columns["std_error"], columns["estimate"])
+        rows = list(zip(digits, *columns.values(), strict=True))
+        return elided(["", *list(columns)[1:]], rows, estimate_cells)
 
     def _budget_cells(self) -> list[list[str]]:
         errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}
-        decimals = _decimals(errors["total"], errors["total"])
-        rows = list(zip(decimals, self.names, *errors.values(), strict=True))
-        return _elided(["", *errors], rows, _budget_cells)
+        digits = decimals(errors["total"], errors["total"])
+        rows = list(zip(digits, self.names, *errors.values(), strict=True))
+        return elided(["", *errors], rows, budget_cells)
 
 
 # Construction: every array is copied, checked once and locked.
@@ -448,17 +462,13 @@ def _names(names: Iterable[str] | str, count: int | None = None) -> tuple[str, .
     return found
 
 
-def _deviations(V: Array) -> Array:
-    return np.sqrt(np.diag(V))
-
-
 # Linear combinations.
 
 
 def _combine(rows: Array, V: Array) -> Array:
     """Return ``rows @ V @ rows.T``, with variances that are nothing but rounding set to zero."""
     combined = rows @ V @ rows.T
-    scale = np.abs(rows) @ _deviations(V)
+    scale = np.abs(rows) @ deviations(V)
     rounding = 4 * len(V) * np.finfo(np.float64).eps * scale**2
     combined[np.abs(np.diag(combined)) <= rounding, :] = 0.0
     combined[:, np.diag(combined) == 0.0] = 0.0
@@ -480,300 +490,3 @@ def _spelled(row: Array, names: tuple[str, ...]) -> str:
 
 def _factor(size: float) -> str:
     return "" if size == 1 else f"{size:.4g} "
-
-
-# Critical values and tests.
-
-
-def _checked_level(level: Any) -> float:
-    if isinstance(level, Real) and 0 < float(level) < 1:
-        return float(level)
-    raise ValueError(f"confidence_level is a number between 0 and 1, such as 0.95, not {level!r}")
-
-
-def _normal_quantile(level: float) -> float:
-    return float(ndtri((1 + level) / 2))
-
-
-def _sup_t_quantile(
-    V: Array, level: float, rng: int | np.random.Generator | None, draws: int = 100_000
-) -> float:
-    """Return the quantile of ``max_k |Z_k|`` for Z normal with the correlation of V.
-
-    The simulated quantile is kept between those of one normal and of K independent ones, which
-    are the extremes for any correlation (Sidak's inequality).
-    """
-    moving = np.diag(V) > 0
-    K = max(int(moving.sum()), 1)
-    one, independent = _normal_quantile(level), _normal_quantile(level ** (1 / K))
-    if K == 1:
-        return one
-    root = _correlation_root(V[np.ix_(moving, moving)])
-    generator = np.random.default_rng(0 if rng is None else rng)
-    # 2 million numbers at a time: memory does not grow with K
-    chunk = max(1, 2_000_000 // K)
-    sizes = [min(chunk, draws - start) for start in range(0, draws, chunk)]
-    largest = [
-        np.abs(generator.standard_normal((size, root.shape[1])) @ root.T).max(axis=1)
-        for size in sizes
-    ]
-    return float(np.clip(np.quantile(np.concatenate(largest), level), one, independent))
-
-
-def _correlation_root(V: Array) -> Array:
-    """Return R, (K, r), with ``R R'`` the correlation of V up to 1e-8 in every entry."""
-    size, vectors = _correlation_spectrum(V)
-    kept = np.cumsum(size) > 1e-8
-    root: Array = vectors[:, kept] * np.sqrt(size[kept])
-    return root
-
-
-def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
-    """Return the eigenvalues, ascending and not negative, and eigenvectors of the correlation."""
-    error = _deviations(V)
-    size, vectors = np.linalg.eigh(V / np.outer(error, error))
-    return np.maximum(size, 0.0), vectors
-
-
-def _joint_test(gap: Array, V: Array) -> WaldTest:
-    moving = np.diag(V) > 0
-    if not moving.any():
-        raise ValueError("no evaluation has any variance, so there is nothing to test against")
-    size, vectors = _correlation_spectrum(V[np.ix_(moving, moving)])
-    # on the correlation scale, so that units do not decide what counts as no variance
-    kept = size > 1e-10 * size[-1]
-    along = vectors[:, kept].T @ (gap[moving] / _deviations(V)[moving])
-    statistic = float(np.sum(along**2 / size[kept]))
-    return WaldTest(statistic, float(chdtrc(kept.sum(), statistic)))
-
-
-# Intervals on another scale.
-
-
-class _Scale(NamedTuple):
-    forward: Callable[[Array], Array]
-    inverse: Callable[[Array], Array]
-    slope: Callable[[Array, Array], Array]
-    domain: str
-
-
-_SCALES = {
-    "log": _Scale(np.log, np.exp, lambda value, _: 1 / value, "above 0"),
-    "logit": _Scale(
-        logit, expit, lambda value, _: 1 / (value * (1 - value)), "strictly between 0 and 1"
-    ),
-}
-
-
-def _ends_on_scale(
-    transform: Transform, value: Array, error: Array, critical: float, names: tuple[str, ...]
-) -> tuple[Array, Array]:
-    scale = _scale(transform)
-    with np.errstate(all="ignore"):
-        center, slope = scale.forward(value), scale.slope(value, error)
-        usable = np.isfinite(center) & np.isfinite(slope) & (slope != 0)
-        if not usable.all():
-            k = int(np.argmin(usable))
-            raise ValueError(
-                f"The transform asks for values {scale.domain}, but {names[k]!r} is "
-                f"{value[k]:.6g}. Choose another transform, or none."
-            )
-        half = critical * np.abs(slope) * error
-        ends = scale.inverse(center - half), scale.inverse(center + half)
-        if not isinstance(transform, str):
-            _check_round_trip(scale, center, half, names)
-    return np.minimum(*ends), np.maximum(*ends)
-
-
-def _scale(transform: Any) -> _Scale:
-    if isinstance(transform, str) and transform in _SCALES:
-        return _SCALES[transform]
-    if not (isinstance(transform, tuple | list) and [*map(callable, transform)] == [True, True]):
-        raise ValueError(
-            f"transform is one of {', '.join(map(repr, _SCALES))} or a pair of functions "
-            f"(forward, inverse), not {transform!r}"
-        )
-    forward, inverse = map(_one_at_a_time, transform)
-    return _Scale(
-        forward,
-        inverse,
-        lambda value, error: _slopes(forward, value, error),
-        "inside the domain of forward, where it is not flat",
-    )
-
-
-def _one_at_a_time(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """Apply a function of one number, from math or NumPy alike, with NaN where it is undefined."""
-
-    def apply(x: float) -> float:
-        try:
-            return float(function(x))
-        except (ValueError, ArithmeticError):
-            return math.nan
-
-    return lambda numbers: np.array([apply(x) for x in numbers])
-
-
-def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[str, ...]) -> None:
-    """Refuse functions that do not undo each other at the value and at both ends.
-
-    A tenth of the half-width is granted at the ends, where forward is ill-conditioned near the
-    edge of its domain (arctanh near 1) and infinite on it.
-    """
-    for point, share in ((center, 1e-6), (center - half, 0.1), (center + half, 0.1)):
-        mapped = scale.inverse(point)
-        back = scale.forward(mapped)
-        near = np.abs(back - point) <= share * half + 1e-6 * np.abs(point) + 1e-12
-        good = ~np.isnan(mapped) & (near | ~np.isfinite(back))
-        if not good.all():
-            k = int(np.argmin(good))
-            raise ValueError(
-                f"forward and inverse do not undo each other for {names[k]!r}: {point[k]:.6g} on "
-                f"the transformed scale comes back as {back[k]:.6g}. Either they are no pair, or "
-                "the interval leaves the range of forward; take a forward onto the whole line."
-            )
-
-
-def _slopes(forward: Callable[[Array], Array], value: Array, error: Array) -> Array:
-    """Differentiate by Ridders' method: central differences, extrapolated, the most stable kept.
-
-    The step starts wide and is halved, so that a value close to the edge of the domain is
-    reached too; differences that rounding could have made are not looked at.
-    """
-    step = np.maximum(np.abs(value) / 4, error)
-    step[step == 0] = 1.0
-    best, doubt = np.full_like(value, np.nan), np.full_like(value, np.inf)
-    previous: list[Array] = []
-    for _ in range(40):
-        up, down = forward(value + step), forward(value - step)
-        trusted = np.abs(up - down) > 1e-8 * np.maximum(np.abs(up), np.abs(down))
-        row = [np.where(trusted, (up - down) / ((value + step) - (value - step)), np.nan)]
-        for order, old in enumerate(previous[:6], start=1):
-            row.append(row[-1] + (row[-1] - old) / (4**order - 1))
-            gap = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - old))
-            best, doubt = np.where(gap < doubt, row[-1], best), np.fmin(gap, doubt)
-        previous, step = row, step / 2
-    return best
-
-
-# Tables.
-
-
-def _percent(level: float) -> str:
-    return f"{100 * _checked_level(level):.10g}%"
-
-
-def _elided(
-    header: list[str], rows: list[tuple[Any, ...]], cells: Callable[..., list[str]]
-) -> list[list[str]]:
-    """Turn rows into cells; of more than 20 rows, the first and last five."""
-    if len(rows) <= 20:
-        return [header, *(cells(*row) for row in rows)]
-    gap = ["..."] * len(header)
-    return [header, *(cells(*r) for r in rows[:5]), gap, *(cells(*r) for r in rows[-5:])]
-
-
-def _estimate_cells(
-    decimals: int,
-    name: str,
-    value: float,
-    error: float,
-    z: float,
-    p: float,
-    low: float,
-    high: float,
-) -> list[str]:
-    on_scale = [_number(x, decimals) for x in (value, error, low, high)]
-    return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
-
-
-def _budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
-    return [_short(name), *(_number(error, decimals) for error in errors)]
-
-
-def _short(name: str, width: int = 28) -> str:
-    return name if len(name) <= width else name[: width - 3] + "..."
-
-
-def _decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
-    """Return the decimals that show four digits of each standard error, the same if close."""
-    sizes = [error or abs(value) or 1.0 for error, value in zip(errors, values, strict=True)]
-    digits = [3 - math.floor(math.log10(size)) for size in sizes]
-    found = [
-        max(count, 0) if size < 1e6 else count for count, size in zip(digits, sizes, strict=True)
-    ]
-    most = max(found)
-    return [most] * len(found) if most - min(found) <= 2 else found
-
-
-def _number(x: float, decimals: int) -> str:
-    size = abs(x)
-    if 0 <= decimals <= 8 or (8 < decimals <= 12 and size >= 1e-4):
-        return f"{x:.{decimals}f}"
-    if size == 0 or not math.isfinite(x):
-        return f"{x:g}"
-    return f"{x:.{min(max(math.floor(math.log10(size)) + decimals, 0), 12)}e}"
-
-
-def _statistic(z: float) -> str:
-    return f"{z:.2f}" if abs(z) < 1e4 else f"{z:.3g}"
-
-
-def _p_value(p: float) -> str:
-    if p < 1e-300:
-        return "<1e-300"
-    return f"{p:.1e}" if p < 1e-4 else f"{p:.4f}"
-
-
-_MEANINGS = {
-    "drift": "standard errors psi would move if training were finished",
-    "smallest_curvature": "of minus the objective, among the directions met",
-    "linearity": "bend of psi within half a standard error (0 is straight)",
-    "asymmetry": "of the covariance before it was symmetrized",
-    "residual": "of the solve, relative",
-    "passes": "over the data",
-    "seconds": "wall-clock time",
-}
-
-
-def _diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
-    told = {name: getattr(diagnostics, name) for name in _MEANINGS}
-    uncounted = {name for name in ("passes", "seconds") if told[name] == 0}
-    known = [name for name in told if math.isfinite(told[name]) and name not in uncounted]
-    cells = [[name, _brief(told[name]), _MEANINGS[name]] for name in known]
-    return cells + [[name, _brief(note), ""] for name, note in diagnostics.notes.items()]
-
-
-def _brief(content: Any) -> str:
-    return f"{content:.4g}" if isinstance(content, float) else str(content)
-
-
-def _aligned(cells: list[list[str]], *, left: bool = False) -> str:
-    """Pad to columns; the first is flush left, the others right unless ``left``."""
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = ["<"] + ["<" if left else ">"] * (len(widths) - 1)
-    lines = (
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
-        )
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _as_html(cells: list[list[str]], caption: str) -> str:
-    def line(tag: str, row: list[str]) -> str:
-        first, *others = (html.escape(cell) for cell in row)
-        numbers = "".join(f'<{tag} style="text-align: right">{cell}</{tag}>' for cell in others)
-        return f'<tr><th style="text-align: left">{first}</th>{numbers}</tr>'
-
-    head, *body = cells
-    return "\n".join(
-        [
-            f"<table><caption>{html.escape(caption)}</caption>",
-            f"<thead>{line('th', head)}</thead>",
-            "<tbody>",
-            *(line("td", row) for row in body),
-            "</tbody></table>",
-        ]
-    )

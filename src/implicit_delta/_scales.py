@@ -1,0 +1,118 @@
+"""Intervals built on another scale, so that they stay inside the range of the value."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import expit, logit
+
+from implicit_delta._typing import Array
+
+Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+
+class _Scale(NamedTuple):
+    forward: Callable[[Array], Array]
+    inverse: Callable[[Array], Array]
+    slope: Callable[[Array, Array], Array]
+    domain: str
+
+
+_SCALES = {
+    "log": _Scale(np.log, np.exp, lambda value, _: 1 / value, "above 0"),
+    "logit": _Scale(
+        logit, expit, lambda value, _: 1 / (value * (1 - value)), "strictly between 0 and 1"
+    ),
+}
+
+
+def ends_on_scale(
+    transform: Transform, value: Array, error: Array, critical: float, names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    scale = _scale(transform)
+    with np.errstate(all="ignore"):
+        center, slope = scale.forward(value), scale.slope(value, error)
+        usable = np.isfinite(center) & np.isfinite(slope) & (slope != 0)
+        if not usable.all():
+            k = int(np.argmin(usable))
+            raise ValueError(
+                f"The transform asks for values {scale.domain}, but {names[k]!r} is "
+                f"{value[k]:.6g}. Choose another transform, or none."
+            )
+        half = critical * np.abs(slope) * error
+        ends = scale.inverse(center - half), scale.inverse(center + half)
+        if not isinstance(transform, str):
+            _check_round_trip(scale, center, half, names)
+    return np.minimum(*ends), np.maximum(*ends)
+
+
+def _scale(transform: Any) -> _Scale:
+    if isinstance(transform, str) and transform in _SCALES:
+        return _SCALES[transform]
+    if not (isinstance(transform, tuple | list) and [*map(callable, transform)] == [True, True]):
+        raise ValueError(
+            f"transform is one of {', '.join(map(repr, _SCALES))} or a pair of functions "
+            f"(forward, inverse), not {transform!r}"
+        )
+    forward, inverse = map(_one_at_a_time, transform)
+    return _Scale(
+        forward,
+        inverse,
+        lambda value, error: _slopes(forward, value, error),
+        "inside the domain of forward, where it is not flat",
+    )
+
+
+def _one_at_a_time(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    """Apply a function of one number, from math or NumPy alike, with NaN where it is undefined."""
+
+    def apply(x: float) -> float:
+        try:
+            return float(function(x))
+        except (ValueError, ArithmeticError):
+            return math.nan
+
+    return lambda numbers: np.array([apply(x) for x in numbers])
+
+
+def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[str, ...]) -> None:
+    """Refuse functions that do not undo each other at the value and at both ends.
+
+    A tenth of the half-width is granted at the ends, where forward is ill-conditioned near the
+    edge of its domain (arctanh near 1) and infinite on it.
+    """
+    for point, share in ((center, 1e-6), (center - half, 0.1), (center + half, 0.1)):
+        mapped = scale.inverse(point)
+        back = scale.forward(mapped)
+        near = np.abs(back - point) <= share * half + 1e-6 * np.abs(point) + 1e-12
+        good = ~np.isnan(mapped) & (near | ~np.isfinite(back))
+        if not good.all():
+            k = int(np.argmin(good))
+            raise ValueError(
+                f"forward and inverse do not undo each other for {names[k]!r}: {point[k]:.6g} on "
+                f"the transformed scale comes back as {back[k]:.6g}. Either they are no pair, or "
+                "the interval leaves the range of forward; take a forward onto the whole line."
+            )
+
+
+def _slopes(forward: Callable[[Array], Array], value: Array, error: Array) -> Array:
+    """Differentiate by Ridders' method: central differences, extrapolated, the most stable kept.
+
+    The step starts wide and is halved, so that a value close to the edge of the domain is
+    reached too; differences that rounding could have made are not looked at.
+    """
+    step = np.maximum(np.abs(value) / 4, error)
+    step[step == 0] = 1.0
+    best, doubt = np.full_like(value, np.nan), np.full_like(value, np.inf)
+    previous: list[Array] = []
+    for _ in range(40):
+        up, down = forward(value + step), forward(value - step)
+        trusted = np.abs(up - down) > 1e-8 * np.maximum(np.abs(up), np.abs(down))
+        row = [np.where(trusted, (up - down) / ((value + step) - (value - step)), np.nan)]
+        for order, old in enumerate(previous[:6], start=1):
+            row.append(row[-1] + (row[-1] - old) / (4**order - 1))
+            gap = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - old))
+            best, doubt = np.where(gap < doubt, row[-1], best), np.fmin(gap, doubt)
+        previous, step = row, step / 2
+    return best

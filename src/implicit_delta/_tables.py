@@ -1,0 +1,133 @@
+"""An estimate as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from implicit_delta._critical import checked_level
+
+if TYPE_CHECKING:
+    from implicit_delta.estimate import Diagnostics
+
+
+def percent(level: float) -> str:
+    return f"{100 * checked_level(level):.10g}%"
+
+
+def elided(
+    header: list[str], rows: list[tuple[Any, ...]], cells: Callable[..., list[str]]
+) -> list[list[str]]:
+    """Turn rows into cells; of more than 20 rows, the first and last five."""
+    if len(rows) <= 20:
+        return [header, *(cells(*row) for row in rows)]
+    gap = ["..."] * len(header)
+    return [header, *(cells(*r) for r in rows[:5]), gap, *(cells(*r) for r in rows[-5:])]
+
+
+def estimate_cells(
+    decimals: int,
+    name: str,
+    value: float,
+    error: float,
+    z: float,
+    p: float,
+    low: float,
+    high: float,
+) -> list[str]:
+    on_scale = [_number(x, decimals) for x in (value, error, low, high)]
+    return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
+
+
+def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
+    return [_short(name), *(_number(error, decimals) for error in errors)]
+
+
+def _short(name: str, width: int = 28) -> str:
+    return name if len(name) <= width else name[: width - 3] + "..."
+
+
+def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
+    """Return the decimals that show four digits of each standard error, the same if close."""
+    sizes = [error or abs(value) or 1.0 for error, value in zip(errors, values, strict=True)]
+    digits = [3 - math.floor(math.log10(size)) for size in sizes]
+    found = [
+        max(count, 0) if size < 1e6 else count for count, size in zip(digits, sizes, strict=True)
+    ]
+    most = max(found)
+    return [most] * len(found) if most - min(found) <= 2 else found
+
+
+def _number(x: float, decimals: int) -> str:
+    size = abs(x)
+    if 0 <= decimals <= 8 or (8 < decimals <= 12 and size >= 1e-4):
+        return f"{x:.{decimals}f}"
+    if size == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    return f"{x:.{min(max(math.floor(math.log10(size)) + decimals, 0), 12)}e}"
+
+
+def _statistic(z: float) -> str:
+    return f"{z:.2f}" if abs(z) < 1e4 else f"{z:.3g}"
+
+
+def _p_value(p: float) -> str:
+    if p < 1e-300:
+        return "<1e-300"
+    return f"{p:.1e}" if p < 1e-4 else f"{p:.4f}"
+
+
+_MEANINGS = {
+    "drift": "standard errors psi would move if training were finished",
+    "smallest_curvature": "of minus the objective, among the directions met",
+    "linearity": "bend of psi within half a standard error (0 is straight)",
+    "asymmetry": "of the covariance before it was symmetrized",
+    "residual": "of the solve, relative",
+    "passes": "over the data",
+    "seconds": "wall-clock time",
+}
+
+
+def diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
+    told = {name: getattr(diagnostics, name) for name in _MEANINGS}
+    uncounted = {name for name in ("passes", "seconds") if told[name] == 0}
+    known = [name for name in told if math.isfinite(told[name]) and name not in uncounted]
+    cells = [[name, _brief(told[name]), _MEANINGS[name]] for name in known]
+    return cells + [[name, _brief(note), ""] for name, note in diagnostics.notes.items()]
+
+
+def _brief(content: Any) -> str:
+    return f"{content:.4g}" if isinstance(content, float) else str(content)
+
+
+def aligned(cells: list[list[str]], *, left: bool = False) -> str:
+    """Pad to columns; the first is flush left, the others right unless ``left``."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    sides = ["<"] + ["<" if left else ">"] * (len(widths) - 1)
+    lines = (
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def as_html(cells: list[list[str]], caption: str) -> str:
+    def line(tag: str, row: list[str]) -> str:
+        first, *others = (html.escape(cell) for cell in row)
+        numbers = "".join(f'<{tag} style="text-align: right">{cell}</{tag}>' for cell in others)
+        return f'<tr><th style="text-align: left">{first}</th>{numbers}</tr>'
+
+    head, *body = cells
+    return "\n".join(
+        [
+            f"<table><caption>{html.escape(caption)}</caption>",
+            f"<thead>{line('th', head)}</thead>",
+            "<tbody>",
+            *(line("td", row) for row in body),
+            "</tbody></table>",
+        ]
+    )
