@@ -28,8 +28,9 @@ from torch.utils.data import DataLoader, TensorDataset
 Structure = Literal["full", "kron", "diag"]
 Backend = Literal["backpack", "curvlinops"]
 
-# The fastest of a few sizes. Behind curvlinops, laplace-torch differentiates every output of a
-# batch through the whole batch ("diag"), and a batch of all rows needs 13 GB ("full").
+# Good sizes among a few tried. Behind curvlinops, laplace-torch differentiates every output of a
+# batch through the whole batch ("diag"), and a batch of all rows needs 13 GB ("full"); only "kron"
+# would gain from larger batches there, half a second.
 BATCH_SIZE: dict[Backend, int] = {"backpack": 1000, "curvlinops": 50}
 BACKEND_CLASS: dict[Backend, str] = {"backpack": "BackPackGGN", "curvlinops": "CurvlinopsGGN"}
 
