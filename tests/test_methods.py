@@ -54,7 +54,7 @@ def test_finite_difference_at_its_default_push(case):
 @pytest.mark.parametrize("maximize", [idm.lbfgs, idm.newton_krylov, idm.nelder_mead, idm.cobyqa])
 @pytest.mark.parametrize("case", [logistic(), weibull()], ids=lambda case: case.name)
 def test_maximizers_agree(case, maximize):
-    found = errors(case, idm.FiniteDifference(maximize=maximize))
+    found = errors(case, idm.FiniteDifference(maximize=maximize, push=0.25))
     np.testing.assert_allclose(found, case.standard_error, rtol=1e-2)
 
 
@@ -67,10 +67,10 @@ def test_bayesian_optimization_in_two_dimensions():
 def slope_in_lam(case, central):
     """Fit the exponent of the error in lambda over pushes that rounding does not touch."""
     exact = case.covariance[0, 0]
-    pushes = np.array([0.25, 0.5, 1.0]) / np.sqrt(exact)
+    pushes = np.array([0.05, 0.1, 0.2]) / np.sqrt(exact)
     errors = [
         idm.infer(
-            model_of(case), case.psi, idm.FiniteDifference(lam=lam, central=central), strict=False
+            model_of(case), case.psi, idm.FiniteDifference(lam=lam, central=central)
         ).covariance[0, 0]
         - exact
         for lam in pushes
@@ -90,7 +90,7 @@ def test_the_error_of_forward_differences_falls_with_slope_one(case):
 
 def test_several_lambdas_are_extrapolated_or_averaged():
     case = weibull()
-    lams = np.array([0.5, 1.0]) / case.standard_error[0]
+    lams = np.array([0.1, 0.2]) / case.standard_error[0]
 
     def error(**options):
         estimate = idm.infer(model_of(case), case.psi, idm.FiniteDifference(**options))

@@ -17,12 +17,13 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import PROBE, Method, Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
 BEND_WARNS, BEND_REFUSES = 0.25, 1.0
+LOPSIDED_REFUSES = 0.9
 
 
 def infer(
@@ -89,7 +90,7 @@ def infer(
     response = (Infinitesimal() if method is None else method).respond(model, evaluation)
     covariance, asymmetry, notes = _covariance(response)
     drift = _drift(model, response, covariance)
-    _guard(drift, response.linearity, strict)
+    _guard(drift, response.linearity, _lopsidedness(model, response), strict)
     rows = None
     if robust or clusters is not None or influence:
         rows = influence_of(model, response)
@@ -142,7 +143,25 @@ def _drift(model: FittedModel, response: Response, covariance: Array) -> float:
     return float(np.max(np.divide(moves, errors, out=np.zeros_like(moves), where=errors > 0)))
 
 
-def _guard(drift: float, bend: float, strict: bool) -> None:
+def _lopsidedness(model: FittedModel, response: Response) -> float:
+    """Compare how far the objective falls half a standard error to either side.
+
+    From 0, a parabola, to 1, where it is flat on one side: there is no maximum to speak of, even
+    though its gradient may vanish there (separated classes).
+    """
+    if response.directions is None:
+        return 0.0
+    k = int(np.argmax(np.diag(response.covariance)))
+    step = PROBE / np.sqrt(response.covariance[k, k]) * response.directions[:, k]
+    drift = float(model.score(model.theta) @ step)
+    top = model.objective(model.theta)
+    falls = [top - model.objective(model.theta + side * step) + side * drift for side in (1, -1)]
+    if not np.all(np.isfinite(falls)):
+        return 1.0
+    return float(abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12))
+
+
+def _guard(drift: float, bend: float, lopsided: float, strict: bool) -> None:
     if drift > DRIFT_WARNS:
         text = (
             f"The model is not at its maximum: finishing the training would move psi by "
@@ -151,6 +170,14 @@ def _guard(drift: float, bend: float, strict: bool) -> None:
             "`penalty=` or `l2=` that was used."
         )
         _object(text, drift > DRIFT_REFUSES and strict, ConvergenceError, DriftWarning)
+    if lopsided > LOPSIDED_REFUSES:
+        text = (
+            "The log-likelihood is not close to a parabola: half a standard error to one side it "
+            "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
+            "separated classes; add `l2=`), or there are very few observations. Use "
+            "`profile(model, psi)` or a penalty."
+        )
+        _object(text, strict, ConvergenceError, NonlinearityWarning)
     if bend > BEND_WARNS:
         text = (
             f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a "

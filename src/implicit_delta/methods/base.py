@@ -11,7 +11,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics._named import changed_fields
 
-PUSH = 0.5  # of a standard error: large against rounding, small against the bend of most psi
+PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Method(ABC):
         return f"{type(self).__name__}({changed_fields(self)})"
 
 
-def nonlinearity(ahead: Array, center: Array, behind: Array) -> float:
-    r"""Compare the two ends of a push, each (K,): :math:`|p + m - 2c| / |p - m|`, the largest."""
-    bend, rise = abs(ahead + behind - 2 * center), abs(ahead - behind)
-    return float(np.max(np.divide(bend, rise, out=np.zeros_like(bend), where=rise > 0)))
+def nonlinearity(ahead: float, center: float, behind: float) -> float:
+    r"""Compare the two ends of a push: :math:`|a + b - 2c| / |a - b|`."""
+    rise = abs(ahead - behind)
+    return float(abs(ahead + behind - 2 * center) / rise) if rise > 0 else 0.0

@@ -11,11 +11,14 @@ from implicit_delta._progress import progress
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PUSH, Method, Response, nonlinearity
+from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize
+
+SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
+OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,8 +43,9 @@ class FiniteDifference(Method):
         `lbfgs`, `newton_krylov`, or the gradient-free `nelder_mead`, `cobyqa` and
         `bayesian_optimization`. By default `lbfgs` where the curvature can be factorized to give
         the refits a good scale, and `newton_krylov` beyond 2500 parameters.
-    push : float
-        The default lambda times the standard error.
+    push : float, optional
+        The default lambda times the standard error: a quarter, or a half for maximizers that
+        need no gradient, since these are for evaluations that may jump.
     combine : {"richardson", "mean"}
         What to do with several lambdas: extrapolate to lambda = 0, or average.
     curvature : {"hessian", "ggn"}
@@ -53,7 +57,7 @@ class FiniteDifference(Method):
     lam: float | Sequence[float] | None = None
     central: bool = True
     maximize: Maximizer | None = None
-    push: float = PUSH
+    push: float | None = None
     combine: Literal["richardson", "mean"] = "richardson"
     curvature: Curvature = "hessian"
     n_jobs: int = 1
@@ -67,7 +71,7 @@ class FiniteDifference(Method):
             if pushes.size != np.unique(pushes).size or pushes.size == 0:
                 raise ValueError(f"The lambdas must be one or more different numbers: {self.lam}.")
             object.__setattr__(self, "lam", tuple(sorted(map(float, pushes))))
-        if not np.isfinite(self.push) or self.push <= 0:
+        if self.push is not None and not (np.isfinite(self.push) and self.push > 0):
             raise ValueError(f"push must be a positive number of standard errors, not {self.push}.")
         if self.combine not in ("richardson", "mean"):
             raise ValueError(f'combine must be "richardson" or "mean", not {self.combine!r}.')
@@ -87,7 +91,7 @@ class FiniteDifference(Method):
             [_Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
-        return self._response(maximizer, pushes, rises)
+        return self._response(model, evaluation, maximizer, pushes, rises)
 
     def _maximizer(self, model: FittedModel) -> Maximizer:
         if self.maximize is not None:
@@ -101,7 +105,9 @@ class FiniteDifference(Method):
         pilot = Infinitesimal(curvature=self.curvature).respond(model, evaluation)
         errors = np.sqrt(np.diag(pilot.covariance))
         errors[errors == 0] = 1.0
-        return np.asarray(self.push / errors)[:, None]
+        smooth = self._maximizer(model).needs_gradient
+        push = self.push or (SMOOTH_PUSH if smooth else OPAQUE_PUSH)
+        return np.asarray(push / errors)[:, None]
 
     def _scale(self, model: FittedModel) -> Factor | None:
         """Coordinates in which the objective is close to -|z|^2 / 2, where d allows."""
@@ -128,11 +134,16 @@ class FiniteDifference(Method):
         return [ends[k * width : (k + 1) * width] for k in range(evaluation.size)]
 
     def _response(
-        self, maximizer: Maximizer, pushes: Array, rises: list[list["_Rise"]]
+        self,
+        model: FittedModel,
+        evaluation: Evaluation,
+        maximizer: Maximizer,
+        pushes: Array,
+        rises: list[list["_Rise"]],
     ) -> Response:
         covariance, directions, spreads = [], [], []
         for k, column in enumerate(rises):
-            slopes = np.array([rise.psi / rise.width for rise in column])
+            slopes = np.array([(rise.top - rise.bottom) / rise.width for rise in column])
             covariance.append(self._combine(slopes, pushes[k]))
             moves = np.array([rise.theta / rise.width for rise in column])
             directions.append(self._combine(moves, pushes[k]))
@@ -145,11 +156,25 @@ class FiniteDifference(Method):
             covariance=np.column_stack(covariance),
             directions=np.column_stack(directions),
             method=repr(replace(self, maximize=maximizer)),
-            linearity=max(rise.bend for rise in every) if self.central else np.nan,
+            linearity=self._linearity(model, evaluation, rises) if self.central else np.nan,
             residual=max(rise.gradient for rise in every),
             passes=sum(rise.passes for rise in every) if self.n_jobs != 1 else 0,
             notes=notes,
         )
+
+    def _linearity(
+        self, model: FittedModel, evaluation: Evaluation, rises: list[list["_Rise"]]
+    ) -> float:
+        """Compare the two ends of each push, on the scale of half a standard error."""
+        score, bends = model.score(model.theta), []
+        for k, column in enumerate(rises):
+            for rise in column:
+                # psi where the ends meet: the maximum, from which theta may be some way off
+                center = evaluation.value[k] + rise.theta @ score / rise.width
+                bend = nonlinearity(rise.top[k], center, rise.bottom[k])
+                error = np.sqrt((rise.top[k] - rise.bottom[k]) / rise.width)
+                bends.append(bend * PROBE / (rise.width / 2 * error))
+        return float(max(bends))
 
     def _combine(self, slopes: Array, pushes: Array) -> Array:
         """Average over lambdas, or extrapolate to zero: in lambda^2 if central, else in lambda."""
@@ -174,23 +199,22 @@ class _End:
 class _Rise:
     """What moved between the two ends of a push."""
 
-    psi: Array
+    top: Array
+    bottom: Array
     theta: Array
     width: float
-    bend: float
     gradient: float
     passes: int
 
     @classmethod
     def between(cls, evaluation: Evaluation, k: int, ahead: _End, behind: _End) -> "_Rise":
         top, bottom = evaluation(ahead.theta), evaluation(behind.theta)
-        one = slice(k, k + 1)
         _check_rose(evaluation.names[k], ahead.lam, float(top[k] - bottom[k]))
         return cls(
-            psi=top - bottom,
+            top=top,
+            bottom=bottom,
             theta=ahead.theta - behind.theta,
             width=ahead.lam - behind.lam,
-            bend=nonlinearity(top[one], evaluation.value[one], bottom[one]),
             gradient=max(ahead.gradient, behind.gradient),
             passes=ahead.passes + (behind.passes if behind.lam else 0),
         )

@@ -7,7 +7,7 @@ import numpy as np
 from implicit_delta._typing import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PUSH, Method, Response, nonlinearity
+from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -99,12 +99,11 @@ def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) 
     chosen = moving[np.linspace(0, moving.size - 1, min(moving.size, MOST_PROBES)).astype(int)]
     worst = 0.0
     for k in chosen:
-        step = PUSH / errors[k] * directions[:, k]
-        one = slice(k, k + 1)
+        step = PROBE / errors[k] * directions[:, k]
         try:
-            ahead = evaluation(evaluation.model.theta + step)[one]
-            behind = evaluation(evaluation.model.theta - step)[one]
+            ahead = evaluation(evaluation.model.theta + step)[k]
+            behind = evaluation(evaluation.model.theta - step)[k]
         except EvaluationError:
             return np.inf
-        worst = max(worst, nonlinearity(ahead, evaluation.value[one], behind))
+        worst = max(worst, nonlinearity(ahead, evaluation.value[k], behind))
     return worst

@@ -17,6 +17,11 @@ from implicit_delta.numerics.derivatives import (
 )
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
+AT_THE_EDGE = (
+    "The log-likelihood is NaN or infinite right beside the parameters: they lie at the edge of "
+    "its domain, where the delta method does not hold. Try another parametrization, for example "
+    "the logarithm of a variance."
+)
 
 
 def from_loglik(
@@ -159,9 +164,16 @@ class LoglikModel(FittedModel):
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         """Numerical Jacobian of psi, (K, d)."""
+        size = np.atleast_1d(self.evaluate(psi, theta)).shape
 
         def value(point: Array) -> Array:
-            return np.atleast_1d(self.evaluate(psi, point)).astype(np.float64)
+            values = np.atleast_1d(self.evaluate(psi, point)).astype(np.float64)
+            if values.shape != size:
+                raise EvaluationError(
+                    f"psi returned shape {size} at the fitted parameters and {values.shape} "
+                    "nearby, but must always return the same shape."
+                )
+            return values
 
         try:
             derivative = differentiate(value, theta, np.diag(self.units))
@@ -211,11 +223,7 @@ class LoglikModel(FittedModel):
         try:
             derivative = differentiate(f, theta, block / length).value * length
         except FloatingPointError:
-            raise UnsupportedModelError(
-                "The log-likelihood is NaN or infinite right beside the parameters: they lie at "
-                "the edge of its domain, where the delta method does not hold. Try another "
-                "parametrization, for example the logarithm of a variance."
-            ) from None
+            raise UnsupportedModelError(AT_THE_EDGE) from None
         return np.asarray(derivative.reshape(derivative.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
@@ -233,7 +241,10 @@ class LoglikModel(FittedModel):
         return self._hessians[key]
 
     def _second_differences(self, theta: Array, directions: Array) -> Array:
-        bilinear = -second_differences(self._parts, theta, directions).value
+        try:
+            bilinear = -second_differences(self._parts, theta, directions).value
+        except FloatingPointError:
+            raise UnsupportedModelError(AT_THE_EDGE) from None
         inverse = np.linalg.inv(directions)
         return np.asarray(inverse.T @ bilinear @ inverse)
 
@@ -244,6 +255,7 @@ class LoglikModel(FittedModel):
                 "out: `from_residuals`, `from_torch` or `from_jax`. A plain log-likelihood has "
                 'only curvature="hessian".'
             )
+        self.counter.count += 1
         rows = self.gauss_newton(theta)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
 
