@@ -1,0 +1,209 @@
+"""An array that remembers how it was computed, and the tables that NumPy's operations are in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from implicit_delta._typing import Array
+
+Pullback: TypeAlias = Callable[[Array], Array]
+Parents: TypeAlias = Sequence[tuple["Node", Pullback]]
+
+# Filled by `_partials` and `_rules`; what is in none of them is refused.
+PARTIALS: dict[Any, tuple[Callable[..., Any], ...]] = {}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+PLAIN: set[Any] = set()
+
+_clock = count()
+
+
+class Node:
+    """A value, and how to pull cotangents back to what it was computed from.
+
+    A pullback maps cotangents of the value, (K, *shape of the value), to those of the parent,
+    (K, *shape of the parent): K evaluations travel together along the first axis.
+    """
+
+    __slots__ = ("order", "parents", "value")
+
+    def __init__(self, value: Any, parents: Parents = ()) -> None:
+        self.value: Array = np.asarray(value, dtype=np.float64)
+        self.parents = tuple(parents)
+        self.order = next(_clock)
+
+
+class Traced(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array that remembers how it was computed.
+
+    The node is immutable; the handle is not, so that code which works in place
+    (``np.exp(x, out=x)``, ``x /= total``) can be followed. Methods of arrays go through NumPy's
+    functions, so that there is one table of what can be traced.
+    """
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        if kwargs or method != "__call__":
+            return NotImplemented
+        arguments = [unwrap(argument) for argument in inputs]
+        if ufunc in PLAIN:
+            return ufunc(*map(value_of, arguments)) if out is None else NotImplemented
+        if ufunc in PARTIALS:
+            result = _elementwise(ufunc, arguments)
+        elif ufunc in FUNCTIONS:
+            result = FUNCTIONS[ufunc](*arguments)
+        else:
+            return NotImplemented
+        return result if out is None else _assign(out[0], result)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        arguments = [unwrap(argument) for argument in args]
+        if function in PLAIN:
+            return function(*map(value_of, arguments), **kwargs)
+        if function not in FUNCTIONS:
+            return NotImplemented
+        return FUNCTIONS[function](*arguments, **kwargs)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        # `np.asarray(x)` is harmless in most code, but NumPy gives no say in it. A 0-d object
+        # array that holds this one survives it: its first arithmetic operation unwraps it.
+        if dtype is not None and np.dtype(dtype) != object:
+            raise TypeError("a traced array cannot be turned into numbers")
+        holder = np.empty((), dtype=object)
+        holder[()] = self
+        return holder
+
+    def __float__(self) -> float:
+        raise TypeError("a traced number cannot be turned into a float")
+
+    def __bool__(self) -> bool:
+        return bool(self.node.value)
+
+    def __len__(self) -> int:
+        return len(self.node.value)
+
+    def __iter__(self) -> Iterator["Traced"]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return FUNCTIONS["getitem"](self, key)
+
+    def __getattr__(self, name: str) -> Any:
+        """Arrays of objects call the method `exp` of their entries for `np.exp`, and so on."""
+        ufunc: Any = getattr(np, name, None)
+        if ufunc not in PARTIALS or ufunc.nin != 1:
+            raise AttributeError(name)
+        return lambda: ufunc(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.node.value.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.node.value.ndim
+
+    @property
+    def size(self) -> int:
+        return self.node.value.size
+
+    @property
+    def dtype(self) -> Any:
+        return self.node.value.dtype
+
+    @property
+    def T(self) -> Any:
+        return FUNCTIONS[np.transpose](self)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        return FUNCTIONS[np.transpose](self, axes[0] if len(axes) == 1 else axes or None)
+
+    def copy(self) -> "Traced":
+        return Traced(self.node)
+
+    def astype(self, dtype: Any, copy: bool = True) -> "Traced":
+        if np.dtype(dtype) != np.float64:
+            raise TypeError("a traced array is float64")
+        return Traced(self.node)
+
+
+def _method(function: Any) -> Any:
+    return lambda self, *args, **kwargs: function(self, *args, **kwargs)
+
+
+for _name in (
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "cumsum",
+    "dot",
+    "ravel",
+    "squeeze",
+    "clip",
+):
+    setattr(Traced, _name, _method(getattr(np, _name)))
+Traced.flatten = Traced.ravel  # type: ignore[attr-defined]
+
+
+def unwrap(argument: Any) -> Any:
+    """Take a traced array out of the object array that `np.asarray` put it in."""
+    if isinstance(argument, np.ndarray) and argument.dtype == object and argument.ndim == 0:
+        return argument[()]
+    return argument
+
+
+def value_of(argument: Any) -> Any:
+    """Return the plain numbers of an argument, traced or not."""
+    return argument.node.value if isinstance(argument, Traced) else argument
+
+
+def depending_on(value: Any, arguments: Sequence[Any], pullbacks: Sequence[Pullback]) -> Traced:
+    """Make a traced array; arguments that are not traced need no pullback."""
+    pairs = zip(arguments, pullbacks, strict=True)
+    return Traced(Node(value, [(a.node, pull) for a, pull in pairs if isinstance(a, Traced)]))
+
+
+def sum_to(cotangent: Array, shape: tuple[int, ...]) -> Array:
+    """Undo broadcasting: sum over the axes that the argument does not have or has only once."""
+    extra = cotangent.ndim - 1 - len(shape)
+    cotangent = cotangent.sum(axis=tuple(range(1, 1 + extra))) if extra else cotangent
+    single = tuple(i for i, s in enumerate(shape, 1) if s == 1 and cotangent.shape[i] != 1)
+    return cotangent.sum(axis=single, keepdims=True) if single else cotangent
+
+
+def scaled(factor: Any, argument: Any) -> Pullback:
+    """Pull back an elementwise operation with this partial derivative (1 and -1 cost nothing)."""
+    shape = np.shape(value_of(argument))
+    if isinstance(factor, int):
+        return lambda g: sum_to(g if factor == 1 else -g, shape)
+    return lambda g: sum_to(g * factor, shape)
+
+
+def _elementwise(ufunc: Any, arguments: list[Any]) -> Traced:
+    values = [np.asarray(value_of(argument), dtype=np.float64) for argument in arguments]
+    result = ufunc(*values)
+    pullbacks: list[Any] = [None] * len(values)
+    for i, (argument, partial) in enumerate(zip(arguments, PARTIALS[ufunc], strict=True)):
+        if isinstance(argument, Traced):
+            pullbacks[i] = scaled(partial(result, *values), argument)
+    return depending_on(result, arguments, pullbacks)
+
+
+def _assign(out: Any, result: Traced) -> Traced:
+    target = unwrap(out)
+    if not isinstance(target, Traced) or target.shape != result.shape:
+        raise TypeError("a traced array cannot be written into an array of numbers")
+    target.node = result.node
+    return target
