@@ -29,12 +29,16 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
-from implicit_delta.evaluation import parameters
+from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
+from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
+from implicit_delta.models.torch import from_torch
+from implicit_delta.models.statsmodels import from_statsmodels
 from implicit_delta.numerics.maximizers import (
     bayesian_optimization,
     cobyqa,
@@ -47,6 +51,9 @@ from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 __version__ = "0.1.0"
 
 __all__ = [
+    "Average",
+    "Bernoulli",
+    "Categorical",
     "ConvergenceError",
     "Diagnostics",
     "DriftWarning",
@@ -54,6 +61,7 @@ __all__ = [
     "EvaluationError",
     "FiniteDifference",
     "FittedModel",
+    "Gaussian",
     "ImplicitDeltaError",
     "ImplicitDeltaWarning",
     "Infinitesimal",
@@ -61,6 +69,10 @@ __all__ = [
     "NonlinearityWarning",
     "NotAMaximumError",
     "NotDeterministicWarning",
+    "Poisson",
+    "Replicated",
+    "Simulation",
+    "Smoothed",
     "UnsupportedModelError",
     "bayesian_optimization",
     "cholesky",
@@ -68,6 +80,8 @@ __all__ = [
     "conjugate_gradient",
     "from_loglik",
     "from_residuals",
+    "from_statsmodels",
+    "from_torch",
     "infer",
     "lbfgs",
     "nelder_mead",

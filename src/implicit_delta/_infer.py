@@ -2,12 +2,20 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from implicit_delta._influence import influence_of, sandwich
+from implicit_delta._budget import add_up
+from implicit_delta._influence import (
+    Clusters,
+    Correction,
+    influence_of,
+    sandwich,
+    small_sample_factor,
+)
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import (
     ConvergenceError,
@@ -18,6 +26,7 @@ from implicit_delta.errors import (
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Method, Response
+from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 
@@ -31,7 +40,7 @@ def infer(
     psi: Psi,
     method: Method | None = None,
     *,
-    robust: bool = False,
+    robust: bool | Correction = False,
     clusters: Sequence[Any] | Array | None = None,
     influence: bool = False,
     strict: bool = True,
@@ -55,10 +64,14 @@ def infer(
         ==================  ======================================================
 
         and ``estimate.method`` says what it was.
-    robust : bool
-        Variance that stays valid when the model is misspecified (sandwich, HC0).
+    robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
+        Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
+        "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
+        clusters "CR1" is G / (G - 1) times that, and "CR1S" (n - 1) / (n - d) times "CR1",
+        as in Stata and statsmodels. A `Bootstrap` is robust by itself.
     clusters : (n,) array, optional
-        Labels of groups within which observations may be dependent.
+        Labels of groups within which observations may be dependent; the variance is then the
+        clustered sandwich, or for `Bootstrap` that of resampling whole groups.
     influence : bool
         Keep the influence of each observation in ``estimate.influence``.
     strict : bool
@@ -87,15 +100,29 @@ def infer(
         )
     started, passes = perf_counter(), model.passes
     evaluation = Evaluation.of(model, psi, names)
-    response = (Infinitesimal() if method is None else method).respond(model, evaluation)
+    if method is None:
+        sandwiched = robust or clusters is not None
+        method = Infinitesimal(curvature="hessian" if sandwiched else model.curvature)
+    groups = None if clusters is None else Clusters.of(clusters, model.weights)
+    factor = small_sample_factor(model, robust, groups)
+    if isinstance(method, Bootstrap):  # robust by itself, and draws clusters whole
+        method, robust, groups = replace(method, clusters=groups), False, None
+    response = method.respond(model, evaluation)
     covariance, asymmetry, notes = _covariance(response)
     drift = _drift(model, response, covariance)
     _guard(drift, response.linearity, _lopsidedness(model, response), strict)
     rows = None
-    if robust or clusters is not None or influence:
+    if robust or groups is not None or influence or evaluation.sample == "training":
         rows = influence_of(model, response)
-    if rows is not None and (robust or clusters is not None):
-        covariance = sandwich(rows, model.weights, clusters)
+    if rows is not None and (robust or groups is not None):
+        covariance = sandwich(rows, model.weights, groups, factor)
+    budget = add_up(
+        evaluation,
+        covariance,
+        rows,
+        response.draws,
+        lambda rows: sandwich(rows, model.weights, groups, factor),
+    )
     diagnostics = Diagnostics(
         drift=drift,
         smallest_curvature=response.smallest_curvature,
@@ -104,16 +131,17 @@ def infer(
         residual=response.residual,
         passes=model.passes - passes + response.passes,
         seconds=perf_counter() - started,
-        notes={**response.notes, **notes},
+        notes={**evaluation.notes, **response.notes, **notes},
     )
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
-        covariance=covariance,
+        covariance=budget.covariance,
         names=evaluation.names,
         method=response.method,
         diagnostics=diagnostics,
-        influence=rows,
-        draws=response.draws,
+        influence=budget.influence,
+        parts=budget.parts,
+        draws=budget.draws,
     )
 
 
@@ -137,7 +165,7 @@ def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str
 def _drift(model: FittedModel, response: Response, covariance: Array) -> float:
     """By how many standard errors psi would still move if training were finished."""
     if response.directions is None:
-        return np.nan
+        return response.drift
     errors = np.sqrt(np.diag(covariance))
     moves = abs(model.score(model.theta) @ response.directions)
     return float(np.max(np.divide(moves, errors, out=np.zeros_like(moves), where=errors > 0)))

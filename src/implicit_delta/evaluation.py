@@ -1,13 +1,21 @@
 """What is computed from a fitted model: psi, and the care it needs."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from implicit_delta._average import Average, checked_units, mean_over_rows
+from implicit_delta._replicated import Replicated, accepts_rng, mean_over_seeds
+from implicit_delta._smoothed import Smoothed, Surrogate
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.base import FittedModel
+
+__all__ = ["Average", "Evaluation", "Replicated", "Smoothed", "parameters"]
+
+SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
 
 
 def parameters(model: Any) -> Any:
@@ -27,12 +35,20 @@ class Evaluation:
     ----------
     model : FittedModel
     psi : callable
-        As the user gave it, in the model's own language.
+        As the user gave it, in the model's own language; averages and replicates are means.
     value : (K,) array
         At the model's theta.
     scalar : bool
         Whether psi returned a number rather than an array.
     names : tuple of str
+    noise : (K, K) array or None
+        Covariance of the noise that a random psi has left in `value`.
+    units : (m, K) array or None
+        The rows that an `Average` is the mean of, at the model's theta.
+    surrogate : Surrogate or None
+        What a `Smoothed` psi is replaced by away from theta.
+    notes : mapping
+        What the evaluation has to report, beside the method.
     """
 
     model: FittedModel
@@ -40,40 +56,56 @@ class Evaluation:
     value: Array
     scalar: bool
     names: tuple[str, ...]
+    noise: Array | None = None
+    units: Array | None = None
+    surrogate: Surrogate | None = None
+    notes: Mapping[str, float | str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: FittedModel, psi: Psi, names: Any = None) -> "Evaluation":
-        """Evaluate psi once and check that a standard error of it makes sense."""
-        if not callable(psi):
-            raise TypeError(
-                f"psi must be a function of the model, not {type(psi).__name__}: for example "
-                "`lambda theta: theta[0] / theta[1]`."
-            )
-        raw = model.theta if psi is parameters else model.evaluate(psi, model.theta)
-        value = _checked(raw, "at the fitted parameters")
-        labels = _names(names, psi, model, raw, value)
-        return cls(model, psi, np.atleast_1d(value), value.ndim == 0, labels)
+    def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
+        """Evaluate psi and check that a standard error of it makes sense."""
+        smoothed = psi if isinstance(psi, Smoothed) else None
+        inner = _composed(model, psi if smoothed is None else smoothed.psi)
+        raw, values = _first_look(model, inner)
+        value = values.mean(axis=0)
+        labels = _names(names, inner, model, raw, value)
+        noise, units = _noise_of_mean(values), _units(model, inner)
+        plain = cls(model, inner, np.atleast_1d(value), value.ndim == 0, labels, noise, units)
+        if smoothed is None:
+            return plain
+        surrogate, notes = smoothed.linearize(model, plain, plain.value)
+        return replace(plain, surrogate=surrogate, notes=notes)
 
     @property
     def size(self) -> int:
         """K, the number of evaluations."""
         return self.value.size
 
+    @property
+    def sample(self) -> str | None:
+        """How the rows of an average are related to the training rows."""
+        average = self.psi.average if isinstance(self.psi, _Composed) else None
+        return None if average is None else average.sample
+
     def __call__(self, theta: Array) -> Array:
         """Evaluate at theta, (K,)."""
+        if self.surrogate is not None:
+            return self.surrogate.value(theta)
         if self.psi is parameters:
             return theta.copy()
-        value = _checked(self.model.evaluate(self.psi, theta), "near the fitted parameters")
-        if np.atleast_1d(value).shape != self.value.shape:
+        value = np.atleast_1d(_value(self.model, self.psi, theta, "near the fitted parameters"))
+        if value.shape != self.value.shape:
             raise EvaluationError(
                 f"psi returned {self.value.size} value(s) at the fitted parameters and "
                 f"{value.size} nearby. It must always return the same shape; a selection that "
                 "depends on the parameters (a filter, a top-k) has to keep its length."
             )
-        return np.atleast_1d(value)
+        return value
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate at theta, (K, d)."""
+        if self.surrogate is not None:
+            return self.surrogate.jacobian(theta)
         if self.psi is parameters:
             return np.eye(theta.size)
         jacobian = self.model.jacobian(self.psi, theta)
@@ -85,11 +117,17 @@ class Evaluation:
         return jacobian
 
     def component(self, k: int) -> "Evaluation":
-        """Take the k-th evaluation alone."""
+        """Take the k-th evaluation alone, for refits: without what belongs to all of them."""
         if self.size == 1:
             return self
+        surrogate = None if self.surrogate is None else self.surrogate.component(k)
         return Evaluation(
-            self.model, _Component(self, k), self.value[k : k + 1], True, (self.names[k],)
+            self.model,
+            _Component(self.psi, k),
+            self.value[k : k + 1],
+            True,
+            (self.names[k],),
+            surrogate=surrogate,
         )
 
 
@@ -97,11 +135,119 @@ class Evaluation:
 class _Component:
     """Entry k of psi, in the model's own language."""
 
-    evaluation: Evaluation
+    psi: Psi
     k: int
 
     def __call__(self, model: Any) -> Any:
-        return self.evaluation.psi(model)[self.k]
+        return self.psi(model)[self.k]
+
+
+@dataclass(frozen=True, eq=False)
+class _Composed:
+    """A function of the model, averaged over seeds if it is random and over rows if it has any."""
+
+    function: Callable[..., Any]
+    seeds: tuple[int, ...]
+    average: Average | None
+    weights: Array | None
+
+    def units(self, model: Any) -> Any:
+        if not self.seeds:
+            return self.function(model)
+        return mean_over_seeds(self.function, self.seeds, model)
+
+    def __call__(self, model: Any) -> Any:
+        values = self.units(model)
+        return values if self.average is None else mean_over_rows(values, self.weights)
+
+    def replicates(self) -> "list[_Composed]":
+        return [replace(self, seeds=(seed,)) for seed in self.seeds]
+
+
+def _composed(model: FittedModel, psi: Any) -> Psi:
+    """Take the wrappers apart, always in this order: replicates of an average of a function."""
+    replicated = psi if isinstance(psi, Replicated) else None
+    inner = psi.psi if isinstance(psi, Replicated) else psi
+    average = inner if isinstance(inner, Average) else None
+    function = inner.h if isinstance(inner, Average) else inner
+    if isinstance(function, Smoothed | Replicated | Average):
+        raise TypeError(
+            f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "
+            "inside: Smoothed(Replicated(Average(h)))."
+        )
+    if not callable(function):
+        raise TypeError(
+            f"psi must be a function of the model, not {type(function).__name__}: for example "
+            "`lambda theta: theta[0] / theta[1]`."
+        )
+    random = accepts_rng(function)
+    if replicated is not None and not random:
+        raise TypeError("Replicated needs a psi with an argument called `rng`, to give it seeds.")
+    if average is None and not random:
+        return function
+    seeds = (replicated or Replicated(function)).seeds() if random else ()
+    return _Composed(function, seeds, average, _row_weights(model, average))
+
+
+def _row_weights(model: FittedModel, average: Average | None) -> Array | None:
+    """A training row that counts twice in the likelihood counts twice in the average."""
+    if average is None or average.sample != "training" or np.ptp(model.weights) == 0:
+        return None
+    return model.weights
+
+
+def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
+    """Evaluate at the fitted parameters: as returned, and checked, one row per replicate.
+
+    The first evaluation is made twice, to see that it is the same.
+    """
+    if psi is parameters:
+        return model.theta, model.theta[None]
+    where = "at the fitted parameters"
+    looks = psi.replicates() if isinstance(psi, _Composed) and psi.seeds else [psi]
+    raw = model.evaluate(looks[0], model.theta)
+    first = _checked(raw, where)
+    values = [_value(model, look, model.theta, where) for look in looks]
+    _check_same(first, values[0])
+    return raw, np.array(values)
+
+
+def _units(model: FittedModel, psi: Psi) -> Array | None:
+    """Evaluate each row of an average."""
+    if not isinstance(psi, _Composed) or psi.average is None:
+        return None
+    values = np.asarray(model.evaluate(psi.units, model.theta))
+    return checked_units(values, psi.average.sample, model.n)
+
+
+def _noise_of_mean(values: Array) -> Array | None:
+    """Covariance of the mean over replicates, (K, K)."""
+    if len(values) == 1:
+        return None
+    rows = values.reshape(len(values), -1)
+    return np.atleast_2d(np.cov(rows, rowvar=False)) / len(values)
+
+
+def _check_same(first: Array, second: Array) -> None:
+    if first.shape == second.shape and np.all(abs(first - second) <= SAME * np.max(abs(first))):
+        return
+    raise EvaluationError(
+        f"psi returned {first!s:.40} and then {second!s:.40} for the same parameters: it is random "
+        "or keeps a state. Give it an argument `rng` and take all random numbers from it, "
+        "`def psi(model, rng)`: it is then evaluated with the same seeds everywhere, and its noise "
+        "is reported. Dropout or shuffling must be off."
+    )
+
+
+def _value(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
+    """Evaluate and check; for a random psi that is not finite, name the seed."""
+    raw = model.evaluate(psi, theta)
+    if isinstance(psi, _Composed) and psi.seeds and not np.all(np.isfinite(np.asarray(raw))):
+        for look in psi.replicates():
+            if not np.all(np.isfinite(np.asarray(model.evaluate(look, theta)))):
+                where += f", with rng = numpy.random.default_rng({look.seeds[0]})"
+                break
+    return _checked(raw, where)
 
 
 def _checked(raw: Any, where: str) -> Array:
@@ -110,7 +256,7 @@ def _checked(raw: Any, where: str) -> Array:
     except (TypeError, ValueError) as error:
         raise EvaluationError(f"psi returned a {type(raw).__name__}: {error}") from error
     if value.dtype.kind == "c":
-        raise EvaluationError(f"psi returned complex numbers; take .real or abs() of them.")
+        raise EvaluationError("psi returned complex numbers; take .real or abs() of them.")
     if value.dtype.kind not in "fiub":
         raise EvaluationError(
             f"psi returned {type(raw).__name__} {raw!r:.60}, but must return a real number or "
@@ -122,7 +268,7 @@ def _checked(raw: Any, where: str) -> Array:
             "(K,), for example with .ravel()."
         )
     if value.size == 0:
-        raise EvaluationError(f"psi returned an empty array: there is nothing to infer.")
+        raise EvaluationError("psi returned an empty array: there is nothing to infer.")
     if not np.all(np.isfinite(value)):
         raise EvaluationError(
             f"psi is NaN or infinite {where} ({raw!r:.60}). A standard error "
@@ -142,6 +288,6 @@ def _names(given: Any, psi: Psi, model: FittedModel, raw: Any, value: Array) -> 
         return model.names or tuple(f"theta[{j}]" for j in range(model.d))
     if value.ndim == 1 and hasattr(raw, "index") and hasattr(raw, "to_numpy"):
         return tuple(map(str, raw.index))
-    stem = getattr(psi, "__name__", "psi")
+    stem = getattr(psi.function if isinstance(psi, _Composed) else psi, "__name__", "psi")
     stem = "psi" if stem == "<lambda>" else stem
     return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))

@@ -9,16 +9,18 @@ from joblib import Parallel, delayed
 
 from implicit_delta._progress import progress
 from implicit_delta._typing import Array
-from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
+from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
 OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps
+PILOT_DRAWS = 200  # 5 % error or so; the push need not be exact
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +97,7 @@ class FiniteDifference(Method):
 
     def _maximizer(self, model: FittedModel) -> Maximizer:
         if self.maximize is not None:
+            _check_dimension(self.maximize, model.d)
             return self.maximize
         return lbfgs if model.d <= DENSE_LIMIT else newton_krylov
 
@@ -102,12 +105,18 @@ class FiniteDifference(Method):
         """Lambdas, (K, number of lambdas)."""
         if self.lam is not None:
             return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
-        pilot = Infinitesimal(curvature=self.curvature).respond(model, evaluation)
+        pilot = self._pilot(model).respond(model, evaluation)
         errors = np.sqrt(np.diag(pilot.covariance))
         errors[errors == 0] = 1.0
         smooth = self._maximizer(model).needs_gradient
         push = self.push or (SMOOTH_PUSH if smooth else OPAQUE_PUSH)
         return np.asarray(push / errors)[:, None]
+
+    def _pilot(self, model: FittedModel) -> Method:
+        """Who asks for a gradient-free maximizer may have a psi without derivative."""
+        if self._maximizer(model).needs_gradient:
+            return Infinitesimal(curvature=self.curvature)
+        return Simulation(PILOT_DRAWS, rng=0, curvature=self.curvature)
 
     def _scale(self, model: FittedModel) -> Factor | None:
         """Coordinates in which the objective is close to -|z|^2 / 2, where d allows."""
@@ -244,6 +253,16 @@ class _Refit:
         found = self.maximizer.maximize(Objective(value, gradient, curve, self.scale), model.theta)
         _check_converged(found, lam)
         return _End(lam, found.x, found.gradient_norm, model.passes - before)
+
+
+def _check_dimension(maximizer: Maximizer, d: int) -> None:
+    if maximizer.max_dimension is not None and d > maximizer.max_dimension:
+        raise UnsupportedModelError(
+            f"{maximizer} finds maxima without gradients in up to {maximizer.max_dimension} "
+            f"dimensions, and the model has {d} parameters. What works for an opaque psi in any "
+            "number of dimensions: `Simulation()`, or `Smoothed(psi)` with `Infinitesimal()` or "
+            "`FiniteDifference()`."
+        )
 
 
 def _check_converged(found: Maximum, lam: float) -> None:

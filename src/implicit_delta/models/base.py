@@ -1,11 +1,13 @@
 """The contract of a fitted model: what every ecosystem has to offer, and all that a method sees."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal, Self, TypeAlias
 
 from implicit_delta._typing import Array, Psi
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
+Bonus: TypeAlias = Callable[[Array], Array]  # gradient of what is added to L, (d,) to (d,)
 
 
 class FittedModel(ABC):
@@ -29,12 +31,16 @@ class FittedModel(ABC):
         How many times all n observations have been visited so far, by anybody.
     names : tuple of str or None
         Names of the d parameters, if they have any.
+    curvature : {"hessian", "ggn"}
+        What the default method takes for a variance that is not robust: "ggn" only where the
+        host library's own standard errors rest on it.
     """
 
     theta: Array
     weights: Array
     l2: float
     names: tuple[str, ...] | None
+    curvature: Curvature = "hessian"
 
     @property
     def n(self) -> int:

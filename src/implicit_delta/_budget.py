@@ -1,0 +1,81 @@
+"""Where the error of an estimate comes from: the model, the evaluation sample, psi's own noise."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._average import add_errors, sampling_covariance
+from implicit_delta._typing import Array
+from implicit_delta.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The covariance of an estimate and the parts it is made of.
+
+    Attributes
+    ----------
+    covariance : (K, K) array
+        The total.
+    parts : mapping of str to (K, K) array
+        ``model``, ``evaluation`` and ``noise``; empty if there is only the model.
+    influence : (n, K) array or None
+        Of each training row, on the average too if it is one of these rows.
+    draws : (B, K) array or None
+        Stretched to the total: their spread is that of the model alone.
+    """
+
+    covariance: Array
+    parts: Mapping[str, Array]
+    influence: Array | None
+    draws: Array | None
+
+
+def add_up(
+    evaluation: Evaluation,
+    covariance: Array,
+    influence: Array | None,
+    draws: Array | None,
+    sandwich: Callable[[Array], Array],
+) -> Budget:
+    """Combine the model's part with what the evaluation adds.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    covariance : (K, K) array
+        Of the model's part.
+    influence : (n, K) array or None
+        Of the model's part; needed for an average over the training rows.
+    draws : (B, K) array or None
+    sandwich : callable
+        Makes a covariance of influences, (n, K) to (K, K).
+    """
+    parts, total = {"model": covariance}, covariance
+    units = evaluation.units
+    if units is not None and evaluation.sample == "training":
+        assert influence is not None
+        sampling = (units - evaluation.value) / evaluation.model.weights.sum()
+        parts = {"model": sandwich(influence), "evaluation": sandwich(sampling)}
+        influence = influence + sampling
+        total = sandwich(influence)
+    elif units is not None:
+        parts["evaluation"] = sampling_covariance(units)
+        combine = np.add if evaluation.sample == "independent" else add_errors
+        total = combine(covariance, parts["evaluation"])
+    if evaluation.noise is not None:
+        parts["noise"] = evaluation.noise
+        total = total + evaluation.noise
+    if len(parts) == 1:
+        return Budget(covariance, {}, influence, draws)
+    return Budget(total, parts, influence, _stretched(draws, covariance, total))
+
+
+def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:
+    if draws is None:
+        return None
+    before, after = np.sqrt(np.diag(model)), np.sqrt(np.diag(total))
+    stretch = np.divide(after, before, out=np.ones_like(after), where=before > 0)
+    center = draws.mean(axis=0)
+    return np.asarray(center + stretch * (draws - center))

@@ -1,0 +1,170 @@
+"""Psi at draws of the parameters from the normal distribution of the estimate."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from implicit_delta._progress import progress
+from implicit_delta._typing import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.inverse_root import inverse_root
+from implicit_delta.numerics.solvers import factorize
+
+DENSE_LIMIT = 2500  # parameters up to which the curvature is factorized
+BLOCK_NUMBERS = 2**17  # numbers in a block of vectors beyond that; the basis holds hundreds of them
+CHUNKS = 64  # pieces of work: enough for a smooth bar, few enough that handing out data is cheap
+
+
+@dataclass(frozen=True, eq=False)
+class NormalDraws:
+    r"""Steps :math:`H z` with :math:`H H' = A^{-1}` and z standard normal, used with both signs.
+
+    For more pairs than parameters the z are matched to their moments, :math:`\sum z z' / P = I`
+    exactly, so that what is linear in theta has no Monte-Carlo error at all.
+    """
+
+    model: FittedModel
+    pairs: int
+    seed: int
+    curvature: Curvature = "hessian"
+
+    @property
+    def dense(self) -> bool:
+        """Whether the curvature is factorized."""
+        return self.model.d <= DENSE_LIMIT
+
+    @property
+    def matched(self) -> bool:
+        """Whether the second moments of z are exact."""
+        return self.dense and self.pairs > self.model.d
+
+    @cached_property
+    def z(self) -> Array:
+        """Standard normal, (pairs, d); only where `dense`."""
+        z = np.random.default_rng(self.seed).standard_normal((self.pairs, self.model.d))
+        if not self.matched:
+            return z
+        left, _, right = np.linalg.svd(z, full_matrices=False)
+        return np.asarray(np.sqrt(self.pairs) * left @ right)
+
+    def steps(self) -> Iterator[Array]:
+        """Blocks of steps, one per column: (d, b), `pairs` columns in all."""
+        if self.dense:
+            matrix = self.information(np.eye(self.model.d))
+            yield factorize((matrix + matrix.T) / 2).half(self.z.T)
+            return
+        generator = np.random.default_rng(self.seed)
+        size = max(1, BLOCK_NUMBERS // self.model.d)
+        for done in range(0, self.pairs, size):
+            z = generator.standard_normal((self.model.d, min(size, self.pairs - done)))
+            yield inverse_root(self.information, z)
+
+    def information(self, v: Array) -> Array:
+        """A times v."""
+        return self.model.information(self.model.theta, v, self.curvature)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    r"""Psi at :math:`\hat\theta \pm` width times each step.
+
+    Attributes
+    ----------
+    odd : (P, K) array
+        Half the difference of the two ends, over the width.
+    even : (P, K) array
+        Their mean.
+    directions : (d, K) array
+        The mean of step times odd part, :math:`\hat{w}`: on average :math:`A^{-1} g`.
+    linear : (P, K) array or None
+        The part of `odd` that is linear in z, by least squares; None unless matched.
+    """
+
+    odd: Array
+    even: Array
+    directions: Array
+    linear: Array | None
+
+    @property
+    def values(self) -> Array:
+        """Psi at all draws, (2 P, K), if the width is one."""
+        ends = np.stack([self.even + self.odd, self.even - self.odd], axis=1)
+        return ends.reshape(-1, self.odd.shape[1])
+
+
+def simulate(
+    psi: Callable[[Array], Array], draws: NormalDraws, width: float, n_jobs: int, where: str
+) -> Pairs:
+    """Evaluate psi, (d,) to (K,), at both ends of every step; `where` opens the error message."""
+    odd, even, directions, done = [], [], np.zeros(()), 0
+    with progress("draws", total=2 * draws.pairs, unit="draw") as bar:
+        for steps in draws.steps():
+            ends = draws.model.theta + width * both_signs(steps)
+            work = _Work(psi, ends, 2 * done, where)
+            values = work.run(n_jobs, bar.update)
+            odd.append((values[::2] - values[1::2]) / (2 * width))
+            even.append((values[::2] + values[1::2]) / 2)
+            directions = directions + steps @ odd[-1]
+            done += steps.shape[1]
+    together = np.concatenate(odd)
+    linear = draws.z @ (draws.z.T @ together) / draws.pairs if draws.matched else None
+    return Pairs(together, np.concatenate(even), directions / draws.pairs, linear)
+
+
+def both_signs(steps: Array) -> Array:
+    """Turn b columns into 2 b rows: each step, followed by its opposite."""
+    return np.stack([steps.T, -steps.T], axis=1).reshape(-1, steps.shape[0])
+
+
+def as_seed(rng: Any) -> int:
+    """Make one number of what scipy calls `rng`, so that the draws can be named and repeated."""
+    if rng is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**32))
+    if isinstance(rng, int | np.integer) and rng >= 0:
+        return int(rng)
+    raise ValueError(f"rng must be a seed (an integer >= 0), a numpy Generator or None: {rng!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Points to evaluate psi at; the first one is draw number `first`."""
+
+    psi: Callable[[Array], Array]
+    points: Array
+    first: int
+    where: str
+
+    def run(self, n_jobs: int, done: Callable[[int], object]) -> Array:
+        bounds = np.linspace(0, len(self.points), min(CHUNKS, len(self.points)) + 1).astype(int)
+        calls = (
+            delayed(_evaluate)(self.psi, self.points[a:b], self.first + a, self.where)
+            for a, b in pairwise(bounds)
+        )
+        values = []
+        for chunk in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            values.append(chunk)
+            done(len(chunk))
+        return np.concatenate(values)
+
+
+def _evaluate(psi: Callable[[Array], Array], points: Array, first: int, where: str) -> Array:
+    return np.array([_at(psi, point, first + b, where) for b, point in enumerate(points)])
+
+
+def _at(psi: Callable[[Array], Array], point: Array, number: int, where: str) -> Array:
+    try:
+        return psi(point)
+    except Exception as error:
+        raise EvaluationError(
+            f"psi failed at draw {number} of {where}: {type(error).__name__}: {error} The draws "
+            "lie a few standard errors around the fitted parameters: psi has to be defined there. "
+            "Extend psi, or choose a parametrization without edges (the logarithm of a scale)."
+        ) from error

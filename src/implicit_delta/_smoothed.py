@@ -1,0 +1,237 @@
+"""A gradient for evaluations that have none: opaque, kinked or jumping."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._normal_draws import NormalDraws, Pairs, as_seed, simulate
+from implicit_delta._typing import Array
+from implicit_delta.errors import EvaluationError, NonlinearityWarning
+from implicit_delta.models.base import Curvature, FittedModel
+
+WIDTH = 1.0  # standard errors
+CHANGE_WARNS = 0.25  # of the standard error, when the width is halved
+SURE = 3.0  # Monte-Carlo errors that a change must exceed before it is one
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    r"""The evaluation as it looks from a distance of one standard error.
+
+    A psi that jumps has a derivative of zero almost everywhere, and yet moves when the parameters
+    do. What counts for its standard error is its slope over the range of the estimate,
+    :math:`g = E\, \nabla\psi(\hat\theta + s H z)` with z standard normal, :math:`H H' = A^{-1}`
+    and a width s of about one. By Stein's lemma it is a mean of differences,
+
+    .. math:: A^{-1} g = E\, \frac{\psi(\hat\theta + s H z) - \psi(\hat\theta - s H z)}{2 s} H z,
+
+    which needs no derivative of psi. In place of psi the methods then see its smooth quadratic
+    approximation over that range, so that `Infinitesimal`, `FiniteDifference` and robust errors
+    work for any psi. For more pairs than parameters the slope of a linear psi is exact; for fewer
+    its length is still that of the simulated variance, so d may be large.
+
+    Everything is done a second time at half the width, with the same z. A standard error that
+    changes by more than a quarter is reported (`NonlinearityWarning`): psi is then too coarse, a
+    single step perhaps, to have a normal distribution.
+
+    Parameters
+    ----------
+    psi : callable
+        Any evaluation, also an `Average` or `Replicated`.
+    width : float, optional
+        s, in standard errors; 1 unless given.
+    draws : int
+        How many times psi is evaluated at each of the two widths; even.
+    rng : int or numpy.random.Generator, optional
+        Source of z; fresh unless given.
+    curvature : {"hessian", "ggn"}, optional
+        Which A; the one that the model prefers unless given.
+    n_jobs : int
+        How many evaluations run at once (joblib).
+
+    Examples
+    --------
+    >>> import implicit_delta as idm
+    >>> y, x = np.sin(np.arange(400)), np.linspace(-10, 10, 4001)
+    >>> model = idm.from_loglik(lambda m: -((y - m[0]) ** 2) / 2, start=[0.0])
+    >>> def share(m):  # of x above the mean: a step function of m
+    ...     return np.mean(x > m[0])
+    >>> est = idm.infer(model, idm.Smoothed(share, rng=0))
+    >>> round(est.standard_error, 4)  # the mean has 0.05, and x a density of 0.05 near it
+    0.0025
+    """
+
+    psi: Callable[..., Any]
+    width: float | None = None
+    draws: int = 1000
+    rng: int | np.random.Generator | None = None
+    curvature: Curvature | None = None
+    n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        """Check what was configured."""
+        if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
+            raise ValueError(f"width must be a positive number, not {self.width!r}.")
+        check_draws(self.draws)
+        check_curvature(self.curvature)
+
+    def linearize(
+        self, model: FittedModel, psi: Callable[[Array], Array], value: Array
+    ) -> "tuple[Surrogate, Mapping[str, float | str]]":
+        """Find the surrogate of psi, (d,) to (K,), around the model's theta, and what to note."""
+        seed, width = as_seed(self.rng), self.width or WIDTH
+        draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.curvature)
+        where = f"Smoothed(draws={self.draws}, rng={seed})"
+        wide, narrow = (
+            _slope(simulate(psi, draws, s, self.n_jobs, where), draws, s)
+            for s in (width, width / 2)
+        )
+        _check_moved(wide, width)
+        change = _check_stable(wide, narrow, width)
+        notes: dict[str, float | str] = {
+            "smoothing_width": width,
+            "smoothing_change": change,
+            "smoothing_error": float(np.max(wide.uncertainty)),
+            "smoothing_seed": str(seed),
+        }
+        return wide.surrogate(draws, value, width), notes
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    r"""A smooth stand-in for psi near theta: :math:`\psi_k + \epsilon_k t_k + q_k t_k^2`.
+
+    Here :math:`t_k = g_k'(\theta - \hat\theta) / \epsilon_k` is the distance in standard errors
+    :math:`\epsilon_k`, and :math:`q_k` the bend of psi along its own direction of response.
+    """
+
+    center: Array
+    offset: Array
+    gradient: Array
+    error: Array
+    bend: Array
+
+    def value(self, theta: Array) -> Array:
+        """Evaluate at theta, (K,)."""
+        t = self._distance(theta)
+        return np.asarray(self.offset + self.error * t + self.bend * t**2)
+
+    def jacobian(self, theta: Array) -> Array:
+        """Differentiate at theta, (K, d)."""
+        relative = np.divide(self.bend, self.error, out=np.zeros_like(self.bend), where=self._moves)
+        return np.asarray((1 + 2 * relative * self._distance(theta))[:, None] * self.gradient)
+
+    def component(self, k: int) -> "Surrogate":
+        """Take the k-th evaluation alone."""
+        one = slice(k, k + 1)
+        return replace(
+            self,
+            offset=self.offset[one],
+            gradient=self.gradient[one],
+            error=self.error[one],
+            bend=self.bend[one],
+        )
+
+    @property
+    def _moves(self) -> Any:
+        return self.error > 0
+
+    def _distance(self, theta: Array) -> Array:
+        rise = self.gradient @ (theta - self.center)
+        return np.divide(rise, self.error, out=np.zeros_like(rise), where=self._moves)
+
+
+def check_draws(draws: Any) -> None:
+    """Refuse a number of draws that does not make pairs."""
+    if not isinstance(draws, int | np.integer) or draws < 4 or draws % 2:
+        raise ValueError(
+            f"draws must be an even number of 4 or more, since they come in pairs: {draws!r}."
+        )
+
+
+def check_curvature(curvature: Any) -> None:
+    """Refuse what is no curvature."""
+    if curvature not in ("hessian", "ggn", None):
+        raise ValueError(f'curvature must be "hessian" or "ggn", not {curvature!r}.')
+
+
+@dataclass(frozen=True, eq=False)
+class _Slope:
+    """What one width says: variances (K,), their relative uncertainty, and where they come from."""
+
+    pairs: Pairs
+    variance: Array
+    uncertainty: Array
+
+    def surrogate(self, draws: NormalDraws, value: Array, width: float) -> Surrogate:
+        """Scale the slopes so that g' A^-1 g is the variance, and add the bend along them."""
+        gradient = draws.information(self.pairs.directions)
+        raw = np.sum(self.pairs.directions * gradient, axis=0)
+        scale = np.sqrt(np.divide(self.variance, raw, out=np.zeros_like(raw), where=raw > 0))
+        error = np.sqrt(self.variance)
+        along = self.pairs.odd if self.pairs.linear is None else self.pairs.linear
+        t = width * np.divide(along, error, out=np.zeros_like(along), where=error > 0)
+        return Surrogate(
+            draws.model.theta, value, (gradient * scale).T, error, _regress(self.pairs.even, t**2)
+        )
+
+
+def _slope(pairs: Pairs, draws: NormalDraws, width: float) -> _Slope:
+    """Estimate the variance of the linear part of psi, and how uncertain that is."""
+    count = draws.pairs
+    if pairs.linear is None:
+        squares = pairs.odd**2
+        variance = squares.mean(axis=0)
+        spread = squares.std(axis=0) / np.sqrt(count)
+    else:
+        # Noise in each of the d estimated coordinates of the slope adds to its length: take it off.
+        noise = np.sum((pairs.odd - pairs.linear) ** 2, axis=0) / (count - draws.model.d) / count
+        length = np.mean(pairs.linear**2, axis=0)
+        variance = np.maximum(length - draws.model.d * noise, 0.0)
+        spread = np.sqrt(4 * length * noise + 2 * draws.model.d * noise**2)
+    relative = np.divide(spread, 2 * variance, out=np.zeros_like(spread), where=variance > 0)
+    return _Slope(pairs, variance, relative)
+
+
+def _regress(y: Array, x: Array) -> Array:
+    """Slope of each column of y on the same column of x, with an intercept."""
+    deviations = x - x.mean(axis=0)
+    size = np.sum(deviations**2, axis=0)
+    slope = np.sum(deviations * y, axis=0)
+    return np.asarray(np.divide(slope, size, out=np.zeros_like(slope), where=size > 0))
+
+
+def _check_moved(slope: _Slope, width: float) -> None:
+    if np.any(slope.variance > 0):
+        return
+    if not np.any(slope.pairs.odd):
+        raise EvaluationError(
+            f"psi did not change at any draw within {width:g} standard errors of the parameters. "
+            "Either it does not depend on the model, or its steps are so wide that no standard "
+            "error describes it."
+        )
+    raise EvaluationError(
+        "psi moves, but no slope can be told from the noise of its jumps. Use more `draws=`, a "
+        "larger `width=`, or more rows or replicates inside psi; or `Simulation()`, which counts "
+        "the jumps as they are."
+    )
+
+
+def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
+    """Compare the standard errors at both widths, and warn of a change that is no accident."""
+    moving = wide.variance > 0
+    change = abs(np.sqrt(narrow.variance[moving] / wide.variance[moving]) - 1)
+    doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)[moving]
+    if np.any(change > np.maximum(CHANGE_WARNS, doubt)):
+        warnings.warn(
+            f"The standard error of the smoothed psi changes by {np.max(change):.0%} when the "
+            f"width {width:g} is halved, so it depends on the width. psi is too coarse or too "
+            "curved within one standard error for a normal interval: look at the percentiles of "
+            "`Simulation()`.",
+            NonlinearityWarning,
+            stacklevel=6,
+        )
+    return float(np.max(change))
