@@ -1,0 +1,53 @@
+"""A traced vector with labels."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from implicit_delta.numerics._traced import Traced
+
+
+class TracedSeries(Traced):
+    """A traced vector with labels, for as much of a pandas Series as picks entries."""
+
+    def __init__(self, vector: Traced, index: Any) -> None:
+        import pandas as pd
+
+        super().__init__(vector.node)
+        self.index = index
+        self.values = vector
+        self._places = pd.Series(np.arange(len(index)), index=index)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._at(self._places[key])
+
+    @property
+    def loc(self) -> "_Picker":
+        return _Picker(lambda key: self._at(self._places.loc[key]))
+
+    @property
+    def iloc(self) -> "_Picker":
+        return _Picker(lambda key: self._at(self._places.iloc[key]))
+
+    def filter(self, *args: Any, **kwargs: Any) -> Any:
+        return self._at(self._places.filter(*args, **kwargs))
+
+    def drop(self, *args: Any, **kwargs: Any) -> Any:
+        return self._at(self._places.drop(*args, **kwargs))
+
+    def to_numpy(self) -> Traced:
+        return self.values
+
+    def _at(self, places: Any) -> Any:
+        if np.ndim(places) == 0:
+            return self.values[int(places)]
+        return TracedSeries(self.values[np.asarray(places)], places.index)
+
+
+class _Picker:
+    def __init__(self, pick: Callable[[Any], Any]) -> None:
+        self._pick = pick
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._pick(key)

@@ -1,0 +1,232 @@
+"""Models fitted by statsmodels."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._host import Coordinates, HostModel, check_terms
+from implicit_delta.models._statsmodels_table import (
+    PENALIZED,
+    SUPPORTED,
+    Builder,
+    host_curvature,
+    numerical,
+)
+from implicit_delta.models._traced_series import TracedSeries
+from implicit_delta.models.loglik import as_weights
+from implicit_delta.numerics._traced import Traced
+
+
+def from_statsmodels(
+    results: Any,
+    *,
+    alpha: float | Sequence[float] | Array | None = None,
+    observed: bool | None = None,
+) -> HostModel:
+    r"""Make a fitted model of statsmodels results.
+
+    Psi is written in statsmodels' own language: it receives the parameters as ``results.params``
+    has them, a pandas Series (a DataFrame for `MNLogit`) if the data were pandas or a formula, and
+    an array otherwise, ready for ``results.model.predict(params, X)``.
+
+    ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse`` of a
+    fit with the default ``cov_type``; ``robust=True`` has those of ``cov_type="HC0"`` and
+    ``clusters=`` those of ``cov_type="cluster"`` with ``use_correction=False``, whatever the
+    `cov_type` of these results is.
+
+    Parameters
+    ----------
+    results : statsmodels results
+        Of OLS, WLS, GLS, GLM (all families and links, frequency and variance weights, offset and
+        exposure), Logit, Probit, MNLogit, Poisson, NegativeBinomial (NB1, NB2, geometric),
+        NegativeBinomialP, GeneralizedPoisson, the zero-inflated counts, OrderedModel, PHReg, or
+        any GenericLikelihoodModel; made from arrays or by a formula.
+    alpha : float or (d,) array, optional
+        The penalty of ``fit_regularized(alpha=..., L1_wt=0)``, on statsmodels' scale. Results of
+        `fit_regularized` keep no record of it, so it has to be given; a wrong one shows as drift.
+    observed : bool, optional
+        For a GLM with another than the canonical link: whether the default method takes the
+        observed information (minus the Hessian, ``curvature="hessian"``) or the expected one
+        (``"ggn"``). By default the one that ``results.bse`` has: expected after IRLS, observed
+        after another optimizer. Robust errors rest on the observed one, as in statsmodels.
+
+    Returns
+    -------
+    HostModel
+
+    Notes
+    -----
+    The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
+    are the whitened ones, which is what robust errors then refer to. The partial likelihood of
+    PHReg is no sum over independent rows: it has standard errors and intervals, but neither robust
+    errors nor influences. Frequency weights of a GLM count repetitions in robust errors too, which
+    equals repeating the rows.
+
+    Examples
+    --------
+    >>> import statsmodels.api as sm
+    >>> import implicit_delta as idm
+    >>> x = np.arange(12.0)
+    >>> y = np.array([0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1])
+    >>> res = sm.Logit(y, sm.add_constant(x)).fit(disp=0)
+    >>> half = idm.infer(idm.from_statsmodels(res), lambda params: -params[0] / params[1])
+    >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
+    5.50 +- 2.00
+    """
+    _require_statsmodels()
+    bare = getattr(results, "_results", results)
+    if not hasattr(bare, "model") or not hasattr(bare, "params"):
+        raise TypeError(
+            f"from_statsmodels needs the results of a fit, not {type(results).__name__}: "
+            "`from_statsmodels(model.fit())`."
+        )
+    _refuse_other_fits(bare, alpha)
+    build = _builder(bare.model)
+    theta = np.array(bare.params, dtype=np.float64).ravel(order="F")
+    penalty = _penalty(alpha, theta.size)
+    likelihood, counts, ridge = build(bare, theta, penalty)
+    n = check_terms(likelihood, theta, "statsmodels")
+    weights = np.ones(n) if counts is None else as_weights(counts, n)
+    curvature = host_curvature(bare, likelihood, weights)
+    if observed is not None:
+        curvature = "hessian" if observed else "ggn"
+    return HostModel(
+        likelihood=likelihood,
+        theta=theta,
+        weights=weights,
+        ridge=ridge,
+        coordinates=Coordinates(np.zeros(theta.size)),
+        speak=_speaker(results.params),
+        names=_names(bare, results.params),
+        curvature=curvature,
+    )
+
+
+REASONS = {
+    "GEE": "estimating equations, which are no log-likelihood",
+    "GLMGam": "a penalty on its smooth terms that is chosen from the data",
+    "GLSAR": "a correlation that is estimated along with the coefficients",
+    "IV2SLS": "instruments, and no likelihood is maximized",
+    "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
+    "QuantReg": "the check loss, which is no log-likelihood and has no curvature",
+    "RLM": "M-estimation, which is no maximum likelihood",
+}
+
+
+def _builder(model: Any) -> Builder:
+    from statsmodels.base.model import GenericLikelihoodModel
+
+    kind = type(model)
+    known = SUPPORTED.get(f"{kind.__module__.removeprefix('statsmodels.')}.{kind.__qualname__}")
+    if known is not None:
+        return known
+    if isinstance(model, GenericLikelihoodModel):
+        return numerical
+    name = kind.__qualname__
+    reason = f" It has {REASONS[name]}." if name in REASONS else ""
+    raise UnsupportedModelError(
+        f"from_statsmodels does not know {name}.{reason} If it maximizes a log-likelihood, give "
+        "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
+        "ability to fit again."
+    )
+
+
+def _refuse_other_fits(results: Any, alpha: Any) -> None:
+    """Refuse results that are no maximum of a likelihood with at most a known ridge penalty."""
+    kind, model = type(results).__name__, type(results.model).__name__
+    if getattr(results.model, "endog", None) is None:
+        raise UnsupportedModelError(
+            "These results have no data: `remove_data()` or `save(remove_data=True)` took them "
+            "away. Fit the model again."
+        )
+    if kind.startswith("L1") or getattr(results, "regularized", False):
+        _refuse_lasso(model)
+    if getattr(results, "constraints", None) is not None:
+        raise UnsupportedModelError(
+            f"These results of {model} were fitted under constraints, so they are no maximum of "
+            "the likelihood. Write the constraint into the model (another design matrix)."
+        )
+    if getattr(results.model, "fixed_params", None) is not None:
+        raise UnsupportedModelError(
+            f"Some parameters of {model} were held fixed. Give the likelihood of the others to "
+            "`from_loglik`."
+        )
+    _check_alpha(results, alpha, penalized=kind == "RegularizedResults", model=model)
+
+
+def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> None:
+    if not penalized and alpha is not None:
+        raise ValueError("alpha= belongs to results of fit_regularized; these have no penalty.")
+    if not penalized:
+        return
+    if np.any(np.asarray(results.params) == 0.0):
+        _refuse_lasso(model)
+    if alpha is None or model not in PENALIZED:
+        raise UnsupportedModelError(
+            f"These results of {model}.fit_regularized were fitted with a penalty, of which "
+            "statsmodels keeps no record, and without it every standard error would be wrong. "
+            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0."
+        )
+
+
+def _refuse_lasso(model: str) -> NoReturn:
+    raise UnsupportedModelError(
+        f"These results of {model} were fitted with an L1 penalty, whose maximum has a corner "
+        "and no curvature, or refitted after one. Use fit_regularized(L1_wt=0, alpha=...), or "
+        "`refit` or `Bootstrap`."
+    )
+
+
+def _penalty(alpha: Any, d: int) -> Array | None:
+    if alpha is None:
+        return None
+    penalty = np.broadcast_to(np.asarray(alpha, dtype=np.float64), (d,))
+    if not np.all(np.isfinite(penalty)) or np.any(penalty < 0):
+        raise ValueError(f"alpha must be finite and not negative, not {alpha!r}.")
+    return penalty
+
+
+def _names(results: Any, params: Any) -> tuple[str, ...] | None:
+    """Names for tables: labels of the parameters, or those that statsmodels makes up."""
+    names = list(getattr(results.model, "exog_names", None) or [])
+    if getattr(params, "ndim", 1) == 2:
+        labels = list(getattr(results.model, "_ynames_map", {}).values())[1:]
+        return tuple(f"{label}:{name}" for label in labels for name in names)
+    names = list(params.index) if hasattr(params, "index") else names
+    return tuple(map(str, names)) if len(names) == len(params) else None
+
+
+def _speaker(params: Any) -> Callable[[Any], Any]:
+    """Turn a flat vector into the kind of object that the results' parameters are."""
+    if getattr(params, "ndim", 1) == 2:
+        return lambda b: _matrix(b, params)
+    if hasattr(params, "index"):
+        return lambda b: _series(b, params.index)
+    return lambda b: b
+
+
+def _matrix(b: Any, params: Any) -> Any:
+    matrix = b.reshape(params.shape[1], params.shape[0]).T
+    if isinstance(b, Traced) or not hasattr(params, "index"):
+        return matrix
+    return type(params)(matrix, index=params.index, columns=params.columns)
+
+
+def _series(b: Any, index: Any) -> Any:
+    import pandas as pd
+
+    if isinstance(b, Traced):
+        return TracedSeries(b, index)
+    return pd.Series(b, index=index)
+
+
+def _require_statsmodels() -> None:
+    try:
+        import statsmodels  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            'from_statsmodels needs statsmodels: pip install "implicit-delta[statsmodels]"'
+        ) from None
