@@ -210,7 +210,8 @@ def _guard(drift: float, bend: float, lopsided: float, strict: bool) -> None:
         text = (
             f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a "
             "straight line), so a symmetric interval is doubtful. Use `profile(model, psi)`, "
-            "`Simulation()`, or a transform of psi that is closer to linear."
+            "`Simulation()`, `Smoothed(psi)` if it has steps or many kinks, or a transform of psi "
+            "that is closer to linear."
         )
         _object(text, bend > BEND_REFUSES and strict, ConvergenceError, NonlinearityWarning)
 

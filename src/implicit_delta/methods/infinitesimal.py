@@ -1,6 +1,7 @@
 """The infinitesimal implicit delta method (IIDM): one linear solve per evaluation."""
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -83,17 +84,24 @@ class Infinitesimal(Method):
 
 def _check_moves(jacobian: Array) -> None:
     if not np.any(jacobian):
-        raise EvaluationError(
-            "psi does not change with the parameters: its derivative is exactly zero. If psi uses "
-            "the model, it is piecewise constant (a count, an accuracy, a rank, an argmax), or "
-            "its parameters are detached. Such a psi has a standard error all the same: use "
-            "`Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
-            "`FiniteDifference(maximize=nelder_mead)`."
-        )
+        _refuse_flat("psi does not change with the parameters: its derivative is exactly zero.")
+
+
+def _refuse_flat(what: str) -> NoReturn:
+    raise EvaluationError(
+        f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
+        "argmax), or its parameters are detached. Such a psi has a standard error all the same: "
+        "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
+        "`FiniteDifference(maximize=nelder_mead)`."
+    )
 
 
 def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) -> float:
-    """Push theta half a standard error either way along each direction and watch psi bend."""
+    """Push theta half a standard error either way along each direction and watch psi.
+
+    It must not bend, and must rise by what its derivative says: that of a psi with jumps or many
+    kinks knows nothing of its course.
+    """
     errors = np.sqrt(np.diag(covariance))
     moving = np.flatnonzero(errors > 0)
     chosen = moving[np.linspace(0, moving.size - 1, min(moving.size, MOST_PROBES)).astype(int)]
@@ -101,9 +109,21 @@ def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) 
     for k in chosen:
         step = PROBE / errors[k] * directions[:, k]
         try:
-            ahead = evaluation(evaluation.model.theta + step)[k]
-            behind = evaluation(evaluation.model.theta - step)[k]
+            ahead = evaluation(evaluation.model.theta + step)
+            behind = evaluation(evaluation.model.theta - step)
         except EvaluationError:
             return np.inf
-        worst = max(worst, nonlinearity(ahead, evaluation.value[k], behind))
+        _check_still(evaluation, errors, ahead - behind)
+        bend = nonlinearity(ahead[k], evaluation.value[k], behind[k])
+        worst = max(worst, bend, _mismatch(ahead[k] - behind[k], 2 * PROBE * errors[k]))
     return worst
+
+
+def _mismatch(rise: float, expected: float) -> float:
+    return float(abs(rise - expected) / min(rise, expected)) if rise > 0 else np.inf
+
+
+def _check_still(evaluation: Evaluation, errors: Array, move: Array) -> None:
+    jumping = np.flatnonzero((errors == 0) & (abs(move) > 1e-9 * abs(evaluation.value)))
+    if jumping.size:
+        _refuse_flat(f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero.")
