@@ -9,6 +9,7 @@ error bar on it. Data: Dalal, Fowlkes and Hoadley (1989), JASA 84, 945-957.
 import argparse
 
 import numpy as np
+from scipy.special import expit
 
 import implicit_delta as idm
 
@@ -18,36 +19,40 @@ TEMPERATURE = np.array(
 DAMAGED = np.array([0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1])
 
 
+def log_odds(theta, temperature):
+    return theta[0] + theta[1] * (temperature - 70)
+
+
 def probability(theta, temperature):
-    return 1 / (1 + np.exp(-theta[0] - theta[1] * (temperature - 70)))
+    return expit(log_odds(theta, temperature))
 
 
 def loglik(theta):
     """One value per flight: the library does the summing."""
-    p = probability(theta, TEMPERATURE)
-    return np.where(DAMAGED, np.log(p), np.log1p(-p))
+    return DAMAGED * log_odds(theta, TEMPERATURE) - np.logaddexp(0, log_odds(theta, TEMPERATURE))
 
 
 def questions(theta):
-    at_launch, at_70 = probability(theta, 31), probability(theta, 70)
     even_odds = 70 - theta[0] / theta[1]
-    return np.array([at_launch, at_70, at_launch / at_70, even_odds])
+    return np.array([log_odds(theta, 31), log_odds(theta, 70), even_odds])
 
 
 def main(picture):
     model = idm.from_loglik(loglik, start=[0, 0], names=["at 70 F", "per degree"])
     print(idm.infer(model, idm.parameters), end="\n\n")
 
-    names = ["damage at 31 F", "damage at 70 F", "ratio of the two", "even odds at (F)"]
+    names = ["log-odds at 31 F", "log-odds at 70 F", "even odds at (F)"]
     answers = idm.infer(model, questions, names=names)
     print(answers.summary(), end="\n\n")
 
-    damage = idm.infer(model, lambda theta: probability(theta, 70), names="damage at 70 F")
-    low, high = damage.confidence_interval(0.95, transform="logit")
-    print(f"Damage at 70 F, 95 % interval on the logit scale: {low:.3f} to {high:.3f}")
-    refits = idm.infer(model, lambda theta: probability(theta, 70), idm.FiniteDifference())
-    print(f"Its standard error: {damage.standard_error:.4f} by one linear solve, "
-          f"{refits.standard_error:.4f} by two refits")  # fmt: skip
+    low, high = expit(answers.contrast([1, 0, 0]).confidence_interval(0.95))
+    print(f"Probability of damage at 31 F: {expit(answers.value[0]):.4f}, 95 % interval "
+          f"{low:.3f} to {high:.4f}")  # fmt: skip
+    refits = idm.infer(model, lambda theta: log_odds(theta, 70), idm.FiniteDifference())
+    print(
+        f"Standard error of the log-odds at 70 F: {answers.standard_error[1]:.4f} by one linear "
+        f"solve, {refits.standard_error:.4f} by two refits"
+    )
 
     draw(model, picture)
     print(f"Wrote {picture}")
@@ -60,18 +65,18 @@ def draw(model, picture):
     import matplotlib.pyplot as plt
 
     grid = np.linspace(30, 85, 111)
-    curve = idm.infer(model, lambda theta: probability(theta, grid))
-    fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    low, high = curve.confidence_interval(transform="logit", simultaneous=True)
+    curve = idm.infer(model, lambda theta: log_odds(theta, grid))
+    fig, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
+    low, high = expit(curve.confidence_interval(simultaneous=True))
     ax.fill_between(grid, low, high, color="C0", alpha=0.12, lw=0, label="95 % band, simultaneous")
-    low, high = curve.confidence_interval(transform="logit")
+    low, high = expit(curve.confidence_interval())
     ax.fill_between(grid, low, high, color="C0", alpha=0.25, lw=0, label="95 % interval, pointwise")
-    ax.plot(grid, curve.value, color="C0", label="fitted probability of damage")
+    ax.plot(grid, expit(curve.value), color="C0", label="fitted probability of damage")
     ax.plot(TEMPERATURE, DAMAGED, "o", color="black", ms=4, alpha=0.6, label="23 flights")
     ax.axvline(31, color="C3", ls="--", lw=1)
     ax.annotate("forecast for\nthe launch", (31, 0.04), xytext=(32, 0.04), color="C3", fontsize=9)
     ax.set(xlabel="temperature at launch (F)", ylabel="O-ring damage", xlim=(30, 85))
-    ax.legend(loc="center right", frameon=False, fontsize=9)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
     fig.savefig(picture, dpi=150)
 
 

@@ -12,7 +12,7 @@ point?
 >>> model = idm.from_loglik(lambda th: norm.logpdf(y, th[0], np.exp(th[1])), start=[0.0, 0.0])
 >>> estimate = idm.infer(model, lambda th: th[0] + 1.645 * np.exp(th[1]))
 >>> round(estimate.value, 3), round(estimate.standard_error, 3)
-(13.192, 0.295)
+(13.328, 0.295)
 """
 
 from implicit_delta._infer import infer
@@ -38,6 +38,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
 from implicit_delta.models.torch import from_torch
+from implicit_delta.models.sklearn import from_sklearn
 from implicit_delta.models.statsmodels import from_statsmodels
 from implicit_delta.numerics.maximizers import (
     bayesian_optimization,
@@ -80,6 +81,7 @@ __all__ = [
     "conjugate_gradient",
     "from_loglik",
     "from_residuals",
+    "from_sklearn",
     "from_statsmodels",
     "from_torch",
     "infer",
