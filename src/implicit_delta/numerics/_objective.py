@@ -13,10 +13,10 @@ class Scale(Protocol):
     """A linear change of coordinates; `Factor` is one."""
 
     def half(self, z: Array) -> Array:
-        """Return ``H z``."""
+        """Return ``H z`` for (d,) or (d, k)."""
 
     def half_transpose(self, g: Array) -> Array:
-        """Return ``H' g``."""
+        """Return ``H' g`` for (d,) or (d, k)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Objective:
     Parameters
     ----------
     value : callable
-        (d,) to float. Not finite means "not allowed here".
+        (d,) to float. A value that is not finite means "not allowed here".
     gradient : callable, optional
         (d,) to (d,).
     curvature : callable, optional
@@ -34,7 +34,7 @@ class Objective:
         times the block v, (d, k) to (d, k).
     scale : Scale, optional
         Coordinates z with ``x = start + scale.half(z)`` in which the objective is close to
-        ``-|z|^2 / 2``.
+        ``-|z|^2 / 2``. All tolerances are lengths in these coordinates.
     """
 
     value: Callable[[Array], float]
@@ -56,7 +56,7 @@ class Maximum:
     iterations, evaluations : int
         Steps taken, and calls of ``value``.
     converged : bool
-        Whether x is a maximum to the requested tolerance.
+        Whether x is a maximum, to the tolerance or to what rounding allows.
     gradient_norm : float
         Length of the gradient in the scaled coordinates; nan for gradient-free maximizers.
     message : str
@@ -80,4 +80,26 @@ class Maximizer(Named, ABC):
 
     @abstractmethod
     def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start`` (d,); never raises for a failure to converge."""
+        """Maximize from ``start`` (d,).
+
+        A failure to converge is told by ``converged`` and ``message``, not raised.
+
+        Raises
+        ------
+        ValueError
+            The problem lacks a derivative that the maximizer needs, or has too many variables.
+        """
+
+    def check(self, problem: Objective, start: Array) -> None:
+        """Refuse a problem that this maximizer is not made for."""
+        if self.needs_gradient and problem.gradient is None:
+            raise ValueError(
+                f"{self.name} needs a gradient, and the objective has none. Use one of the "
+                "gradient-free maximizers: nelder_mead, cobyqa or bayesian_optimization."
+            )
+        if self.max_dimension is not None and start.size > self.max_dimension:
+            raise ValueError(
+                f"{self.name} without gradients is not reliable beyond {self.max_dimension} "
+                f"variables, and there are {start.size}. Use cobyqa (up to 60 variables), or give "
+                "a gradient and use lbfgs or newton_krylov."
+            )

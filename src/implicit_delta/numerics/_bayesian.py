@@ -1,0 +1,97 @@
+"""Search a box with a Gaussian process."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from implicit_delta._typing import Array
+from implicit_delta.numerics._derivative_free import refine
+from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
+from implicit_delta.numerics._scaled import Diverged, Scaled
+
+
+@dataclass(frozen=True, repr=False)
+class BayesianOptimization(Maximizer):
+    """Gaussian-process search in a box around the start (package ``bayesian-optimization``).
+
+    Two thirds of the evaluations search the box, the rest refine the best point with COBYQA. For
+    expensive objectives of up to 6 variables that may have several maxima; on smooth ones
+    `cobyqa` is more accurate at a fraction of the cost. With the defaults, on slightly skewed
+    quadratics whose maximum is 0.5 from the start, the answer was off by less than 1e-4 in up to
+    4 variables and by less than 1e-2 in 6.
+
+    Parameters
+    ----------
+    evaluations : int
+        Calls of the objective, about.
+    radius : float
+        Half the width of the box, in scaled coordinates.
+    seed : int
+        Of the search.
+    """
+
+    evaluations: int = 60
+    radius: float = 2.0
+    seed: int = 0
+
+    name: ClassVar[str] = "bayesian_optimization"
+    needs_gradient: ClassVar[bool] = False
+    max_dimension: ClassVar[int | None] = 6
+
+    def maximize(self, problem: Objective, start: Array) -> Maximum:
+        """Maximize from ``start``; see `Maximizer.maximize`."""
+        self.check(problem, start)
+        scaled = Scaled(problem, start, math.inf)
+        if not math.isfinite(scaled.offset):
+            return scaled.lost()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the fits of the Gaussian process
+                self._search(scaled, 2 * self.evaluations // 3)
+        except Diverged:
+            return scaled.unbounded()
+        refined = refine(scaled, self.evaluations - scaled.evaluations)
+        if isinstance(refined, Maximum):
+            return refined
+        inside = bool(np.abs(scaled.best).max(initial=0.0) < 0.99 * self.radius)
+        message = FINISHED if inside else EDGE.format(radius=self.radius)
+        return scaled.maximum(scaled.best, inside, message, scaled.evaluations)
+
+    def _search(self, scaled: Scaled, evaluations: int) -> None:
+        package = _bayes_opt()
+        names = [f"z{index}" for index in range(scaled.start.size)]
+        optimizer = package.BayesianOptimization(
+            f=None,
+            pbounds=dict.fromkeys(names, (-self.radius, self.radius)),
+            random_state=self.seed,
+            verbose=0,
+            allow_duplicate_points=True,
+        )
+        optimizer.register(dict.fromkeys(names, 0.0), 0.0)
+        while scaled.evaluations < evaluations:
+            suggestion = optimizer.suggest()
+            z = np.array([float(suggestion[name]) for name in names])
+            optimizer.register(suggestion, scaled.finite_rise(z))
+
+
+bayesian_optimization = BayesianOptimization()
+
+FINISHED = "All evaluations are used."
+EDGE = (
+    "The best point is at the edge of the box of radius {radius:g}: the maximum is outside. Try a "
+    "larger `radius`, or a smaller push."
+)
+
+
+def _bayes_opt() -> Any:
+    try:
+        import bayes_opt
+    except ImportError as error:
+        raise ImportError(
+            "bayesian_optimization needs the package bayesian-optimization: "
+            '`pip install "implicit-delta[bayes]"`.'
+        ) from error
+    return bayes_opt

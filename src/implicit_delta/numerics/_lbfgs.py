@@ -1,0 +1,102 @@
+"""Climb with gradients."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import minimize
+
+from implicit_delta._typing import Array
+from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
+from implicit_delta.numerics._scaled import Diverged, Scaled
+
+ROUNDING_GRADIENT = 1e-4  # scaled gradient at which a stalled line search is put down to rounding
+MEMORY = 20
+POLISHING_STEPS = 20
+
+
+@dataclass(frozen=True, repr=False)
+class LBFGS(Maximizer):
+    """Limited-memory quasi-Newton (L-BFGS-B), for any d; with a good scale it needs few steps.
+
+    Values of a log-likelihood are rounded at 1e-16 of their size, which stalls a line search at
+    a gradient of about 1e-8 of the square root of that size. From there on, when there is a scale,
+    steps along the gradient alone continue for as long as they help.
+
+    Parameters
+    ----------
+    tolerance : float
+        Largest entry of the scaled gradient at which to stop.
+    max_iterations : int
+        Steps.
+    max_distance : float
+        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+
+    Examples
+    --------
+    >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2), lambda x: -2.0 * (x - 1.0))
+    >>> lbfgs.maximize(hill, np.zeros(2)).x.round(6)
+    array([1., 1.])
+    """
+
+    tolerance: float = 1e-7
+    max_iterations: int = 500
+    max_distance: float = 1e3
+
+    name: ClassVar[str] = "lbfgs"
+    needs_gradient: ClassVar[bool] = True
+
+    def maximize(self, problem: Objective, start: Array) -> Maximum:
+        """Maximize from ``start``; see `Maximizer.maximize`."""
+        self.check(problem, start)
+        scaled = Scaled(problem, start, self.max_distance)
+        if not math.isfinite(scaled.offset):
+            return scaled.lost()
+        try:
+            z, iterations, message = self._climb(scaled)
+        except Diverged:
+            return scaled.unbounded()
+        gradient = scaled.gradient(z)
+        if _largest(gradient) > self.tolerance and problem.scale is not None:
+            z, gradient = _polish(scaled, z, gradient, self.tolerance)
+        norm = float(np.linalg.norm(gradient))
+        converged = _largest(gradient) <= self.tolerance or norm <= ROUNDING_GRADIENT
+        return scaled.maximum(z, converged, message, iterations, norm)
+
+    def _climb(self, scaled: Scaled) -> tuple[Array, int, str]:
+        def fall(z: Array) -> tuple[float, Array]:
+            rise, gradient = scaled.finite_rise_and_gradient(z)
+            return -rise, -gradient
+
+        options = {
+            "gtol": self.tolerance,
+            "ftol": 0.0,
+            "maxiter": self.max_iterations,
+            "maxfun": 20 * self.max_iterations,
+            "maxcor": MEMORY,
+            "maxls": 50,
+        }
+        result = minimize(fall, scaled.best, jac=True, method="L-BFGS-B", options=options)
+        return np.asarray(result.x), int(result.nit), str(result.message)
+
+
+lbfgs = LBFGS()
+
+
+def _largest(gradient: Array) -> float:
+    return float(np.abs(gradient).max(initial=0.0))
+
+
+def _polish(scaled: Scaled, z: Array, gradient: Array, tolerance: float) -> tuple[Array, Array]:
+    """Step along the gradient, which in scaled coordinates is nearly Newton's step."""
+    for _ in range(POLISHING_STEPS):
+        norm = np.linalg.norm(gradient)
+        if norm > ROUNDING_GRADIENT or _largest(gradient) <= tolerance:
+            break
+        ahead = z + gradient
+        gradient_ahead = scaled.gradient(ahead)
+        if not np.linalg.norm(gradient_ahead) < 0.9 * norm:
+            break
+        z, gradient = ahead, gradient_ahead
+    return z, gradient
