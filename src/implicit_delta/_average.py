@@ -57,10 +57,11 @@ class Average:
 
     def __post_init__(self) -> None:
         """Check what was configured."""
-        if not callable(self.h):
+        if not callable(self.h) or isinstance(self.h, Average):
             raise TypeError(
                 f"h must be a function of the model, not {type(self.h).__name__}: for example "
-                "`lambda theta: np.maximum(demand - X @ theta, 0)`."
+                "`lambda theta: np.maximum(demand - X @ theta, 0)`. Smoothed and Replicated go "
+                "around the Average, not inside."
             )
         if self.sample not in get_args(Sample):
             raise ValueError(
@@ -77,11 +78,6 @@ def mean_over_rows(values: Any, weights: Array | None = None) -> Any:
     """Average over the first axis, in the values' own language: NumPy, torch, JAX or pandas."""
     if isinstance(values, list | tuple):
         values = np.asarray(values)
-    if len(getattr(values, "shape", ())) not in (1, 2):
-        raise EvaluationError(
-            f"h returned {_shape(values)}, but must return one value per evaluation row, (m,), or "
-            "(m, K) for K evaluations: not averaged and not summed."
-        )
     if weights is None or weights.size != values.shape[0]:
         return values.sum(0) / values.shape[0]
     own = values.new_tensor(weights) if hasattr(values, "new_tensor") else weights
@@ -90,6 +86,11 @@ def mean_over_rows(values: Any, weights: Array | None = None) -> Any:
 
 def checked_units(values: Array, sample: Sample, n: int) -> Array:
     """Check the unit values at the fitted parameters and return them as (m, K)."""
+    if values.ndim not in (1, 2) or values.dtype.kind not in "fiub":
+        raise EvaluationError(
+            f"h returned shape {values.shape} of {values.dtype}, but must return one number per "
+            "evaluation row, (m,), or (m, K) for K evaluations: not averaged and not summed."
+        )
     rows = values.astype(np.float64).reshape(values.shape[0], -1)
     m = rows.shape[0]
     if not np.all(np.isfinite(rows)):
@@ -129,8 +130,3 @@ def add_errors(first: Array, second: Array) -> Array:
     bound = np.sqrt(np.diag(first)) + np.sqrt(np.diag(second))
     stretch = np.divide(bound, errors, out=np.ones_like(bound), where=errors > 0)
     return np.asarray(together * np.outer(stretch, stretch))
-
-
-def _shape(values: Any) -> str:
-    shape = getattr(values, "shape", None)
-    return f"a {type(values).__name__}" if shape is None else f"shape {tuple(shape)}"

@@ -66,10 +66,10 @@ class Evaluation:
         """Evaluate psi and check that a standard error of it makes sense."""
         smoothed = psi if isinstance(psi, Smoothed) else None
         inner = _composed(model, psi if smoothed is None else smoothed.psi)
+        units = _units(model, inner)
         raw, values = _first_look(model, inner)
-        value = values.mean(axis=0)
+        value, noise = values.mean(axis=0), _noise_of_mean(values)
         labels = _names(names, inner, model, raw, value)
-        noise, units = _noise_of_mean(values), _units(model, inner)
         plain = cls(model, inner, np.atleast_1d(value), value.ndim == 0, labels, noise, units)
         if smoothed is None:
             return plain
@@ -213,7 +213,7 @@ def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
 
 
 def _units(model: FittedModel, psi: Psi) -> Array | None:
-    """Evaluate each row of an average."""
+    """Evaluate each row of an average, before anything else: a bad row is then named."""
     if not isinstance(psi, _Composed) or psi.average is None:
         return None
     values = np.asarray(model.evaluate(psi.units, model.theta))
