@@ -1,0 +1,313 @@
+"""From a model's outputs to log-likelihood terms: Gaussian, Bernoulli, Categorical, Poisson.
+
+One implementation serves NumPy, torch and JAX: each operation is asked of the library that the
+outputs come from, so it can be differentiated there. Outputs are (n, ...), one row per
+observation.
+
+>>> import numpy as np
+>>> Bernoulli().terms(np.array([0.0, 2.0]), np.array([1, 1])).round(4)
+array([-0.6931, -0.1269])
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+Product: TypeAlias = Callable[[Any], Any]
+
+__all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood", "Poisson"]
+
+
+class Likelihood(ABC):
+    r"""A density of the targets given the outputs f of a model, with a canonical link.
+
+    Then minus the second derivative at the outputs, :math:`H_i = -\partial^2 \ell_i / \partial
+    f_i^2`, does not depend on the target and is never negative: with J the derivative of the
+    outputs, :math:`\sum_i J_i' H_i J_i` is the generalized Gauss-Newton matrix.
+    """
+
+    @abstractmethod
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        """Log-likelihood of each observation, (n,), summed over all that belongs to it."""
+
+    @abstractmethod
+    def curvature(self, outputs: Any) -> Product:
+        """The function u to H u; u has the shape of the outputs, or leading axes before it."""
+
+    @abstractmethod
+    def root(self, outputs: Any) -> Product:
+        """The function u to S' u, likewise, for a root S of the curvature: S S' = H."""
+
+    @abstractmethod
+    def check(self, outputs: Any, targets: Any) -> None:
+        """Explain with a ValueError why these outputs and targets do not fit together."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Likelihood):
+    r"""Outputs are means: :math:`\ell = -(y - f)^2 / 2 s^2`, summed over several outputs.
+
+    Parameters
+    ----------
+    variance : {"mle", "unbiased"} or float
+        The noise variance :math:`s^2`: the mean squared residual at the optimum; the same with
+        the number of residuals less the effective number of parameters as divisor; or a known
+        number. It is plugged in, which changes nothing to first order, since it is orthogonal
+        to the parameters (the paper's remark on squared error).
+
+    Examples
+    --------
+    >>> Gaussian(variance=4.0).terms(np.array([1.0, 2.0]), np.array([3.0, 2.0]))
+    array([-0.5, -0. ])
+    """
+
+    variance: Literal["mle", "unbiased"] | float = "mle"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variance, str):
+            object.__setattr__(self, "variance", float(self.variance))
+            if np.isfinite(self.variance) and self.variance > 0:
+                return
+        elif self.variance in ("mle", "unbiased"):
+            return
+        raise ValueError(
+            f'variance must be "mle", "unbiased" or a positive number, not {self.variance!r}.'
+        )
+
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        """:math:`-(y - f)^2 / 2 s^2`; with the variance still open, as if it were 1."""
+        means, targets = _aligned(outputs, targets)
+        return _by_row(-((means - targets) ** 2) / (2 * self._noise))
+
+    def curvature(self, outputs: Any) -> Product:
+        """:math:`u / s^2`."""
+        return lambda u: u / self._noise
+
+    def root(self, outputs: Any) -> Product:
+        """:math:`u / s`."""
+        return lambda u: u / self._noise**0.5
+
+    def check(self, outputs: Any, targets: Any) -> None:
+        """The targets must be finite numbers, as many as outputs."""
+        _check_same(outputs, targets, "Gaussian")
+        if not np.all(np.isfinite(targets)):
+            raise ValueError("Some targets are NaN or infinite: leave out rows without a target.")
+
+    @property
+    def _noise(self) -> float:
+        return self.variance if isinstance(self.variance, float) else 1.0
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    r"""Outputs are logits, targets 0 or 1: :math:`\ell = y f - \log(1 + e^f)`.
+
+    Targets between 0 and 1 are taken as soft labels. Several outputs of one row are summed.
+    """
+
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        r""":math:`y f - \log(1 + e^f)`, without overflow for any logit."""
+        logits, targets = _aligned(outputs, targets)
+        return _by_row(targets * logits - _functions(outputs).softplus(logits))
+
+    def curvature(self, outputs: Any) -> Product:
+        """:math:`p (1 - p) u`."""
+        p = _functions(outputs).sigmoid(outputs)
+        variance = p * (1 - p)
+        return lambda u: variance * u
+
+    def root(self, outputs: Any) -> Product:
+        r""":math:`\sqrt{p (1 - p)} u`."""
+        p = _functions(outputs).sigmoid(outputs)
+        deviation = (p * (1 - p)) ** 0.5
+        return lambda u: deviation * u
+
+    def check(self, outputs: Any, targets: Any) -> None:
+        """The targets must lie between 0 and 1, as many as outputs."""
+        _check_same(outputs, targets, "Bernoulli")
+        _check_range(targets, 0, 1, "Bernoulli() needs targets 0 or 1")
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    r"""Outputs are logits, (n, C); targets are class numbers, (n,): log-softmax at the target.
+
+    With logits (n, T, C) and targets (n, T) the T terms of a row are summed. Targets that have
+    the shape of the logits are taken as probabilities (soft labels).
+
+    Examples
+    --------
+    >>> Categorical().terms(np.log([[1.0, 2.0, 1.0]]), np.array([1])).round(4)
+    array([-0.6931])
+    """
+
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        """Logit of the target less the log of the sum of all exponentials."""
+        xp = _functions(outputs)
+        if targets.ndim == outputs.ndim:
+            chosen = (targets * outputs).sum(-1)
+            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs))
+        return _by_row(xp.take(outputs, targets) - xp.logsumexp(outputs))
+
+    def curvature(self, outputs: Any) -> Product:
+        r""":math:`(\mathrm{diag}(p) - p p') u`."""
+        p = _functions(outputs).softmax(outputs)
+        return lambda u: p * (u - (p * u).sum(-1)[..., None])
+
+    def root(self, outputs: Any) -> Product:
+        r""":math:`(\mathrm{diag}(s) - s p') u` with s the square root of p."""
+        p = _functions(outputs).softmax(outputs)
+        return lambda u: p**0.5 * (u - (p * u).sum(-1)[..., None])
+
+    def check(self, outputs: Any, targets: Any) -> None:
+        """The targets must be class numbers from 0 to C - 1, or probabilities."""
+        shape, classes = np.shape(outputs), np.shape(outputs)[-1]
+        if np.ndim(outputs) < 2 or classes < 2:
+            raise ValueError(
+                f"Categorical() needs logits of shape (n, C) with C > 1 classes, not {shape}. For "
+                "one logit per row use Bernoulli()."
+            )
+        if np.shape(targets) == shape and np.asarray(targets).dtype.kind == "f":
+            return _check_range(targets, 0, 1, "Soft labels are probabilities")
+        if np.shape(targets) != shape[:-1]:
+            raise ValueError(
+                f"Categorical() has logits {shape}, so the targets must have shape {shape[:-1]}, "
+                f"not {np.shape(targets)}. The classes are on the last axis."
+            )
+        if np.asarray(targets).dtype.kind not in "iu":
+            raise ValueError(
+                "Categorical() needs class numbers of an integer type, not "
+                f"{np.asarray(targets).dtype}: convert them, for example with `.long()`."
+            )
+        advice = "Leave out rows or positions without a class with a loglik function of your own."
+        _check_range(targets, 0, classes - 1, f"There are {classes} logits", advice)
+
+
+@dataclass(frozen=True)
+class Poisson(Likelihood):
+    r"""Outputs are logarithms of rates, targets counts: :math:`\ell = y f - e^f - \log y!`."""
+
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        r""":math:`y f - e^f - \log y!`."""
+        xp = _functions(outputs)
+        logs, targets = _aligned(outputs, targets)
+        return _by_row(targets * logs - xp.exp(logs) - xp.gammaln(targets + 1.0))
+
+    def curvature(self, outputs: Any) -> Product:
+        """:math:`e^f u`."""
+        rate = _functions(outputs).exp(outputs)
+        return lambda u: rate * u
+
+    def root(self, outputs: Any) -> Product:
+        """:math:`e^{f / 2} u`."""
+        root = _functions(outputs).exp(outputs / 2)
+        return lambda u: root * u
+
+    def check(self, outputs: Any, targets: Any) -> None:
+        """The targets must be counts, as many as outputs."""
+        _check_same(outputs, targets, "Poisson")
+        _check_range(targets, 0, np.inf, "Poisson() needs counts")
+
+
+def _aligned(outputs: Any, targets: Any) -> tuple[Any, Any]:
+    """Give outputs (n, 1) the shape of targets (n,): broadcasting would make it (n, n)."""
+    targets = _functions(outputs).cast(targets, outputs.dtype)
+    return outputs if outputs.shape == targets.shape else outputs.reshape(targets.shape), targets
+
+
+def _by_row(values: Any) -> Any:
+    return values if values.ndim == 1 else values.reshape(values.shape[0], -1).sum(-1)
+
+
+def _check_same(outputs: Any, targets: Any, name: str) -> None:
+    if np.size(outputs) != np.size(targets) or np.shape(outputs)[:1] != np.shape(targets)[:1]:
+        raise ValueError(
+            f"{name}() needs as many outputs as targets, but the outputs have shape "
+            f"{np.shape(outputs)} and the targets {np.shape(targets)}. A second output, such as a "
+            "variance, needs a loglik function of your own."
+        )
+
+
+def _check_range(targets: Any, low: float, high: float, what: str, advice: str = "") -> None:
+    values = np.asarray(targets)
+    if not np.all((values >= low) & (values <= high)):  # also refuses NaN
+        raise ValueError(
+            f"{what}, but the targets range from {values.min()} to {values.max()}. {advice}".strip()
+        )
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """What is called differently, or is not stable when written out, in one array library."""
+
+    cast: Callable[[Any, Any], Any]
+    exp: Callable[[Any], Any]
+    gammaln: Callable[[Any], Any]
+    sigmoid: Callable[[Any], Any]
+    softplus: Callable[[Any], Any]
+    softmax: Callable[[Any], Any]
+    logsumexp: Callable[[Any], Any]
+    take: Callable[[Any, Any], Any]
+
+
+def _functions(array: Any) -> _Functions:
+    """Find the functions of the library that an array comes from."""
+    if isinstance(array, np.ndarray):
+        return _numpy_functions()
+    if type(array).__module__.partition(".")[0] == "torch":
+        return _torch_functions()
+    return _jax_functions()
+
+
+@lru_cache
+def _numpy_functions() -> _Functions:
+    from scipy import special
+
+    return _Functions(
+        cast=lambda x, dtype: np.asarray(x, dtype),
+        exp=np.exp,
+        gammaln=special.gammaln,
+        sigmoid=special.expit,
+        softplus=lambda x: np.logaddexp(x, 0.0),
+        softmax=lambda x: special.softmax(x, axis=-1),
+        logsumexp=lambda x: special.logsumexp(x, axis=-1),
+        take=lambda x, index: np.take_along_axis(x, index[..., None], -1)[..., 0],
+    )
+
+
+@lru_cache
+def _torch_functions() -> _Functions:
+    import torch
+
+    return _Functions(
+        cast=lambda x, dtype: x.to(dtype),
+        exp=torch.exp,
+        gammaln=torch.lgamma,
+        sigmoid=torch.sigmoid,
+        # logaddexp has a NaN second derivative at large logits; the threshold is where
+        # exp(-x) is lost in float64.
+        softplus=lambda x: torch.nn.functional.softplus(x, threshold=37.0),
+        softmax=lambda x: torch.softmax(x, -1),
+        logsumexp=lambda x: torch.logsumexp(x, -1),
+        take=lambda x, index: torch.take_along_dim(x, index.long()[..., None], -1)[..., 0],
+    )
+
+
+@lru_cache
+def _jax_functions() -> _Functions:
+    import jax
+
+    return _Functions(
+        cast=lambda x, dtype: jax.numpy.asarray(x, dtype),
+        exp=jax.numpy.exp,
+        gammaln=jax.scipy.special.gammaln,
+        sigmoid=jax.nn.sigmoid,
+        softplus=jax.nn.softplus,
+        softmax=lambda x: jax.nn.softmax(x, axis=-1),
+        logsumexp=lambda x: jax.nn.logsumexp(x, axis=-1),
+        take=lambda x, index: jax.numpy.take_along_axis(x, index[..., None], -1)[..., 0],
+    )

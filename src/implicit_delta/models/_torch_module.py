@@ -1,0 +1,185 @@
+"""A torch module as a function of one flat vector of its trainable parameters."""
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import UnsupportedModelError
+
+MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
+# Beyond, float64 copies of float32 parameters would not leave room for the work itself.
+MOST_DOUBLE = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Functional:
+    """A private copy of a module, in eval mode, without the values of its trainable parameters.
+
+    They come in as one flat tensor (d,), of which every parameter is a view: so derivatives
+    flow to that tensor, and no copy of the parameters is kept here. Shared parameters have one
+    entry; frozen ones and buffers are part of the copy.
+    """
+
+    shell: "_Shell"
+    layout: tuple[tuple[str, torch.Size], ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def module(self) -> nn.Module:
+        """The private copy."""
+        return self.shell.module
+
+    def __call__(self, function: Callable[..., Any], flat: Tensor, *arguments: Any) -> Any:
+        """Call ``function(module, *arguments)`` with the parameters taken from flat (d,)."""
+        try:
+            with plain_kernels():
+                return functional_call(self.shell, self._views(flat), (function, *arguments))
+        finally:
+            self.module.eval()  # whatever the function did to it
+
+    def flat(self, theta: Array) -> Tensor:
+        """Move parameters to the module's type and device, (d,), without a copy if possible."""
+        array = theta if theta.flags.writeable else theta.copy()  # torch warns of read-only ones
+        return torch.as_tensor(array, dtype=self.dtype, device=self.device)
+
+    def leaves(self, theta: Array) -> dict[str, nn.Parameter]:
+        """Copy theta into parameters as an optimizer wants them, by name."""
+        views = self._views(self.flat(theta).clone())
+        return {name: nn.Parameter(view) for name, view in views.items()}
+
+    def call(self, function: Callable[..., Any], leaves: dict[str, Any], *arguments: Any) -> Any:
+        """Call ``function(module, *arguments)`` with these parameters by name."""
+        with plain_kernels():
+            return functional_call(self.shell, leaves, (function, *arguments))
+
+    def filled(self, theta: Array) -> nn.Module:
+        """Make an ordinary module, in eval mode, with theta as its trainable parameters."""
+        leaves = self.leaves(theta)
+        named = dict(self.module.named_parameters())
+        values = {id(named[name]): leaves[f"module.{name}"] for name, _ in self.layout}
+        return copy.deepcopy(self.module, dict(values))
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """A name for each of the d numbers: ``0.weight[2,1]``."""
+        if sum(shape.numel() for _, shape in self.layout) > MOST_NAMES:
+            return None
+        return tuple(label for name, shape in self.layout for label in _labels(name, shape))
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        pieces = torch.split(flat, [shape.numel() for _, shape in self.layout])
+        return {
+            f"module.{name}": piece.view(shape)
+            for (name, shape), piece in zip(self.layout, pieces, strict=True)
+        }
+
+
+class _Shell(nn.Module):
+    """Hands its inner module to a function, so that `functional_call` reaches all of it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(self.module, *arguments)
+
+
+def separate(module: nn.Module, dtype: torch.dtype | None) -> tuple[Functional, Array]:
+    """Separate a module into what it computes and its trainable parameters theta, (d,)."""
+    trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    _check_parameters(module, trainable, dtype)
+    first = next(iter(trainable.values()))
+    kind = dtype or first.dtype
+    shell = _Shell(_hollow(module, trainable).to(kind)).eval()
+    layout = tuple((name, p.shape) for name, p in trainable.items())
+    functional = Functional(shell, layout, kind, first.device)
+    return functional, _flatten(list(trainable.values()), kind)
+
+
+def _hollow(module: nn.Module, trainable: dict[str, nn.Parameter]) -> nn.Module:
+    """Copy a module without the values of its trainable parameters."""
+    empty = {
+        id(p): nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
+        for p in trainable.values()
+    }
+    try:
+        return copy.deepcopy(module, dict(empty))
+    except Exception as error:
+        raise UnsupportedModelError(
+            f"The module cannot be copied, and the original is never touched: {error} Usual "
+            "causes: a tensor with a gradient kept as an attribute (a cached output, the old "
+            "`torch.nn.utils.weight_norm`: use `torch.nn.utils.parametrizations.weight_norm`), or "
+            "an open file or lock. Define `__deepcopy__`, or pass a cleaned copy."
+        ) from error
+
+
+def _flatten(tensors: list[nn.Parameter], dtype: torch.dtype) -> Array:
+    """Write the parameters into one NumPy vector; float64 unless there are very many."""
+    d = sum(t.numel() for t in tensors)
+    single = dtype == torch.float32 and d > MOST_DOUBLE
+    theta = np.empty(d, dtype=np.float32 if single else np.float64)
+    start = 0
+    for t in tensors:
+        theta[start : start + t.numel()] = t.detach().cpu().reshape(-1)
+        start += t.numel()
+    return theta  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Choose kernels that can be differentiated twice, gradients on, whatever was set outside."""
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+
+
+def _check_parameters(
+    module: nn.Module, trainable: dict[str, nn.Parameter], dtype: torch.dtype | None
+) -> None:
+    parameters: Iterable[tuple[str, Any]] = module.named_parameters()
+    lazy = [name for name, p in parameters if nn.parameter.is_lazy(p)]
+    if lazy:
+        raise UnsupportedModelError(
+            f"The module has uninitialized lazy parameters ({lazy[0]}): call it once on a batch."
+        )
+    if not trainable:
+        raise UnsupportedModelError(
+            "The module has no trainable parameters, so nothing in it is uncertain. Are all of "
+            "them frozen? Set `requires_grad_(True)` on those that were fitted."
+        )
+    dtypes = {p.dtype for p in trainable.values()}
+    if dtype is None and (len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}):
+        raise UnsupportedModelError(
+            f"The parameters are of type {', '.join(sorted(map(str, dtypes)))}. Give "
+            "`dtype=torch.float32` or `dtype=torch.float64` to have a copy of the module converted."
+        )
+    if len({p.device for p in trainable.values()}) > 1:
+        raise UnsupportedModelError(
+            "The trainable parameters are on several devices; move the module to one of them."
+        )
+    for name, p in trainable.items():
+        if not bool(torch.isfinite(p).all()):
+            raise ValueError(
+                f"The parameter {name} has entries that are NaN or infinite: the training diverged."
+            )
+
+
+def _labels(name: str, shape: torch.Size) -> list[str]:
+    if shape.numel() == 1:
+        return [name]
+    return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]

@@ -1,0 +1,86 @@
+"""PyTorch: any module, any loss that is a sum over observations."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from implicit_delta._typing import Array
+from implicit_delta.likelihoods import Likelihood
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from implicit_delta.models._torch_model import TorchModel
+
+
+def from_torch(
+    module: "nn.Module",
+    data: Any,
+    likelihood: "Likelihood | Callable[[nn.Module, Any], Any]",
+    *,
+    l2: float = 0.0,
+    penalty: "Callable[[nn.Module], Any] | None" = None,
+    batch_size: int | None = None,
+    weights: Sequence[float] | Array | None = None,
+    dtype: "torch.dtype | None" = None,
+) -> "TorchModel":
+    r"""Make a fitted model of a trained torch module.
+
+    The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -
+    \tfrac{1}{2} \text{l2}\, |\theta|^2`, with theta all parameters that require a gradient. Give
+    what was trained: a penalty left out shows up as drift. The module is copied and never
+    changed; the copy is in eval mode, so dropout is off and BatchNorm uses its running averages.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Trained. Frozen parameters and buffers are taken as known; shared ones count once.
+    data : tuple of tensors, Dataset or DataLoader
+        The training data, in any order, without random augmentation. Of a DataLoader its dataset
+        is read in order; its shuffling, like its batch size, has no meaning here.
+    likelihood : Likelihood or callable
+        `Gaussian`, `Bernoulli`, `Categorical` or `Poisson` of the last tensor of a batch, given
+        ``module(*others)``; or a function ``loglik(module, batch)`` that returns the
+        log-likelihood of each row of a batch, (b,), whatever its batches are made of.
+    l2 : float
+        The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The
+        `weight_decay` w of an optimizer of a *mean* loss is ``l2 = n * w``.
+    penalty : callable, optional
+        A convex function of the module that was subtracted from the summed log-likelihood.
+    batch_size : int, optional
+        Rows at a time. By default as many as fit into 256 MB with their derivatives; it changes
+        speed and memory, not the result.
+    weights : (n,) array, optional
+        How many times each row counts.
+    dtype : torch.dtype, optional
+        Convert the copy, and the data, to this type. ``torch.float64`` is worth its price for
+        small modules: derivatives in float32 are good to three or four digits.
+
+    Returns
+    -------
+    TorchModel
+        Psi receives a module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_delta import Gaussian, infer, polish
+    >>> X, y = torch.arange(6.0)[:, None], torch.tensor([0.1, 0.9, 2.2, 2.9, 4.1, 5.0])
+    >>> line = torch.nn.Linear(1, 1)
+    >>> model = polish(from_torch(line, (X, y), Gaussian(0.01), dtype=torch.float64))
+    >>> slope = infer(model, lambda line: line.weight.squeeze())
+    >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
+    (0.994286, 0.023905)
+    """
+    try:
+        from implicit_delta.models._torch_model import make
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            'from_torch needs torch, which is not installed: pip install "implicit-delta[torch]".'
+        ) from error
+    return make(
+        module, data, likelihood,
+        l2=l2, penalty=penalty, batch_size=batch_size, weights=weights, dtype=dtype,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""One implementation of each likelihood, in three array libraries."""
+
+import contextlib
+
+import jax
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import implicit_delta as idm
+
+rng = np.random.default_rng(7)
+N = 6
+
+CASES = {
+    "gaussian": (idm.Gaussian(1.7), rng.normal(size=N), rng.normal(size=N)),
+    "gaussian, two outputs": (idm.Gaussian(0.3), rng.normal(size=(N, 2)), rng.normal(size=(N, 2))),
+    "bernoulli": (idm.Bernoulli(), 3 * rng.normal(size=N), rng.integers(0, 2, N)),
+    "categorical": (idm.Categorical(), 2 * rng.normal(size=(N, 4)), rng.integers(0, 4, N)),
+    "sequence": (idm.Categorical(), rng.normal(size=(N, 3, 4)), rng.integers(0, 4, (N, 3))),
+    "soft labels": (idm.Categorical(), rng.normal(size=(N, 3)), rng.dirichlet([1, 1, 1], N)),
+    "poisson": (idm.Poisson(), rng.normal(size=N), rng.poisson(2.0, N)),
+}
+
+
+def as_numpy(array):
+    return np.asarray(array)
+
+
+def as_torch(array):
+    return torch.as_tensor(array)
+
+
+def as_jax(array):
+    return jax.numpy.asarray(array)
+
+
+@pytest.fixture(params=[as_numpy, as_torch, as_jax], ids=["numpy", "torch", "jax"])
+def convert(request):
+    with contextlib.ExitStack() as stack:
+        if request.param is as_jax:
+            stack.enter_context(jax.enable_x64(True))
+        yield request.param
+
+
+def expected_terms(name, outputs, targets):
+    """The same densities from scipy, up to a constant for the Gaussian."""
+    if name.startswith("gaussian"):
+        variance = 1.7 if outputs.ndim == 1 else 0.3
+        full = stats.norm.logpdf(targets, outputs, variance**0.5) + np.log(2 * np.pi * variance) / 2
+        return full.reshape(N, -1).sum(1)
+    if name == "bernoulli":
+        return stats.bernoulli.logpmf(targets, 1 / (1 + np.exp(-outputs)))
+    if name == "poisson":
+        return stats.poisson.logpmf(targets, np.exp(outputs))
+    p = np.exp(outputs) / np.exp(outputs).sum(-1, keepdims=True)
+    if name == "soft labels":
+        return (targets * np.log(p)).sum(-1)
+    return np.log(np.take_along_axis(p, targets[..., None], -1)).reshape(N, -1).sum(1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_terms_are_log_densities(name, convert):
+    likelihood, outputs, targets = CASES[name]
+    terms = likelihood.terms(convert(outputs), convert(targets))
+    np.testing.assert_allclose(
+        np.asarray(terms), expected_terms(name, outputs, targets), rtol=1e-12, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_curvature_is_minus_the_second_derivative_of_the_terms(name):
+    likelihood, outputs, targets = CASES[name]
+    f, y = torch.as_tensor(outputs), torch.as_tensor(targets)
+    hessian = torch.autograd.functional.hessian(lambda f: likelihood.terms(f, y).sum(), f)
+    hessian = -hessian.reshape(f.numel(), f.numel()).numpy()
+    basis = np.eye(f.numel()).reshape(-1, *outputs.shape)
+    products = likelihood.curvature(outputs)(basis).reshape(f.numel(), -1)
+    np.testing.assert_allclose(products, hessian, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_root_squared_is_the_curvature(name, convert):
+    likelihood, outputs, _ = CASES[name]
+    basis = convert(np.eye(outputs.size).reshape(-1, *outputs.shape))
+    root = np.asarray(likelihood.root(convert(outputs))(basis)).reshape(outputs.size, -1)
+    curvature = np.asarray(likelihood.curvature(convert(outputs))(basis)).reshape(outputs.size, -1)
+    np.testing.assert_allclose(root @ root.T, curvature, atol=1e-13)
+
+
+@pytest.mark.parametrize("likelihood", [idm.Gaussian(1.0), idm.Bernoulli(), idm.Poisson()])
+def test_a_column_of_outputs_is_not_broadcast_against_a_row_of_targets(likelihood):
+    f, y = np.array([0.3, -1.0, 2.0]), np.array([1.0, 0.0, 1.0])
+    terms = likelihood.terms(f[:, None], y)
+    np.testing.assert_array_equal(terms, likelihood.terms(f, y))
+
+
+@pytest.mark.parametrize("logit", [0.0, 40.0, -40.0, 800.0, -800.0])
+def test_bernoulli_is_stable_at_any_logit(logit):
+    f = torch.tensor([logit], dtype=torch.float64)
+    y = torch.ones(1)
+    value = idm.Bernoulli().terms(f, y)[0]
+    second = torch.autograd.functional.hessian(lambda f: idm.Bernoulli().terms(f, y)[0], f)
+    p = stats.logistic.cdf(logit)
+    assert value == pytest.approx(stats.logistic.logcdf(logit), rel=1e-12, abs=1e-16)
+    assert float(second) == pytest.approx(-p * (1 - p), abs=1e-12)
+
+
+def test_gaussian_variance_must_be_a_rule_or_positive():
+    for variance in ("ml", 0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="variance must be"):
+            idm.Gaussian(variance)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs", "targets", "match"),
+    [
+        (idm.Gaussian(), np.zeros((3, 2)), np.zeros(3), "as many outputs as targets"),
+        (idm.Gaussian(), np.zeros(3), np.array([1.0, np.nan, 0.0]), "NaN"),
+        (idm.Bernoulli(), np.zeros(3), np.array([-1, 1, 1]), "0 or 1.*from -1 to 1"),
+        (idm.Categorical(), np.zeros((3, 1)), np.zeros(3, int), "use Bernoulli"),
+        (idm.Categorical(), np.zeros((3, 2)), np.array([0, 1, 2]), "2 logits.*from 0 to 2"),
+        (idm.Categorical(), np.zeros((3, 2)), np.array([0, 1, -100]), "2 logits.*from -100"),
+        (idm.Categorical(), np.zeros((3, 2)), np.zeros(3), "integer type"),
+        (idm.Categorical(), np.zeros((3, 4, 5)), np.zeros((3, 5), int), "last axis"),
+        (idm.Poisson(), np.zeros(3), np.array([-1, 0, 1]), "counts"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused(likelihood, outputs, targets, match):
+    with pytest.raises(ValueError, match=match):
+        likelihood.check(outputs, targets)
