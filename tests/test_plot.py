@@ -102,7 +102,7 @@ def test_the_axes_and_the_style_are_the_users():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"kind": "violin"}, "'interval', 'band' or 'covariance'"),
+        ({"kind": "violin"}, "'covariance' or 'influence'"),
         ({"kind": "band"}, "needs x"),
         ({"x": np.ones((3, 2))}, "x has shape"),
         ({"x": np.ones(4)}, "x has shape"),

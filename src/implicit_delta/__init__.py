@@ -15,8 +15,11 @@ point?
 (13.328, 0.295)
 """
 
+from implicit_delta._compare import Comparison, compare
 from implicit_delta._infer import infer
 from implicit_delta._polish import polish
+from implicit_delta._profile import profile
+from implicit_delta._profile_result import Profile
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
@@ -31,15 +34,16 @@ from implicit_delta.errors import (
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
 from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
+from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
-from implicit_delta.models.torch import from_torch
 from implicit_delta.models.sklearn import from_sklearn
 from implicit_delta.models.statsmodels import from_statsmodels
+from implicit_delta.models.torch import from_torch
 from implicit_delta.numerics.maximizers import (
     bayesian_optimization,
     cobyqa,
@@ -54,7 +58,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Average",
     "Bernoulli",
+    "Bootstrap",
     "Categorical",
+    "Comparison",
     "ConvergenceError",
     "Diagnostics",
     "DriftWarning",
@@ -71,6 +77,7 @@ __all__ = [
     "NotAMaximumError",
     "NotDeterministicWarning",
     "Poisson",
+    "Profile",
     "Replicated",
     "Simulation",
     "Smoothed",
@@ -78,6 +85,7 @@ __all__ = [
     "bayesian_optimization",
     "cholesky",
     "cobyqa",
+    "compare",
     "conjugate_gradient",
     "from_loglik",
     "from_residuals",
@@ -90,4 +98,5 @@ __all__ = [
     "newton_krylov",
     "parameters",
     "polish",
+    "profile",
 ]

@@ -1,13 +1,17 @@
 """The influence of each training row, and the robust and clustered variances made of it."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
+
+Correction: TypeAlias = Literal["HC0", "HC1", "CR0", "CR1", "CR1S"]
 
 
 def influence_of(model: FittedModel, response: Response) -> Array:
@@ -30,19 +34,113 @@ def influence_of(model: FittedModel, response: Response) -> Array:
     return model.terms_along(model.theta, response.directions)
 
 
-def sandwich(influence: Array, weights: Array, clusters: Any = None) -> Array:
-    r"""Robust covariance (HC0) :math:`\sum_i w_i f_i f_i'`, or sums within clusters, squared."""
+def sandwich(influence: Array, weights: Array, clusters: Any = None, factor: float = 1.0) -> Array:
+    r"""Robust covariance :math:`\sum_i w_i f_i f_i'`, or sums within clusters, squared.
+
+    Parameters
+    ----------
+    influence : (n, K) array
+        :math:`f_i`, of one copy of each observation.
+    weights : (n,) array
+        How often each counts.
+    clusters : Clusters or (n,) array of labels, optional
+    factor : float
+        A small-sample correction, see `small_sample_factor`.
+    """
     if clusters is None:
-        return np.asarray((weights[:, None] * influence).T @ influence)
-    labels = np.asarray(clusters)
-    if labels.shape != weights.shape:
+        return np.asarray(factor * (weights[:, None] * influence).T @ influence)
+    groups = Clusters.of(clusters, weights)
+    sums = np.zeros((groups.count + 1, influence.shape[1]))
+    np.add.at(sums, groups.codes, weights[:, None] * influence)
+    return np.asarray(factor * sums.T @ sums)
+
+
+def small_sample_factor(
+    model: FittedModel, robust: bool | Correction, clusters: "Clusters | None"
+) -> float:
+    r"""Return the factor by which small samples inflate a robust covariance.
+
+    With n observations (the sum of the weights), d parameters and G clusters:
+
+    ==============  ===========================================================
+    HC0, CR0, True  1
+    HC1             n / (n - d)
+    CR1             G / (G - 1)
+    CR1S            G / (G - 1) * (n - 1) / (n - d), as in Stata and statsmodels
+    ==============  ===========================================================
+    """
+    if isinstance(robust, bool):
+        return 1.0
+    if robust not in get_args(Correction):
+        raise ValueError(f"robust is True, False or one of {get_args(Correction)}, not {robust!r}.")
+    if robust.startswith("CR") != (clusters is not None):
         raise ValueError(
-            f"clusters has shape {labels.shape}, but there are {weights.size} observations: give "
-            f"one label for each, shape ({weights.size},)."
+            f"robust={robust!r} does not fit: HC0 and HC1 are for independent observations, CR0, "
+            f"CR1 and CR1S for clusters, and clusters were {'not ' * (clusters is None)}given."
         )
-    groups, codes = np.unique(labels, return_inverse=True)
-    if groups.size < 2:
-        raise ValueError("There is only one cluster, so the variance between clusters is unknown.")
-    sums = np.zeros((groups.size, influence.shape[1]))
-    np.add.at(sums, codes, weights[:, None] * influence)
-    return np.asarray(sums.T @ sums)
+    factor = 1.0
+    if robust in ("CR1", "CR1S") and clusters is not None:
+        factor = clusters.count / (clusters.count - 1)
+    if robust in ("HC1", "CR1S"):
+        n = float(model.weights.sum())
+        if n <= model.d:
+            raise ValueError(
+                f"robust={robust!r} divides by n - d, but there are {n:g} observations and "
+                f"{model.d} parameters. Use robust=True."
+            )
+        factor *= (n if robust == "HC1" else n - 1) / (n - model.d)
+    return factor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clusters:
+    """Groups of observations that may be dependent within.
+
+    Attributes
+    ----------
+    codes : (n,) array of int
+        The group of each observation, from 0; those without weight have the code `count`.
+    count : int
+        The number of groups with any weight, at least 2.
+    """
+
+    codes: NDArray[np.intp]
+    count: int
+
+    @classmethod
+    def of(cls, labels: Any, weights: Array) -> "Clusters":
+        """Number the labels given by a user, one for each observation."""
+        if isinstance(labels, Clusters):
+            return labels
+        given = np.asarray(labels)
+        if given.shape != weights.shape:
+            raise ValueError(
+                f"clusters has shape {given.shape}, but there are {weights.size} observations: "
+                f"give one label for each, shape ({weights.size},)."
+            )
+        _check_no_missing(given)
+        present = weights > 0
+        groups, numbers = np.unique(given[present], return_inverse=True)
+        if groups.size < 2:
+            raise ValueError(
+                "There is only one cluster, so the variance between clusters is unknown. Leave "
+                "clusters out, or give labels of smaller groups."
+            )
+        codes = np.full(weights.shape, groups.size, dtype=np.intp)
+        codes[present] = numbers
+        return cls(codes, groups.size)
+
+    def __repr__(self) -> str:
+        return f"<{self.count} clusters>"
+
+
+def _check_no_missing(labels: NDArray[Any]) -> None:
+    """Refuse missing labels: which cluster a row without label is in nobody knows."""
+    # NaN and NaT alone differ from themselves
+    missing = np.array([label is None or label != label for label in labels.tolist()])
+    if np.any(missing):
+        raise ValueError(
+            f"clusters is missing for {int(np.sum(missing))} observations, the first of them row "
+            f"{int(np.argmax(missing))}. Give each observation a label; one that belongs to no "
+            "group is a cluster of its own."
+        )

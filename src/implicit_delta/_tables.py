@@ -37,12 +37,12 @@ def estimate_cells(
     low: float,
     high: float,
 ) -> list[str]:
-    on_scale = [_number(x, decimals) for x in (value, error, low, high)]
+    on_scale = [number(x, decimals) for x in (value, error, low, high)]
     return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
 
 
 def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
-    return [_short(name), *(_number(error, decimals) for error in errors)]
+    return [_short(name), *(number(error, decimals) for error in errors)]
 
 
 def _short(name: str, width: int = 28) -> str:
@@ -60,7 +60,7 @@ def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
     return [most] * len(found) if most - min(found) <= 2 else found
 
 
-def _number(x: float, decimals: int) -> str:
+def number(x: float, decimals: int) -> str:
     size = abs(x)
     if 0 <= decimals <= 8 or (8 < decimals <= 12 and size >= 1e-4):
         return f"{x:.{decimals}f}"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from implicit_delta._critical import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["Diagnostics", "Estimate", "Interval", "WaldTest"]
+__all__ = ["Diagnostics", "Estimate", "Influential", "Interval", "WaldTest"]
 
 
 class Interval(NamedTuple):
@@ -44,6 +44,13 @@ class Interval(NamedTuple):
 
     low: float | Array
     high: float | Array
+
+
+class Influential(NamedTuple):
+    """Training rows that move the estimate most: their numbers (k,) and influences (k, K)."""
+
+    row: NDArray[np.intp]
+    influence: Array
 
 
 class WaldTest(NamedTuple):
@@ -302,6 +309,36 @@ class Estimate:
             draws=None if self.draws is None else self.draws @ rows.T,
         )
 
+    def top_influence(self, k: int = 10) -> Influential:
+        """Return the k training rows that move the estimate most, the strongest first.
+
+        Leaving such a row out changes psi by about minus its influence (times its weight, if it
+        counts more than once). Among several evaluations, each row is ranked by its largest
+        influence in standard errors.
+
+        Parameters
+        ----------
+        k : int
+            How many rows.
+
+        Examples
+        --------
+        >>> est = Estimate(
+        ...     3.0, [[0.5]], ("mean",), "by hand", influence=[[0.1], [-0.7], [0.4], [0.2]]
+        ... )
+        >>> est.top_influence(2).row
+        array([1, 2])
+        """
+        if self.influence is None:
+            raise ValueError(
+                "The influence of the training rows was not kept: ask for it with "
+                "`infer(..., influence=True)`."
+            )
+        errors = deviations(self.covariance)
+        scaled = np.abs(self.influence) / np.where(errors > 0, errors, 1.0)
+        strongest = np.argsort(-scaled.max(axis=1), kind="stable")[: max(int(k), 0)]
+        return Influential(strongest, self.influence[strongest])
+
     def to_dict(self, confidence_level: float = 0.95) -> dict[str, list[Any]]:
         """Return the table as columns of plain numbers, named as in broom and marginaleffects."""
         columns = {"estimate": self.value, "std_error": self.standard_error}
@@ -365,9 +402,9 @@ class Estimate:
             Where to draw; a new figure unless given.
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
-        kind : {"interval", "band", "covariance"}, optional
+        kind : {"interval", "band", "covariance", "influence"}, optional
             A band when ``x`` is given, else intervals for up to 30 evaluations, else the
-            covariance as an image.
+            covariance as an image. ``"influence"`` draws that of each training row.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         **style

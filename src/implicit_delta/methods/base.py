@@ -30,6 +30,8 @@ class Response:
         The method with everything that was left open filled in.
     smallest_curvature, linearity, residual : float
         See `implicit_delta.estimate.Diagnostics`; nan where a method has nothing to say.
+    drift : float
+        Drift as the method found it, for methods without directions.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
     notes : mapping
@@ -43,6 +45,7 @@ class Response:
     smallest_curvature: float = np.nan
     linearity: float = np.nan
     residual: float = np.nan
+    drift: float = np.nan
     passes: int = 0
     notes: Mapping[str, float | str] = field(default_factory=dict)
 

@@ -1,0 +1,319 @@
+"""The same question put to several methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from implicit_delta._critical import checked_level
+from implicit_delta._infer import infer
+from implicit_delta._profile import profile
+from implicit_delta._profile_result import Profile
+from implicit_delta._tables import aligned, as_html, decimals, number, percent
+from implicit_delta._typing import Psi
+from implicit_delta.errors import ImplicitDeltaError
+from implicit_delta.estimate import Estimate
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import Method
+from implicit_delta.methods.bootstrap import Bootstrap
+from implicit_delta.methods.finite_difference import FiniteDifference
+from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.models.base import FittedModel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+Procedure: TypeAlias = (
+    Method | Callable[[FittedModel, Psi], Estimate | Profile | tuple[Profile, ...]]
+)
+
+
+def compare(
+    model: FittedModel,
+    psi: Psi,
+    methods: Mapping[str, Procedure] | Sequence[Procedure] | None = None,
+    *,
+    confidence_level: float = 0.95,
+) -> Comparison:
+    """Put the same question to several methods and lay the answers side by side.
+
+    Parameters
+    ----------
+    model : FittedModel
+        Made by one of the `from_*` functions.
+    psi : callable
+        The evaluation, a number or K of them.
+    methods : mapping of str to method, or sequence of methods, optional
+        A method is a `Method`, or any function of (model, psi) that returns an `Estimate` or a
+        `Profile`, such as `profile` itself. By default `Infinitesimal`, `FiniteDifference`, the
+        robust (sandwich) variance, `Bootstrap` with 200 replicates and a fixed seed, and
+        `profile`.
+    confidence_level : float
+        Of the intervals; `profile` is asked for this level.
+
+    Returns
+    -------
+    Comparison
+        A method that refuses has a row without numbers and its reason in ``failures``.
+
+    Examples
+    --------
+    >>> import implicit_delta as idm
+    >>> y = np.array([3.0, 0.0, 2.0, 5.0, 1.0, 4.0, 2.0, 3.0])
+    >>> model = idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
+    >>> table = idm.compare(model, lambda th: np.exp(th[0]))
+    >>> [row.method for row in table.rows]
+    ['Infinitesimal', 'FiniteDifference', 'robust', 'Bootstrap', 'profile']
+    >>> [round(row.low, 2) for row in table.rows if row.method in ("Infinitesimal", "profile")]
+    [1.4, 1.56]
+    """
+    level = checked_level(confidence_level)
+    named = _named(methods, level)
+    names = Evaluation.of(model, psi).names
+    answers = {name: _ask(model, psi, procedure) for name, procedure in named.items()}
+    rows = [row for name, answer in answers.items() for row in answer.rows(name, names, level)]
+    fastest = min((row.seconds for row in rows), default=math.nan)
+    return Comparison(
+        rows=tuple(row.against(fastest) for row in rows),
+        results={name: a.result for name, a in answers.items() if a.result is not None},
+        failures={name: a.failure for name, a in answers.items() if a.result is None},
+        confidence_level=level,
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method says about one evaluation, and what it cost.
+
+    Attributes
+    ----------
+    method, term : str
+        The method and the evaluation.
+    estimate, std_error, low, high : float
+        NaN where a method has nothing to say; a profile has no standard error.
+    seconds : float
+        For all evaluations of the method together.
+    passes : int
+        Over the data, likewise.
+    time_ratio : float
+        Seconds, relative to the fastest method.
+    """
+
+    method: str
+    term: str
+    estimate: float
+    std_error: float
+    low: float
+    high: float
+    seconds: float
+    passes: int
+    time_ratio: float = math.nan
+
+    def against(self, fastest: float) -> Row:
+        """Return the same row with its time relative to that of the fastest."""
+        return Row(**{**asdict(self), "time_ratio": self.seconds / fastest})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Value, standard error, interval and cost by several methods.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        One for each method and evaluation.
+    results : mapping of str to Estimate or tuple of Profile
+        The full result of each method that has one.
+    failures : mapping of str to str
+        Why the others have none.
+    confidence_level : float
+        Of the intervals.
+    """
+
+    rows: tuple[Row, ...]
+    results: Mapping[str, Estimate | tuple[Profile, ...]]
+    failures: Mapping[str, str]
+    confidence_level: float
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the methods, in the order given."""
+        return list(dict.fromkeys(row.method for row in self.rows))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the evaluations."""
+        return list(dict.fromkeys(row.term for row in self.rows))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the table as columns."""
+        names = {"low": "conf_low", "high": "conf_high"}
+        records = [asdict(row) for row in self.rows]
+        return {names.get(key, key): [r[key] for r in records] for key in records[0]}
+
+    def to_frame(self) -> DataFrame:
+        """Return the table as a pandas data frame, one row per method and evaluation."""
+        from pandas import DataFrame
+
+        return DataFrame(self.to_dict()).set_index(["method", "term"])
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw the interval of each method and return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure unless given.
+        **style
+            Passed to matplotlib's ``errorbar``.
+        """
+        from implicit_delta.plot import comparison_plot
+
+        return comparison_plot(self, ax, **style)
+
+    def __repr__(self) -> str:
+        told = [f"{method}: {reason}" for method, reason in self.failures.items()]
+        return "\n".join([aligned(self._cells()), *told])
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells(), f"{percent(self.confidence_level)} confidence intervals")
+
+    def _cells(self) -> list[list[str]]:
+        header = list(self.to_dict())
+        several = len(self.names) > 1
+        places = _decimals(self.rows, self.names)
+        body = [_cells(row, places[row.term], several) for row in self.rows]
+        return [["", *header[1 if several else 2 :]], *body]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    result: Estimate | tuple[Profile, ...] | None
+    failure: str
+    seconds: float
+
+    def rows(self, method: str, names: tuple[str, ...], level: float) -> list[Row]:
+        """Lay out K rows."""
+        cost = {"seconds": self.seconds, "passes": self._passes()}
+        return [
+            Row(method, name, *numbers, **cost)  # type: ignore[arg-type]
+            for name, numbers in zip(names, self._numbers(len(names), level), strict=True)
+        ]
+
+    def _numbers(self, count: int, level: float) -> list[tuple[float, ...]]:
+        if self.result is None:
+            return [(math.nan,) * 4] * count
+        if isinstance(self.result, tuple):
+            return [
+                (p.value, math.nan, *map(float, p.confidence_interval(level))) for p in self.result
+            ]
+        est = self.result
+        columns = (est.value, est.standard_error, *est.confidence_interval(level))
+        return [tuple(map(float, row)) for row in zip(*map(np.atleast_1d, columns), strict=True)]
+
+    def _passes(self) -> int:
+        if self.result is None:
+            return 0
+        if isinstance(self.result, tuple):
+            return sum(p.passes for p in self.result)
+        return self.result.diagnostics.passes
+
+
+def _named(methods: Any, level: float) -> dict[str, Procedure]:
+    if methods is None:
+        return {
+            "Infinitesimal": Infinitesimal(),
+            "FiniteDifference": FiniteDifference(),
+            "robust": lambda model, psi: infer(model, psi, robust=True),
+            "Bootstrap": Bootstrap(rng=0),
+            "profile": _ProfileEach(level),
+        }
+    if isinstance(methods, Mapping):
+        named = dict(methods)
+    else:
+        named = {}
+        for method in methods:
+            named[_free_name(method, named)] = method
+    if not named:
+        raise ValueError("Give at least one method to compare.")
+    for name, method in named.items():
+        if not isinstance(method, Method) and not callable(method):
+            raise TypeError(
+                f"{name!r} is a {type(method).__name__}: give methods such as `Infinitesimal()`, "
+                "or functions of (model, psi) that return an Estimate or a Profile."
+            )
+    return {
+        name: _ProfileEach(level) if method is profile else method for name, method in named.items()
+    }
+
+
+@dataclass(frozen=True)
+class _ProfileEach:
+    """Profile K evaluations one after the other."""
+
+    level: float
+
+    def __call__(self, model: FittedModel, psi: Psi) -> tuple[Profile, ...]:
+        whole = Evaluation.of(model, psi)
+        parts = [whole.component(k) for k in range(whole.size)]
+        return tuple(profile(model, p.psi, self.level, name=p.names[0]) for p in parts)
+
+
+def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
+    """Name a method after its class or itself, spelled out or numbered if that is taken."""
+    own = type(method).__name__
+    stem = own if isinstance(method, Method) else str(getattr(method, "__name__", own))
+    if stem not in taken:
+        return stem
+    spelled = repr(method) if isinstance(method, Method) else stem
+    numbered = (f"{spelled} ({i})" for i in range(2, len(taken) + 3))
+    return spelled if spelled not in taken else next(n for n in numbered if n not in taken)
+
+
+def _ask(model: FittedModel, psi: Psi, procedure: Procedure) -> _Answer:
+    """Let one method answer, on a copy of the model that has nothing cached from another one."""
+    fresh = model.at(model.theta)
+    started = perf_counter()
+    try:
+        result = _run(fresh, psi, procedure)
+    except ImplicitDeltaError as error:
+        return _Answer(None, str(error), perf_counter() - started)
+    return _Answer(result, "", perf_counter() - started)
+
+
+def _run(model: FittedModel, psi: Psi, procedure: Procedure) -> Estimate | tuple[Profile, ...]:
+    if isinstance(procedure, Method):
+        return infer(model, psi, procedure)
+    result = procedure(model, psi)
+    if isinstance(result, Profile):
+        return (result,)
+    if not isinstance(result, Estimate | tuple):
+        raise TypeError(f"A method returned a {type(result).__name__}, not an Estimate or Profile.")
+    return result
+
+
+def _decimals(rows: Sequence[Row], names: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for name in names:
+        errors = [row.std_error for row in rows if row.term == name and row.std_error > 0]
+        values = [row.estimate for row in rows if row.term == name]
+        found[name] = decimals([min(errors, default=0.0)], [np.nan_to_num(values[0])])[0]
+    return found
+
+
+def _cells(row: Row, places: int, several: bool) -> list[str]:
+    numbers = (row.estimate, row.std_error, row.low, row.high)
+    return [
+        row.method,
+        *([row.term] if several else []),
+        *("" if math.isnan(x) else number(x, places) for x in numbers),
+        f"{row.seconds:.3g}",
+        str(row.passes),
+        f"{row.time_ratio:.3g}",
+    ]

@@ -1,0 +1,132 @@
+"""What a profile is: intervals, the path they were found along, a table and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from implicit_delta._critical import checked_level, normal_quantile
+from implicit_delta._tables import aligned, as_html, decimals, number, percent
+from implicit_delta._typing import Array
+from implicit_delta.estimate import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+
+class Curve(NamedTuple):
+    """The path: multiplier, psi and deviance of each point, (m,) arrays with psi ascending."""
+
+    lam: Array
+    psi: Array
+    deviance: Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile:
+    """The likelihood-ratio intervals of one evaluation, and the path along which they were found.
+
+    Attributes
+    ----------
+    value : float
+        Psi at the maximum.
+    standard_error : float
+        Of the symmetric (Wald) interval, for comparison.
+    intervals : mapping of float to Interval
+        By confidence level; an unbounded side is infinite.
+    curve : Curve
+        Arrays ``lam``, ``psi`` and ``deviance``: the points that were needed to find the ends.
+    name : str
+    several : bool
+        Whether a sequence of confidence levels was asked for.
+    passes : int
+        Over the data.
+    seconds : float
+    """
+
+    value: float
+    standard_error: float
+    intervals: Mapping[float, Interval]
+    curve: Curve
+    name: str
+    several: bool
+    passes: int
+    seconds: float
+
+    @property
+    def interval(self) -> Interval | dict[float, Interval]:
+        """The interval, or one for each confidence level if a sequence of them was given."""
+        return dict(self.intervals) if self.several else next(iter(self.intervals.values()))
+
+    def confidence_interval(self, confidence_level: float | None = None) -> Interval:
+        """Return the interval of one of the levels that were asked for; by default the first."""
+        level = next(iter(self.intervals)) if confidence_level is None else confidence_level
+        if level not in self.intervals:
+            raise ValueError(
+                f"The profile has intervals for the confidence levels {list(self.intervals)}, not "
+                f"for {level!r}: give all levels to `profile(model, psi, confidence_level=[...])`."
+            )
+        return self.intervals[level]
+
+    def wald(self, confidence_level: float = 0.95) -> Interval:
+        """Return the symmetric interval of the same level."""
+        half = normal_quantile(checked_level(confidence_level)) * self.standard_error
+        return Interval(self.value - half, self.value + half)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the table as columns, one row per confidence level."""
+        levels = list(self.intervals)
+        low, high = zip(*self.intervals.values(), strict=True)
+        wald_low, wald_high = zip(*map(self.wald, levels), strict=True)
+        return {
+            "term": [self.name] * len(levels),
+            "conf_level": levels,
+            "estimate": [self.value] * len(levels),
+            "conf_low": list(low),
+            "conf_high": list(high),
+            "wald_low": list(wald_low),
+            "wald_high": list(wald_high),
+        }
+
+    def to_frame(self) -> DataFrame:
+        """Return the table as a pandas data frame, one row per confidence level."""
+        from pandas import DataFrame
+
+        return DataFrame(self.to_dict()).set_index("term")
+
+    def summary(self) -> str:
+        """Return the table and what it cost."""
+        points = f"{self.curve.psi.size} points on the path"
+        cost = f"{points}, {self.passes} passes over the data, {self.seconds:.3g} seconds"
+        return f"Likelihood-ratio intervals\n\n{self!r}\n\n{cost}"
+
+    def __repr__(self) -> str:
+        return aligned(self._cells())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells(), "Likelihood-ratio (profile) and Wald intervals")
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw the deviance against psi beside the parabola of the Wald interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure unless given.
+        **style
+            Passed to matplotlib's ``plot`` for the deviance.
+        """
+        from implicit_delta.plot import profile_plot
+
+        return profile_plot(self, ax, **style)
+
+    def _cells(self) -> list[list[str]]:
+        columns = self.to_dict()
+        (places,) = decimals([self.standard_error], [self.value])
+        rows = [
+            [term, percent(level), *(number(x, places) for x in numbers)]
+            for term, level, *numbers in zip(*columns.values(), strict=True)
+        ]
+        return [["", *list(columns)[1:]], *rows]

@@ -1,0 +1,135 @@
+"""The surface of a likelihood region, and psi upon it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods._ascent import Ascent
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.maximizers import Objective
+
+FARTHEST = 1e4  # times its first length: a ray that is still in the region never leaves it
+MOST_TRIALS = 60
+EXACT, NOISY = 1e-13, 1e-5  # relative error of r: what is asked for, and what rounding may leave
+HIGHER = 1e-3  # a deviance below minus this shows that the fitted theta is no maximum
+
+
+@dataclass(frozen=True)
+class Point:
+    """The best theta for one value of psi.
+
+    Attributes
+    ----------
+    theta : (d,) array
+    psi : float
+    lam : float
+        The multiplier: theta is stationary for L + lam * psi.
+    root : float
+        Square root of the deviance.
+    """
+
+    theta: Array
+    psi: float
+    lam: float
+    root: float
+
+
+class Surface:
+    r"""All theta of one deviance :math:`r^2`: one on each ray, :math:`\hat\theta + \rho(u)\, u`.
+
+    As :math:`\rho` is solved for, psi is a function of the direction u alone. Along the surface
+    its derivative is :math:`\rho\, (g - (g'u / s'u)\, s)`, with the gradients g of psi and s
+    of L; it vanishes where :math:`s + \lambda g = 0` with :math:`\lambda = -s'u / g'u`.
+
+    Parameters
+    ----------
+    model : FittedModel
+        At its maximum.
+    evaluation : Evaluation
+        Of one number.
+    top : float
+        The objective at the maximum.
+    root : float
+        r, the square root of the deviance.
+    """
+
+    def __init__(self, model: FittedModel, evaluation: Evaluation, top: float, root: float) -> None:
+        self.model, self.evaluation, self.top, self.root = model, evaluation, top, root
+        self._last: tuple[bytes, float] = (b"", 0.0)
+
+    def problem(self, ascent: Ascent, lam: float) -> Objective:
+        """Make lam * psi an objective: in this unit its curvature is close to that of -L."""
+        return Objective(
+            lambda u: lam * self._psi_or_minus_infinity(u, np.sign(lam)),
+            lambda u: lam * self.slope(u),
+            lambda u, v: self.model.information(self.theta(u), v, ascent.curvature),
+            ascent.scale,
+        )
+
+    def theta(self, u: Array) -> Array:
+        """Where the ray u meets the surface, (d,)."""
+        return np.asarray(self.model.theta + self.length(u) * u)
+
+    def psi(self, u: Array) -> float:
+        """Psi where the ray u meets the surface."""
+        return float(self.evaluation(self.theta(u))[0])
+
+    def slope(self, u: Array) -> Array:
+        """Derivative of psi with respect to u, (d,)."""
+        theta = self.theta(u)
+        s, g = self.model.score(theta), self.evaluation.jacobian(theta)[0]
+        return np.asarray(self.length(u) * (g - (g @ u) / (s @ u) * s))
+
+    def point(self, u: Array) -> Point:
+        """Where the ray u meets the surface, with the multiplier there (nan if psi is flat)."""
+        theta = self.theta(u)
+        s, g = self.model.score(theta), self.evaluation.jacobian(theta)[0]
+        lam = -(s @ u) / (g @ u) if g @ u != 0 else np.nan
+        return Point(theta, self.psi(u), float(lam), self.root)
+
+    def length(self, u: Array) -> float:
+        """Solve for rho; the root of the deviance is nearly linear in it."""
+        key = u.tobytes()
+        if self._last[0] != key:
+            self._last = key, self._solve(u)
+        return self._last[1]
+
+    def _solve(self, u: Array) -> float:
+        """Secant method within a bracket that grows until it holds the solution."""
+        low, high = 0.0, np.inf
+        rho, before, gap_before = 1.0, 0.0, -self.root
+        for _ in range(MOST_TRIALS):
+            gap = self._gap(rho * u)
+            stalled = abs(gap) <= NOISY * self.root and abs(gap) > abs(gap_before) / 2
+            if stalled or abs(gap) <= EXACT * self.root:
+                break
+            low, high = (rho, high) if gap < 0 else (low, rho)
+            secant = rho - gap * (rho - before) / (gap - gap_before) if gap < np.inf else np.inf
+            before, gap_before = rho, gap
+            limit = high if np.isfinite(high) else 4 * low
+            rho = secant if low < secant < limit else (low + high) / 2 if high < np.inf else limit
+            if rho > FARTHEST:
+                return FARTHEST
+        return rho
+
+    def _gap(self, step: Array) -> float:
+        """Root of the deviance less r; infinite where the log-likelihood is not defined."""
+        with np.errstate(all="ignore"):
+            deviance = 2 * (self.top - self.model.objective(self.model.theta + step))
+        if deviance < -HIGHER:
+            raise ConvergenceError(
+                "The model is not at its maximum: the objective is higher by "
+                f"{-deviance / 2:.3g} elsewhere, found on the way to the end of the interval. "
+                "Usual causes: training stopped early, or at a local maximum. Use "
+                "`polish(model)`, or fit again from another start."
+            )
+        return float(np.sqrt(max(deviance, 0.0))) - self.root if deviance < np.inf else np.inf
+
+    def _psi_or_minus_infinity(self, u: Array, sign: float) -> float:
+        try:
+            return self.psi(u)
+        except EvaluationError:
+            return float(-sign * np.inf)

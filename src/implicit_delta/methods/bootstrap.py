@@ -1,0 +1,215 @@
+"""The bootstrap: refit with random weights, as often as it takes."""
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from implicit_delta._influence import Clusters
+from implicit_delta._normal_draws import as_seed
+from implicit_delta._progress import progress
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods._ascent import Ascent
+from implicit_delta.methods.base import Method, Response
+from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.maximizers import Maximizer
+
+MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
+
+
+@dataclass(frozen=True, repr=False)
+class Bootstrap(Method):
+    r"""Psi at refits to resampled data, each started at the fitted parameters.
+
+    A replicate maximizes :math:`\sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with random
+    weights in place of the given ones: drawing with replacement is a matter of weights, so the
+    model needs to know nothing about it. The covariance is that of psi over the replicates. It
+    is robust to misspecification, like a sandwich; `infer` with clusters draws these whole.
+    Percentile intervals: ``estimate.confidence_interval(kind="percentile")``.
+
+    Parameters
+    ----------
+    replicates : int
+        B; the standard error is known up to a relative error of about
+        :math:`1 / \sqrt{2 (B - 1)}`, reported as ``monte_carlo_error``.
+    kind : {"resample", "bayesian"}
+        Draw observations with replacement (multinomial weights), or give them smooth Dirichlet
+        weights, which keep every observation in and so fail less often in small samples.
+    rng : int or numpy.random.Generator, optional
+        Source of the weights; fresh unless given. Replicate b has its own stream of random
+        numbers, so the result does not depend on `n_jobs`.
+    n_jobs : int
+        How many replicates run at once (joblib; with ``joblib.parallel_config`` on Dask or Ray).
+    maximize : maximizer, optional
+        By default `lbfgs`, scaled by the factorized curvature, and `newton_krylov` beyond 2500
+        parameters.
+    curvature : {"hessian", "ggn"}
+        What the refits are scaled by.
+    clusters : Clusters, optional
+        Filled in by ``infer(model, psi, Bootstrap(), clusters=labels)``.
+
+    Notes
+    -----
+    Replicates that have no fit (classes that are separated in the resample, say) are counted in
+    ``diagnostics.notes`` with a warning; with more than 10 % of them there is no result.
+
+    Examples
+    --------
+    >>> from implicit_delta import from_loglik, infer
+    >>> y = np.array([3.0, 0.0, 2.0, 5.0, 1.0, 4.0, 2.0, 3.0])
+    >>> model = from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
+    >>> rate = infer(model, lambda th: np.exp(th[0]), Bootstrap(400, rng=0))
+    >>> print(f"{rate.standard_error:.2f}")  # near std(y) / sqrt(8) = 0.53
+    0.53
+    """
+
+    replicates: int = 200
+    kind: Literal["resample", "bayesian"] = "resample"
+    rng: int | np.random.Generator | None = None
+    n_jobs: int = 1
+    maximize: Maximizer | None = None
+    curvature: Curvature = "hessian"
+    clusters: Clusters | None = None
+
+    def __post_init__(self) -> None:
+        """Check what was configured."""
+        if self.replicates != int(self.replicates) or self.replicates < 2:
+            raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
+        if self.kind not in ("resample", "bayesian"):
+            raise ValueError(f'kind must be "resample" or "bayesian", not {self.kind!r}.')
+        if self.clusters is not None and not isinstance(self.clusters, Clusters):
+            raise TypeError("Give the labels to `infer(model, psi, Bootstrap(), clusters=labels)`.")
+
+    def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
+        """Refit all replicates and take moments."""
+        named, passes = replace(self, rng=as_seed(self.rng)), model.passes
+        ascent = Ascent.of(model, self.maximize, self.curvature)
+        refit = _Refit(model, evaluation, ascent, self.kind, self.clusters)
+        rest = evaluation(ascent.climb(model).x) - evaluation.value
+        outcomes = named._run(refit)
+        values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
+        failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
+        _tell_failures(failures, len(outcomes))
+        draws = np.array(values)
+        covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+        seen_here = model.passes - passes
+        return Response(
+            covariance=covariance,
+            draws=draws,
+            method=repr(replace(named, maximize=ascent.maximizer)),
+            drift=_largest_ratio(abs(rest), np.sqrt(np.diag(covariance))),
+            passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
+            notes={
+                "replicates": float(len(outcomes)),
+                "failed": float(len(failures)),
+                "monte_carlo_error": _monte_carlo_error(draws),
+            },
+        )
+
+    def _run(self, refit: "_Refit") -> list["_Outcome"]:
+        streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
+        calls = (delayed(refit)(stream) for stream in streams)
+        outcomes = []
+        with progress("bootstrap", total=len(streams), unit="fit") as bar:
+            for outcome in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
+                outcomes.append(outcome)
+                bar.update()
+        return outcomes
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """One replicate: psi (K,), or why there is none; and what it cost."""
+
+    psi: Array | None
+    failure: str
+    passes: int
+
+
+@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
+class _Refit:
+    """Draw weights and maximize from the fitted parameters."""
+
+    model: FittedModel
+    evaluation: Evaluation
+    ascent: Ascent
+    kind: str
+    clusters: Clusters | None
+
+    def __call__(self, stream: np.random.SeedSequence) -> _Outcome:
+        weights = self.draw(np.random.default_rng(stream))
+        before = self.model.passes
+        psi, failure = None, ""
+        try:
+            replicate = self.model.reweighted(weights)
+            found = self.ascent.climb(replicate)
+            if not found.converged:
+                failure = found.message
+            elif _still_rises(replicate, found.x):
+                failure = "The resampled data have no finite maximum."
+            else:
+                psi = self.evaluation(found.x)
+        except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
+            failure = str(error)
+        return _Outcome(psi, failure, self.model.passes - before)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Draw the weight of each observation, (n,)."""
+        own = self.model.weights
+        if self.clusters is None:
+            return _weights(self.kind, own, rng)
+        often = np.append(_weights(self.kind, np.ones(self.clusters.count), rng), 0.0)
+        return np.asarray(own * often[self.clusters.codes])
+
+
+def _weights(kind: str, own: Array, rng: np.random.Generator) -> Array:
+    """Spread the total weight anew, each observation in proportion to its own weight."""
+    total = own.sum()
+    if kind == "resample":
+        return rng.multinomial(max(round(total), 1), own / total).astype(np.float64)
+    spread = rng.gamma(own)  # a Dirichlet draw, once it is normalized
+    return np.asarray(total * spread / spread.sum())
+
+
+def _still_rises(model: FittedModel, theta: Array) -> bool:
+    """Whether the objective is higher half as far again from the start: there is no maximum.
+
+    A vanishing gradient alone does not show one: far out it vanishes for separated classes too.
+    """
+    top = model.objective(theta)
+    with np.errstate(all="ignore"):
+        farther = model.objective(theta + (theta - model.theta) / 2)
+    return bool(farther > top + 1e-12 * abs(top))
+
+
+def _tell_failures(failures: list[str], replicates: int) -> None:
+    if not failures:
+        return
+    reason, _ = Counter(failures).most_common(1)[0]
+    text = (
+        f"{len(failures)} of {replicates} bootstrap replicates have no fit and are left out. The "
+        f"most common reason: {reason}"
+    )
+    if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
+        raise ConvergenceError(
+            f"{text} With so many left out the rest says little. Usual causes: few observations, "
+            'rare classes. Use `Bootstrap(kind="bayesian")`, which keeps every observation in, a '
+            "penalty (`l2=`), or `infer(model, psi, robust=True)`."
+        )
+    warnings.warn(text, ImplicitDeltaWarning, stacklevel=4)
+
+
+def _monte_carlo_error(draws: Array) -> float:
+    """Relative error of the standard errors from the number of replicates, the largest."""
+    squares = (draws - draws.mean(axis=0)) ** 2
+    spread = np.std(squares, axis=0) / np.sqrt(len(draws))
+    return _largest_ratio(spread, 2 * np.mean(squares, axis=0))
+
+
+def _largest_ratio(above: Array, below: Array) -> float:
+    return float(np.max(np.divide(above, below, out=np.zeros_like(above), where=below > 0)))
