@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
@@ -46,7 +47,7 @@ class Likelihood(ABC):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """How theta sets the host's coefficients: ``b = origin + basis @ theta``.
+    """How theta sets the host's coefficients: ``b = origin + basis @ theta``, ``theta = b[kept]``.
 
     An overparametrized host, such as softmax with one column per class, has directions that no
     data can tell apart. They are left out here, and only here.
@@ -54,6 +55,21 @@ class Coordinates:
 
     origin: Array
     basis: scipy.sparse.csr_array | None = None
+    kept: NDArray[np.intp] | None = None
+
+    @classmethod
+    def fixing_sums(cls, b: Array, groups: NDArray[np.intp]) -> "Coordinates":
+        """Hold the sum of each row of `groups`, (g, C) indices into b, where it is.
+
+        Theta is b without the last of each group, which takes up the difference.
+        """
+        last, others = groups[:, -1], groups[:, :-1]
+        identity = scipy.sparse.eye_array(b.size, format="lil")
+        identity[np.repeat(last, others.shape[1]), others.ravel()] = -1.0
+        origin = np.zeros(b.size)
+        origin[last] = b[groups].sum(axis=1)
+        kept = np.setdiff1d(np.arange(b.size), last)
+        return cls(origin, identity.tocsc()[:, kept].tocsr(), kept)
 
     def push(self, v: Array) -> Array:
         """Map (d,) or (d, k) steps of theta to steps of b."""
@@ -62,6 +78,10 @@ class Coordinates:
     def pull(self, g: Array) -> Array:
         """Map (D,) or (D, k) gradients in b to gradients in theta."""
         return g if self.basis is None else np.asarray(self.basis.T @ g)
+
+    def free(self, b: Any) -> Any:
+        """Return theta, or its part of anything else that b has: all but the last of each group."""
+        return b.copy() if self.kept is None else b[self.kept]
 
     def coefficients(self, theta: Array) -> Array:
         """Return b."""

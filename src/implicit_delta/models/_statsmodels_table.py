@@ -70,7 +70,7 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
 
 def host_curvature(results: Any, likelihood: Likelihood, weights: Array) -> Curvature:
     """Find out which information the standard errors of a GLM were made of."""
-    if not hasattr(results.model, "family") or not hasattr(results, "normalized_cov_params"):
+    if type(results.model).__name__ != "GLM" or not hasattr(results, "normalized_cov_params"):
         return "hessian"
     if results.method == "IRLS":
         return "ggn"

@@ -1,0 +1,228 @@
+"""Which likelihood and penalty each estimator of scikit-learn has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._host import Likelihood
+from implicit_delta.models._linear import Counts, LinearPredictor, Logistic, Normal, Softmax
+from implicit_delta.models._network import Head, Network, OneOfSeveral, OneOutput
+from implicit_delta.models._sklearn_copies import (
+    linear_copies,
+    multinomial_copies,
+    perceptron_copies,
+)
+from implicit_delta.models._tweedie import Tweedie
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """What a builder makes of an estimator.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    b : (D,) array
+        The estimator's coefficients in one vector.
+    ridge : (D,) array
+        The penalty of each, on the scale of the log-likelihood.
+    speak : callable
+        Makes a fitted copy of the estimator with other coefficients.
+    names : list of str or None
+        Names of the coefficients.
+    alike : (g, C) array of int or None
+        Groups of coefficients, one for each class, that could all be shifted together.
+    """
+
+    likelihood: Likelihood
+    b: Array
+    ridge: Array
+    speak: Callable[[Any], Any]
+    names: list[str] | None = None
+    alike: NDArray[np.intp] | None = None
+
+
+# A builder gets the estimator, the design matrix, the targets, the weights and feature names.
+Builder: TypeAlias = Callable[[Any, Array, Any, Array, list[str]], Built]
+
+
+def _least_squares(reg: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+    """Build LinearRegression and Ridge: ``sum w (y - X b)^2 + alpha |coef|^2`` over 2 s2."""
+    if reg.positive:
+        raise UnsupportedModelError(
+            f"{type(reg).__name__}(positive=True) may end at the edge of its constraints, where "
+            "there is no normal approximation. Fit with positive=False, or use `Bootstrap`."
+        )
+    _refuse_several_outputs(reg, y)
+    design, b, penalized = _linear(reg, X)
+    alpha = penalized * float(np.ravel(getattr(reg, "alpha", 0.0))[0])
+    target = np.asarray(y, dtype=np.float64).ravel()
+    unit = LinearPredictor(design, Normal(target, 1.0))
+    squares = float(weights @ (target - design @ b) ** 2)
+    s2 = squares / _freedom(unit, b, weights, alpha)
+    likelihood = LinearPredictor(design, Normal(target, s2))
+    return Built(likelihood, b, alpha / s2, linear_copies(reg), _linear_names(reg, names))
+
+
+def _mean_regression(reg: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+    """Build the regressors that minimize a deviance: mean half deviance + alpha / 2 |coef|^2."""
+    powers = {"PoissonRegressor": 1.0, "GammaRegressor": 2.0}
+    power = float(powers.get(type(reg).__name__, getattr(reg, "power", 0.0)))
+    link = getattr(reg, "link", "log")
+    log_link = power > 0 if link == "auto" else link == "log"
+    design, b, penalized = _linear(reg, X)
+    alpha = penalized * reg.alpha * weights.sum()
+    unit = Tweedie(np.asarray(y, dtype=np.float64), power, log_link, 1.0)
+    predictor = LinearPredictor(design, unit)
+    scale = 1.0
+    if power != 1:
+        pearson = float(weights @ unit.pearson(design @ b))
+        scale = pearson / _freedom(predictor, b, weights, alpha)
+    likelihood = LinearPredictor(design, Tweedie(unit.y, power, log_link, scale))
+    return Built(likelihood, b, alpha / scale, linear_copies(reg), _linear_names(reg, names))
+
+
+def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+    """Build LogisticRegression: ``C * sum of losses + |coef|^2 / 2``, binary or multinomial."""
+    if clf.class_weight is not None:
+        raise UnsupportedModelError(
+            "LogisticRegression(class_weight=...) maximizes a reweighted likelihood, whose "
+            "curvature is not its precision. Fit without it; if the weights count repetitions, "
+            "give them as sample_weight to fit and to from_sklearn."
+        )
+    several = len(clf.classes_) > 2
+    if several and getattr(clf, "multi_class", "auto") == "ovr":
+        raise UnsupportedModelError(
+            "One-versus-rest fits are no single likelihood. Use a multinomial LogisticRegression."
+        )
+    strength = _logistic_penalty(clf)
+    codes = _class_codes(clf, y)
+    design, first, penalized = _linear(clf, X, row=0)
+    ridge = strength * penalized
+    if clf.solver == "liblinear" and clf.fit_intercept:
+        ridge[-1] = strength / clf.intercept_scaling**2  # liblinear penalizes the intercept too
+    if not several:
+        likelihood: Likelihood = LinearPredictor(design, Logistic(codes.astype(np.float64)))
+        return Built(likelihood, first, ridge, linear_copies(clf), _linear_names(clf, names))
+    count, width = len(clf.classes_), design.shape[1]
+    b = np.concatenate([_linear(clf, X, row=k)[1] for k in range(count)])
+    return Built(
+        Softmax(design, np.eye(count)[codes], base=False),
+        b,
+        np.tile(ridge, count),
+        multinomial_copies(clf),
+        [f"{label}:{name}" for label in clf.classes_ for name in _linear_names(clf, names)],
+        np.arange(count * width).reshape(count, width).T,
+    )
+
+
+def _logistic_penalty(clf: Any) -> float:
+    penalty = getattr(clf, "penalty", "l2")
+    mixed = penalty in ("elasticnet", "deprecated") and clf.l1_ratio not in (0, None)
+    if penalty == "l1" or mixed:
+        raise UnsupportedModelError(
+            "LogisticRegression with an L1 penalty has a maximum with corners and no curvature "
+            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf), or `refit` or `Bootstrap`."
+        )
+    return 0.0 if penalty is None or np.isinf(clf.C) else 1.0 / clf.C
+
+
+def _perceptron(mlp: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+    """Build MLPRegressor and MLPClassifier: ``sum of losses + alpha / 2 |weights|^2``."""
+    if mlp.early_stopping:
+        raise UnsupportedModelError(
+            f"{type(mlp).__name__}(early_stopping=True) trained on a random part of X and y, and "
+            "not to the end. Fit with early_stopping=False; `polish` finishes a training."
+        )
+    widths = (X.shape[1], *(len(c) for c in mlp.intercepts_))
+    pairs = zip(mlp.coefs_, mlp.intercepts_, strict=True)
+    b = np.concatenate([np.ravel(part) for pair in pairs for part in pair]).astype(np.float64)
+    penalized = np.concatenate([np.repeat([1.0, 0.0], [i * o, o]) for i, o in pairwise(widths)])
+    head, scale = _head(mlp, X, y, weights)
+    alike = None
+    if isinstance(head, OneOfSeveral):
+        alike = np.arange(b.size)[-(widths[-2] + 1) * widths[-1] :].reshape(-1, widths[-1])
+    network = Network(X, widths, mlp.activation, head)
+    speak = perceptron_copies(mlp, widths)
+    return Built(network, b, penalized * mlp.alpha / scale, speak, None, alike)
+
+
+def _head(mlp: Any, X: Array, y: Any, weights: Array) -> tuple[Head, float]:
+    """Choose the response of the outputs, and its scale."""
+    if type(mlp).__name__ == "MLPRegressor":
+        _refuse_several_outputs(mlp, y)
+        target = np.asarray(y, dtype=np.float64).ravel()
+        if getattr(mlp, "loss", "squared_error") == "poisson":
+            return OneOutput(Counts(target)), 1.0
+        s2 = float(weights @ (target - mlp.predict(X)) ** 2 / weights.sum())
+        return OneOutput(Normal(target, s2)), s2
+    if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
+        raise UnsupportedModelError("Several labels at once are several models; fit one for each.")
+    codes = _class_codes(mlp, y)
+    if mlp.n_outputs_ == 1:
+        return OneOutput(Logistic(codes.astype(np.float64))), 1.0
+    return OneOfSeveral(np.eye(mlp.n_outputs_)[codes]), 1.0
+
+
+def _linear(estimator: Any, X: Array, row: int = 0) -> tuple[Array, Array, Array]:
+    """Design matrix, coefficients and which are penalized; the intercept comes last."""
+    coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))[row]
+    if not estimator.fit_intercept:
+        return X, coef.copy(), np.ones(coef.size)
+    intercept = np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))[row]
+    design = np.column_stack([X, np.ones(len(X))])
+    return design, np.append(coef, intercept), np.append(np.ones(coef.size), 0.0)
+
+
+def _linear_names(estimator: Any, names: list[str]) -> list[str]:
+    return [*names, "intercept"] if estimator.fit_intercept else names
+
+
+def _freedom(unit: Likelihood, b: Array, weights: Array, ridge: Array) -> float:
+    """Observations less the effective number of parameters, ``tr (G + R)^-1 G``."""
+    gram = unit.information(b, weights, np.eye(b.size), "ggn")
+    used = float(np.trace(np.linalg.pinv(gram + np.diag(ridge), hermitian=True) @ gram))
+    freedom = float(weights.sum()) - used
+    if freedom <= 1e-9 * weights.sum():
+        raise UnsupportedModelError(
+            f"{used:.3g} effective parameters leave no degree of freedom to estimate the noise "
+            f"variance from {weights.sum():g} observations. Use fewer features or a penalty."
+        )
+    return freedom
+
+
+def _class_codes(clf: Any, y: Any) -> Any:
+    labels = np.asarray(y).ravel()
+    unknown = sorted({str(label) for label in np.unique(labels)} - set(map(str, clf.classes_)))
+    if unknown:
+        raise ValueError(
+            f"y has classes that {type(clf).__name__} has not seen in its fit: "
+            f"{', '.join(unknown[:5])}. Give the y it was fitted to."
+        )
+    return np.searchsorted(clf.classes_, labels)
+
+
+def _refuse_several_outputs(estimator: Any, y: Any) -> None:
+    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        raise UnsupportedModelError(
+            f"{type(estimator).__name__} with several targets at once is not supported, for their "
+            "errors are correlated in a way it does not estimate. Fit one for each target."
+        )
+
+
+SUPPORTED: dict[str, Builder] = {
+    "LinearRegression": _least_squares,
+    "Ridge": _least_squares,
+    "LogisticRegression": _logistic,
+    "PoissonRegressor": _mean_regression,
+    "GammaRegressor": _mean_regression,
+    "TweedieRegressor": _mean_regression,
+    "MLPClassifier": _perceptron,
+    "MLPRegressor": _perceptron,
+}
