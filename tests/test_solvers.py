@@ -114,6 +114,15 @@ def test_estimated_bounds_hold_on_ordinary_spectra():
         assert np.allclose(np.sqrt(np.diag(solution.quadratic) / truth), 1, rtol=1e-3, atol=0)
 
 
+def test_one_small_estimate_is_not_enough_to_stop():
+    """After one step the residual is small, and lies where the curvature is smaller still."""
+    values = np.r_[np.ones(20), np.geomspace(1e-6, 1e-5, 20)]
+    b = np.r_[np.ones(20), np.full(20, 1e-3)][:, None]
+    truth = np.sum(b[:, 0] ** 2 / values)
+    solution = conjugate_gradient.solve(lambda v: values[:, None] * v, b)
+    assert np.sqrt(solution.quadratic[0, 0] / truth) == pytest.approx(1, abs=1e-3)
+
+
 def test_certify_false_stops_earlier_and_reports_the_guaranteed_bound():
     A, _ = random_spd(200, 1e4)
     b = np.random.default_rng(0).standard_normal((200, 1))

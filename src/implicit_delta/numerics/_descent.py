@@ -1,0 +1,145 @@
+"""The iteration of conjugate gradients, over the columns of a block."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._typing import Array
+from implicit_delta.numerics import _refusals
+from implicit_delta.numerics._solution import Operator
+
+CHUNK = 2**16  # numbers updated at a time
+ROUNDING = float(np.finfo(float).eps)
+FLAT = 1e-14  # of the largest curvature met; below is rounding
+
+# How this differs from the textbook (Golub & Van Loan, section 11.3), and why:
+# - It stops on bounds of b' A^-1 b (Golub & Meurant 2010), not on the residual: a residual says
+#   little about a standard error, and on ill-conditioned problems either stops orders of magnitude
+#   too early or goes on for nothing.
+# - The upper bound is the one of Meurant & Tichy (2019, "Approximating the extreme Ritz values
+#   and upper bounds for the A-norm of the error in CG"), which bounds their Gauss-Radau bound of
+#   2013. It needs at most 7 % more iterations in our trials, but no difference of nearly equal
+#   numbers when mu is close to the smallest eigenvalue, and mu may change on the way.
+# - All columns share the calls of the operator, and a column that has finished leaves the block
+#   by trading places with the last: nothing of length d is allocated after the start, apart from
+#   what the operator and the preconditioner return. Updates run over chunks for the same reason.
+# - The residual is never recomputed from x. The bounds rest on the recurrence, which stays
+#   meaningful although orthogonality is lost (Strakos & Tichy 2002).
+# - Off the diagonal, b_j' A^-1 b_k = b_j' x_k + x_j' r_k + r_j' A^-1 r_k; keeping the second term
+#   makes the error a product of two small numbers, where b_j' x_k alone would be off by one.
+
+
+class Descent:
+    """The iteration; per-column numbers are (K,) in the order of b, vectors are rows.
+
+    Row i of ``residuals`` and ``searches`` belongs to column ``order[i]``; the first rows, those of
+    the ``active`` columns, are still being iterated.
+    """
+
+    def __init__(self, operator: Operator, preconditioner: Operator | None, b: Array) -> None:
+        self.operator, self.preconditioner = operator, preconditioner
+        d, K = b.shape
+        self.x = np.zeros((K, d))
+        self.residuals = np.array(b.T, dtype=float, order="C")
+        self.order = np.arange(K)
+        self.searches = np.array(self._precondition(self.residuals), order="C")
+        self.size = self._sizes(self.residuals, self.searches)
+        self.first_size = self.size.copy()
+        self.lower = np.zeros(K)
+        self.shrinkage = np.ones(K)  # |r_k|^2 / |p_k|^2
+        self.lengths: list[list[float]] = [[] for _ in range(K)]
+        self.ratios: list[list[float]] = [[] for _ in range(K)]
+        self.smallest_curvature, self.largest_curvature = math.inf, 0.0
+        self.iterations = self.products = 0
+        self.active = self.order
+        self.retire(self.size == 0)
+
+    def step(self) -> None:
+        """Take one step in every active column."""
+        active, rows = self.active, slice(self.active.size)
+        searches, residuals = self.searches[rows], self.residuals[rows]
+        images = np.asarray(self.operator(searches.T), dtype=float).T
+        length = self.size[active] / self._curvatures(searches, images)
+        _add(self.x, active, length, searches)
+        _add(self.residuals, rows, -length, images)
+        del images
+        self.lower[active] += length * self.size[active]
+        preconditioned = self._precondition(residuals)
+        size = self._sizes(residuals, preconditioned)
+        ratio = size / self.size[active]
+        searches *= ratio[:, None]
+        searches += preconditioned
+        self.size[active] = size
+        self.shrinkage[active] /= self.shrinkage[active] + ratio
+        self.iterations += 1
+        self.products += active.size
+        for column, gamma, delta in zip(active, length, ratio, strict=True):
+            self.lengths[column].append(float(gamma))
+            self.ratios[column].append(float(delta))
+
+    def at_rounding(self) -> NDArray[np.bool_]:
+        """Say of every column (K,) whether its residual has no correct digit left."""
+        return np.asarray(self.size <= ROUNDING**2 * self.first_size)
+
+    def retire(self, finished: NDArray[np.bool_]) -> None:
+        """Take the finished columns out of the active rows; their residuals stay, behind them."""
+        last = self.active.size
+        for row in reversed(range(last)):
+            if finished[self.order[row]]:
+                last -= 1
+                _swap(self.residuals, row, last)
+                self.searches[row] = self.searches[last]
+                self.order[[row, last]] = self.order[[last, row]]
+        self.active = self.order[:last].copy()
+
+    def _precondition(self, rows: Array) -> Array:
+        if self.preconditioner is None:
+            return rows
+        return np.asarray(self.preconditioner(rows.T), dtype=float).T
+
+    def _sizes(self, residuals: Array, preconditioned: Array) -> Array:
+        sizes = _dots(residuals, preconditioned)
+        if self.preconditioner is not None and (sizes < 0).any():
+            raise ValueError("The preconditioner is not positive definite: r' M^-1 r < 0.")
+        if not np.isfinite(sizes).all():
+            raise _refusals.not_finite()
+        return sizes
+
+    def _curvatures(self, searches: Array, images: Array) -> Array:
+        """Return p' A p, after a look at its sign and size."""
+        products = _dots(searches, images)
+        curvatures = products / _dots(searches, searches)
+        if not np.isfinite(curvatures).all():
+            raise _refusals.not_finite()
+        smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
+        self.smallest_curvature = min(self.smallest_curvature, smallest)
+        self.largest_curvature = max(self.largest_curvature, largest)
+        if abs(smallest) <= FLAT * self.largest_curvature:
+            raise _refusals.flat(smallest)
+        if smallest < 0:
+            raise _refusals.saddle(smallest)
+        return products
+
+
+def _chunks(rows: int, d: int) -> Iterator[slice]:
+    width = max(1, CHUNK // max(rows, 1))
+    return (slice(first, first + width) for first in range(0, d, width))
+
+
+def _dots(a: Array, b: Array) -> Array:
+    total = np.zeros(a.shape[0])
+    for part in _chunks(*a.shape):
+        total += np.einsum("kd,kd->k", a[:, part], b[:, part])
+    return total
+
+
+def _add(target: Array, rows: slice | NDArray[np.int_], weights: Array, source: Array) -> None:
+    for part in _chunks(*source.shape):
+        target[rows, part] += weights[:, None] * source[:, part]
+
+
+def _swap(rows: Array, i: int, j: int) -> None:
+    for part in _chunks(1, rows.shape[1]):
+        rows[[i, j], part] = rows[[j, i], part]
