@@ -1,5 +1,6 @@
 """Psi of a module: its value, its derivative, and what to say when it has none."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,10 @@ def _gradients(entries: Tensor, point: Tensor) -> Tensor:
 
 def _call(functional: Functional, psi: Psi, point: Tensor) -> Any:
     try:
-        return functional(psi, point)
+        with warnings.catch_warnings():
+            # What becomes of such a psi is said below, or by who needs its derivative.
+            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True")
+            return functional(psi, point)
     except (RuntimeError, TypeError) as error:
         text = str(error)
         if "numpy()" in text or "Numpy" in text:
