@@ -5,7 +5,7 @@ which likelihood it is, where its maximum is and in which language psi is writte
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,15 +14,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from implicit_delta._typing import Array, Psi
-from implicit_delta.errors import EvaluationError, UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._jacobian import jacobian_of
+from implicit_delta.models.base import Bonus, Curvature, FittedModel
 from implicit_delta.models.loglik import as_parameters, as_weights
-from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.numerics.tracing import traced_jacobian
 
 DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept
 FORM_FROM = 10  # if at least every tenth column is asked for, form all of it
-PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 
 
 class Likelihood(ABC):
@@ -165,11 +164,9 @@ class HostModel(FittedModel):
         """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
         b = self.coordinates.coefficients(theta)
         traced = traced_jacobian(lambda coefficients: psi(self.speak(coefficients)), b)
-        if traced is not None:
-            exact = traced if self.coordinates.basis is None else traced @ self.coordinates.basis
-            if self._agrees(exact, psi, theta):
-                return np.asarray(exact)
-        return self._differences(psi, theta)
+        if traced is not None and self.coordinates.basis is not None:
+            traced = np.asarray(traced @ self.coordinates.basis)
+        return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
         """Build the same model with other weights."""
@@ -178,6 +175,19 @@ class HostModel(FittedModel):
     def at(self, theta: Array) -> "HostModel":
         """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
+
+    def ascend(
+        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+    ) -> Iterator[Array]:
+        """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
+        theta, rate = self.theta, _rate(optimizer)
+        for rows in batches:
+            counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+            b = self.coordinates.coefficients(theta)
+            slope = self.likelihood.score(b, self.weights * counts) - self.ridge * b
+            step = self.coordinates.pull(slope) + (0.0 if bonus is None else bonus(theta))
+            theta = theta + rate / self.n * step
+            yield theta
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:
         """The curvature as a matrix; the last one of each kind is kept."""
@@ -202,29 +212,14 @@ class HostModel(FittedModel):
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
 
-    def _value(self, psi: Psi, theta: Array) -> Array:
-        return np.atleast_1d(np.asarray(self.evaluate(psi, theta), dtype=np.float64))
 
-    def _agrees(self, jacobian: Array, psi: Psi, theta: Array) -> bool:
-        """Check a traced derivative along one random direction: two more evaluations of psi."""
-        step = PROBE_STEP * self._units() * np.random.default_rng(0).normal(size=self.d)
-        ahead, behind = self._value(psi, theta + step), self._value(psi, theta - step)
-        if ahead.shape != jacobian.shape[:1]:
-            return False
-        rise, exact = (ahead - behind) / 2, jacobian @ step
-        rounding = 1e-14 * np.max(abs(ahead))
-        return bool(np.max(abs(rise - exact)) <= PROBE_TOLERANCE * np.max(abs(exact)) + rounding)
-
-    def _differences(self, psi: Psi, theta: Array) -> Array:
-        units = self._units()
-        try:
-            derivative = differentiate(lambda t: self._value(psi, t), theta, np.diag(units))
-        except FloatingPointError:
-            raise EvaluationError(
-                "psi is NaN or infinite right beside the fitted parameters, so it has no "
-                "derivative there. Is the estimate at the edge of psi's domain?"
-            ) from None
-        return derivative.value / units
+def _rate(optimizer: Any) -> float:
+    if isinstance(optimizer, int | float) and optimizer > 0:
+        return float(optimizer)
+    raise TypeError(
+        "Models of statistics libraries are trained by plain stochastic gradient ascent: give the "
+        f"learning rate as a positive number, not {optimizer!r}."
+    )
 
 
 def check_terms(likelihood: Likelihood, b: Array, library: str) -> int:

@@ -8,13 +8,15 @@ import numpy as np
 
 from implicit_delta._polish import polish
 from implicit_delta._typing import Array, Psi
-from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.derivatives import (
     differentiate,
     natural_units,
     second_differences,
 )
+from implicit_delta.numerics.tracing import traced_jacobian
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 AT_THE_EDGE = (
@@ -163,26 +165,8 @@ class LoglikModel(FittedModel):
         return np.asarray(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        """Numerical Jacobian of psi, (K, d)."""
-        size = np.atleast_1d(self.evaluate(psi, theta)).shape
-
-        def value(point: Array) -> Array:
-            values = np.atleast_1d(self.evaluate(psi, point)).astype(np.float64)
-            if values.shape != size:
-                raise EvaluationError(
-                    f"psi returned shape {size} at the fitted parameters and {values.shape} "
-                    "nearby, but must always return the same shape."
-                )
-            return values
-
-        try:
-            derivative = differentiate(value, theta, np.diag(self.units))
-        except FloatingPointError:
-            raise EvaluationError(
-                "psi is NaN or infinite right beside the fitted parameters, so it has no "
-                "derivative there. Is the estimate at the edge of psi's domain?"
-            ) from None
-        return derivative.value / self.units
+        """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
+        return jacobian_of(psi, theta, self.units, traced_jacobian(psi, theta))
 
     def reweighted(self, weights: Array) -> "LoglikModel":
         """Build the same model with other weights."""

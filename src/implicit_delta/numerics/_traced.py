@@ -48,6 +48,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         self.node = node
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "outer" and not kwargs:
+            return _outer(ufunc, *map(unwrap, inputs))
         out = kwargs.pop("out", None)
         if kwargs or method != "__call__":
             return NotImplemented
@@ -199,6 +201,10 @@ def _elementwise(ufunc: Any, arguments: list[Any]) -> Traced:
         if isinstance(argument, Traced):
             pullbacks[i] = scaled(partial(result, *values), argument)
     return depending_on(result, arguments, pullbacks)
+
+
+def _outer(ufunc: Any, left: Any, right: Any) -> Any:
+    return ufunc(np.reshape(left, (*np.shape(left), *(1 for _ in np.shape(right)))), right)
 
 
 def _assign(out: Any, result: Traced) -> Traced:
