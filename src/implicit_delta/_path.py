@@ -24,6 +24,7 @@ EXPLODES = 1e3  # growth of log(psi) per unit of r: psi has a pole there
 FLAT = 1e-3  # slope of psi in r, against that at the fitted point: psi has an extreme there
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
 GOOD_ENOUGH = 1e-3  # gradient that rounding may leave
+PROBES, RUNAWAY = 61, 5.0  # evaluations on the way to a pole, and growth of psi that shows one
 
 
 class Side:
@@ -118,14 +119,36 @@ class Side:
         self._step = (root - last.root) / 2
         if self._step > SHORTEST_STEP:
             return
-        if point is None or last.root > FLAT * abs(last.lam) * self._error:
+        if self._pole_ahead():
+            self.unbounded_from = last.root
+        elif point is not None and last.root <= FLAT * abs(last.lam) * self._error:
+            self.extreme_from = last.root
+        else:
             raise ConvergenceError(
                 f"The profile could not be followed beyond psi = {last.psi:.6g} (deviance "
                 f"{last.root**2:.3g}). {failure} Usual causes: psi or the log-likelihood is not "
                 "smooth or not defined there, or has a second maximum. Try a lower "
                 "confidence_level, another parametrization, or `Bootstrap()`."
             )
-        self.extreme_from = last.root
+
+    def _pole_ahead(self) -> bool:
+        """Follow the predicted path to see whether psi runs away and comes back from elsewhere.
+
+        Close to a pole the derivative of psi by differences is of no use; psi itself is.
+        """
+        last, fitted = self.points[-1], self.points[0]
+        if last.root == 0:
+            return False
+        simple = abs(last.lam * (last.psi - fitted.psi)) / last.root  # how far a simple pole is
+        psi = []
+        for root in last.root + simple * np.linspace(0, 3, PROBES):
+            try:
+                theta = fitted.theta + self._predict(root)
+                psi.append(self._sign * (float(self._evaluation(theta)[0]) - fitted.psi))
+            except EvaluationError:
+                psi.append(np.inf)
+        peak = int(np.argmax(psi))
+        return psi[peak] > RUNAWAY * psi[0] and min(psi[peak:]) < 0
 
     def _leave(self, surface: Surface, ray: Array) -> None:
         """Follow a ray that stays in the region for ever, and see whether psi stays finite."""

@@ -107,7 +107,8 @@ class Surface:
             if stalled or abs(gap) <= EXACT * self.root:
                 break
             low, high = (rho, high) if gap < 0 else (low, rho)
-            secant = rho - gap * (rho - before) / (gap - gap_before) if gap < np.inf else np.inf
+            rise = gap - gap_before
+            secant = rho - gap * (rho - before) / rise if 0 < abs(rise) < np.inf else np.inf
             before, gap_before = rho, gap
             limit = high if np.isfinite(high) else 4 * low
             rho = secant if low < secant < limit else (low + high) / 2 if high < np.inf else limit
