@@ -293,7 +293,7 @@ def test_predictions_are_differentiated_exactly(name):
         return (e.predict_proba(NEW) if hasattr(e, "classes_") else e.predict(NEW)).ravel()
 
     model.jacobian(predict, model.theta)
-    assert len(calls) == 3  # one traced run, and two that check it along one direction
+    assert len(calls) < 6  # a few to check one traced run; differences take six per parameter
 
 
 def test_sample_weights_count_repetitions():

@@ -131,3 +131,20 @@ def as_html(cells: list[list[str]], caption: str) -> str:
             "</tbody></table>",
         ]
     )
+
+
+def data_frame(library: str, columns: dict[str, list[Any]]) -> Any:
+    """Make a data frame of one of two libraries, or say what to install."""
+    try:
+        if library == "pandas":
+            import pandas as frames
+        elif library == "polars":
+            import polars as frames
+        else:
+            raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
+    except ImportError as error:
+        raise ImportError(
+            f"to_frame() needs {library}, which is not installed: "
+            f"`pip install 'implicit-delta[{library}]'`. to_dict() gives the same columns without."
+        ) from error
+    return frames.DataFrame(columns)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,10 +21,12 @@ from implicit_delta._critical import (
     sup_t_quantile,
 )
 from implicit_delta._scales import Transform, ends_on_scale
+from implicit_delta._storage import plain, read, write
 from implicit_delta._tables import (
     aligned,
     as_html,
     budget_cells,
+    data_frame,
     decimals,
     diagnostic_cells,
     elided,
@@ -34,7 +37,6 @@ from implicit_delta._typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from pandas import DataFrame
 
 __all__ = ["Diagnostics", "Estimate", "Influential", "Interval", "WaldTest"]
 
@@ -348,16 +350,57 @@ class Estimate:
         numbers = {name: np.atleast_1d(column).tolist() for name, column in columns.items()}
         return {"term": list(self.names), **numbers}
 
-    def to_frame(self, confidence_level: float = 0.95) -> DataFrame:
-        """Return the table as a pandas data frame, one row per evaluation."""
-        try:
-            from pandas import DataFrame
-        except ImportError as error:
-            raise ImportError(
-                "to_frame() needs pandas, which is not installed: "
-                "`pip install 'implicit-delta[pandas]'`. to_dict() gives the same columns without."
-            ) from error
-        return DataFrame(self.to_dict(confidence_level)).set_index("term")
+    def to_frame(
+        self, confidence_level: float = 0.95, library: Literal["pandas", "polars"] = "pandas"
+    ) -> Any:
+        """Return the table as a data frame, one row per evaluation.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Between 0 and 1.
+        library : {"pandas", "polars"}
+            Whose data frame. The names are the index ``term`` in pandas and a column in polars.
+        """
+        frame = data_frame(library, self.to_dict(confidence_level))
+        return frame.set_index("term") if library == "pandas" else frame
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimate with everything in it to a file (NumPy's ``.npz``, no pickle).
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> est = Estimate([1.0, 3.0], [[0.04, 0], [0, 0.09]], names=("a", "b"), method="by hand")
+        >>> with TemporaryDirectory() as folder:
+        ...     est.save(f"{folder}/est.npz")
+        ...     Estimate.load(f"{folder}/est.npz").standard_error
+        array([0.2, 0.3])
+        """
+        texts = {"names": self.names, "method": self.method, "parts": list(self.parts)}
+        many = {"influence": self.influence, "draws": self.draws}
+        arrays = {name: rows for name, rows in many.items() if rows is not None}
+        parts = {f"part{i}": V for i, V in enumerate(self.parts.values())}
+        write(
+            path,
+            {**texts, "diagnostics": plain(asdict(self.diagnostics))},
+            {"value": self.value, "covariance": self.covariance, **arrays, **parts},
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Estimate:
+        """Read an estimate that `save` wrote."""
+        texts, arrays = read(path)
+        return cls(
+            value=arrays["value"],
+            covariance=arrays["covariance"],
+            names=tuple(texts["names"]),
+            method=texts["method"],
+            diagnostics=Diagnostics(**texts["diagnostics"]),
+            influence=arrays.get("influence"),
+            parts={name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])},
+            draws=arrays.get("draws"),
+        )
 
     def summary(self, confidence_level: float = 0.95) -> str:
         """Return the table with the method, the sources of error and the diagnostics."""
