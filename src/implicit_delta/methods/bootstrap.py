@@ -87,17 +87,18 @@ class Bootstrap(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit all replicates and take moments."""
-        named, passes = replace(self, rng=as_seed(self.rng)), model.passes
+        named = replace(self, rng=as_seed(self.rng))
         ascent = Ascent.of(model, self.maximize, self.curvature)
         refit = _Refit(model, evaluation, ascent, self.kind, self.clusters)
         rest = evaluation(ascent.climb(model).x) - evaluation.value
+        passes = model.passes
         outcomes = named._run(refit)
+        seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         _tell_failures(failures, len(outcomes))
         draws = np.array(values)
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-        seen_here = model.passes - passes
         return Response(
             covariance=covariance,
             draws=draws,
