@@ -1,6 +1,5 @@
 """Averages over an evaluation sample, whose own sampling error counts too."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -52,7 +51,7 @@ class Average:
     {'model': 0.25, 'evaluation': 1.315, 'total': 1.339}
     """
 
-    h: Callable[..., Any]
+    h: Any
     sample: Sample = "independent"
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import EvaluationError
-from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.derivatives import constant_beside, differentiate
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 
@@ -15,7 +15,7 @@ PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 def jacobian_of(
     f: Callable[[Array], Any], theta: Array, units: Array, traced: Array | None
 ) -> Array:
-    """Differentiate f at theta, (K, d).
+    """Differentiate f at theta, (K, d); zero for what is piecewise constant.
 
     Parameters
     ----------
@@ -41,12 +41,14 @@ def jacobian_of(
     if traced is not None and _agrees(traced, value, theta, units):
         return traced
     try:
-        return differentiate(value, theta, np.diag(units)).value / units
+        rows = differentiate(value, theta, np.diag(units)).value / units
+        rows[constant_beside(value, theta, units)] = 0.0
     except FloatingPointError:
         raise EvaluationError(
             "psi is NaN or infinite right beside the fitted parameters, so it has no derivative "
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
+    return rows
 
 
 def _agrees(exact: Array, value: Callable[[Array], Array], theta: Array, units: Array) -> bool:

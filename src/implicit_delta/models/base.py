@@ -79,7 +79,7 @@ class FittedModel(ABC):
 
     @abstractmethod
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """What psi returns for the model at theta, as float64 of shape () or (K,)."""
+        """What psi returns for the model at theta, in NumPy: (), (K,), or (m, K) rows to average."""
 
     @abstractmethod
     def jacobian(self, psi: Psi, theta: Array) -> Array:

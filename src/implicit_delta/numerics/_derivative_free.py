@@ -51,7 +51,7 @@ class NelderMead(Maximizer):
         self.check(problem, start)
         scaled = Scaled(problem, start, self.max_distance)
         budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * start.size
-        iterations, previous = 0, -math.inf
+        iterations, previous, converged = 0, -math.inf, False
         result: Any = None
         for _ in range(MOST_RUNS):
             # A collapsed simplex stops short of the maximum; a fresh one from there moves on.
@@ -63,7 +63,9 @@ class NelderMead(Maximizer):
             if isinstance(result, Maximum):
                 return result
             iterations += int(result.nit)
-        return _report(scaled, result, iterations)
+            # Running out of evaluations in a restart takes nothing away from the answer before.
+            converged = converged or bool(result.success)
+        return scaled.maximum(scaled.best, converged, str(result.message), iterations)
 
     def _options(self, scaled: Scaled, left: int) -> dict[str, Any]:
         d = scaled.best.size

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._typing import Array
 
@@ -18,6 +19,7 @@ Function = Callable[[Array], Array]
 FIRST_STEP = 0.25  # of the natural unit; halved at each further level
 FEWEST_LEVELS, MOST_LEVELS = 3, 6
 RELATIVE_TOLERANCE = 1e-11
+BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
 MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is still found
 
 
@@ -102,6 +104,15 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
         return np.diag(own) + cross + cross.T
 
     return _extrapolate(level)
+
+
+def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
+    """Whether each entry of f is exactly the same right beside x: (m,).
+
+    Such an f is piecewise constant, and what differences over longer steps show are its jumps.
+    """
+    center = f(x)
+    return np.asarray((f(x + BESIDE * units) == center) & (f(x - BESIDE * units) == center))
 
 
 def natural_units(f: Function, x: Array) -> Array:
