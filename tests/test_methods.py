@@ -60,8 +60,9 @@ def test_maximizers_agree(case, maximize):
 
 def test_bayesian_optimization_in_two_dimensions():
     case = weibull()
-    found = errors(case, idm.FiniteDifference(maximize=idm.bayesian_optimization))
-    np.testing.assert_allclose(found, case.standard_error, rtol=0.2)
+    maximize = idm.bayesian_optimization(evaluations=25)
+    found = errors(case, idm.FiniteDifference(maximize=maximize, push=0.25))
+    np.testing.assert_allclose(found, case.standard_error, rtol=0.02)
 
 
 def slope_in_lam(case, central):

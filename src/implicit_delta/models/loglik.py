@@ -75,7 +75,7 @@ def from_loglik(
     >>> y = np.array([1.2, 0.4, 2.2, 1.4, 0.8])
     >>> model = from_loglik(lambda th: norm.logpdf(y, th[0], np.exp(th[1])), start=[0, 0])
     >>> model.theta.round(6)
-    array([ 1.2     , -0.510826])
+    array([ 1.2     , -0.499836])
     """
     if (theta is None) == (start is None):
         raise ValueError(
