@@ -1,6 +1,5 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._budget import add_up
+from implicit_delta._guards import guard
 from implicit_delta._influence import (
     Clusters,
     Correction,
@@ -17,22 +17,13 @@ from implicit_delta._influence import (
     small_sample_factor,
 )
 from implicit_delta._typing import Array, Psi
-from implicit_delta.errors import (
-    ConvergenceError,
-    DriftWarning,
-    ImplicitDeltaError,
-    NonlinearityWarning,
-)
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PROBE, Method, Response
+from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
-from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
 from implicit_delta.models.base import FittedModel
-
-DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
-BEND_WARNS, BEND_REFUSES = 0.25, 1.0
-LOPSIDED_REFUSES = 0.9
+from implicit_delta.numerics.solvers import conjugate_gradient
 
 
 def infer(
@@ -101,16 +92,14 @@ def infer(
     started, passes = perf_counter(), model.passes
     evaluation = Evaluation.of(model, psi, names)
     if method is None:
-        sandwiched = robust or clusters is not None
-        method = Infinitesimal(curvature="hessian" if sandwiched else model.curvature)
+        method = _default_method(model, bool(robust) or clusters is not None or influence)
     groups = None if clusters is None else Clusters.of(clusters, model.weights)
     factor = small_sample_factor(model, robust, groups)
     if isinstance(method, Bootstrap):  # robust by itself, and draws clusters whole
         method, robust, groups = replace(method, clusters=groups), False, None
     response = method.respond(model, evaluation)
     covariance, asymmetry, notes = _covariance(response)
-    drift = _drift(model, response, covariance)
-    _guard(drift, response.linearity, _lopsidedness(model, response), strict)
+    drift = guard(model, response, covariance, strict)
     rows = None
     if robust or groups is not None or influence or evaluation.sample == "training":
         rows = influence_of(model, response)
@@ -145,6 +134,13 @@ def infer(
     )
 
 
+def _default_method(model: FittedModel, by_rows: bool) -> Method:
+    """Solve; more tightly when the direction itself is used, and not only the variance."""
+    if not by_rows:
+        return Infinitesimal(curvature=model.curvature)
+    return Infinitesimal(solver=None if model.d <= DENSE_LIMIT else conjugate_gradient(rtol=1e-6))
+
+
 def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str]]:
     """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
     raw = response.covariance
@@ -160,65 +156,3 @@ def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str
     kept = np.clip(values, 0, None)
     notes = {"negative_eigenvalues_dropped": float(np.sum(negative))}
     return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(notes)
-
-
-def _drift(model: FittedModel, response: Response, covariance: Array) -> float:
-    """By how many standard errors psi would still move if training were finished."""
-    if response.directions is None:
-        return response.drift
-    errors = np.sqrt(np.diag(covariance))
-    moves = abs(model.score(model.theta) @ response.directions)
-    return float(np.max(np.divide(moves, errors, out=np.zeros_like(moves), where=errors > 0)))
-
-
-def _lopsidedness(model: FittedModel, response: Response) -> float:
-    """Compare how far the objective falls half a standard error to either side.
-
-    From 0, a parabola, to 1, where it is flat on one side: there is no maximum to speak of, even
-    though its gradient may vanish there (separated classes).
-    """
-    if response.directions is None:
-        return 0.0
-    k = int(np.argmax(np.diag(response.covariance)))
-    step = PROBE / np.sqrt(response.covariance[k, k]) * response.directions[:, k]
-    drift = float(model.score(model.theta) @ step)
-    top = model.objective(model.theta)
-    falls = [top - model.objective(model.theta + side * step) + side * drift for side in (1, -1)]
-    if not np.all(np.isfinite(falls)):
-        return 1.0
-    return float(abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12))
-
-
-def _guard(drift: float, bend: float, lopsided: float, strict: bool) -> None:
-    if drift > DRIFT_WARNS:
-        text = (
-            f"The model is not at its maximum: finishing the training would move psi by "
-            f"{drift:.2g} standard errors (drift). Usual causes: training stopped early, or a "
-            "penalty used in training was not given here. Use `polish(model)`, or give the "
-            "`penalty=` or `l2=` that was used."
-        )
-        _object(text, drift > DRIFT_REFUSES and strict, ConvergenceError, DriftWarning)
-    if lopsided > LOPSIDED_REFUSES:
-        text = (
-            "The log-likelihood is not close to a parabola: half a standard error to one side it "
-            "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
-            "separated classes; add `l2=`), or there are very few observations. Use "
-            "`profile(model, psi)` or a penalty."
-        )
-        _object(text, strict, ConvergenceError, NonlinearityWarning)
-    if bend > BEND_WARNS:
-        text = (
-            f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a "
-            "straight line), so a symmetric interval is doubtful. Use `profile(model, psi)`, "
-            "`Simulation()`, `Smoothed(psi)` if it has steps or many kinks, or a transform of psi "
-            "that is closer to linear."
-        )
-        _object(text, bend > BEND_REFUSES and strict, ConvergenceError, NonlinearityWarning)
-
-
-def _object(
-    text: str, refuse: bool, error: type[ImplicitDeltaError], warning: type[Warning]
-) -> None:
-    if refuse:
-        raise error(text + " Pass `strict=False` to get the number all the same.")
-    warnings.warn(text, warning, stacklevel=4)

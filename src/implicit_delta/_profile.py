@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._critical import checked_level, normal_quantile
-from implicit_delta._infer import _drift, _guard
+from implicit_delta._guards import guard_drift
 from implicit_delta._path import Side
 from implicit_delta._profile_result import Curve, Profile
 from implicit_delta._typing import Psi
@@ -92,7 +92,7 @@ def profile(
     levels = _levels(confidence_level)
     response = Infinitesimal(curvature=curvature).respond(model, _scalar(model, psi, name))
     error = float(np.sqrt(response.covariance[0, 0]))
-    _guard(_drift(model, response, response.covariance), 0.0, 0.0, strict)
+    guard_drift(model, response, response.covariance, strict)
     ascent = Ascent.of(model, maximize, curvature)
     fitted = model.at(ascent.climb(model).x)
     evaluation = _scalar(fitted, psi, name)
