@@ -1,32 +1,38 @@
 """What is checked before any work starts: shapes, numbers, and that nothing is random."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._module_checks import (
+    check_finite,
+    check_numbers,
+    check_one_per_row,
+    check_same,
+)
 from implicit_delta.models._torch_data import Batches, Rows, Stream, leaves
 from implicit_delta.models._torch_graph import Quadratic, graph_bytes
 from implicit_delta.models._torch_module import Functional
 from implicit_delta.models._torch_terms import Supervised, Written
 
 PROBE_ROWS = 16
-RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
-ROUNDING = 100.0  # times the precision of the type: what the order of a sum may change
+NOT_THE_SAME = (
+    "The same parameters gave two different log-likelihoods (terms differ by {gap:.2g} of their "
+    "mean size). Usual causes: dropout that ignores eval mode (`F.dropout(x)` needs "
+    "`training=self.training`), random augmentation in the dataset, data read in another order "
+    "each time, or noise drawn in the loss. Remove the randomness, or fix its seed within the "
+    "function."
+)
 
 
 def check_arguments(module: Any, l2: float, batch_size: int | None) -> None:
     """Refuse what is not a module, a penalty or a batch size."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
-    if not np.isfinite(l2) or l2 < 0:
-        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size!r}.")
+    check_numbers(l2, batch_size)
 
 
 def row_bytes(
@@ -54,15 +60,15 @@ def check_terms(
             [_check_batch(functional, flat, terms, batch) for batch in loaded]
             for loaded in (batches.loaded(), batches)
         ]
-    first, second = (torch.cat(run).double().cpu() for run in runs)
+    first, second = (torch.cat(run).double().cpu().numpy() for run in runs)
     if len(first) != len(second):
         raise UnsupportedModelError(
             f"The data had {len(first)} rows when read first and {len(second)} the second time. "
             "Give data that can be read again and again: tensors, a Dataset or a DataLoader, not "
             "a generator."
         )
-    _check_finite(first)
-    _check_same(first, second, functional.dtype)
+    check_finite(first, "dtype=torch.float64")
+    check_same(first, second, torch.finfo(functional.dtype).eps, NOT_THE_SAME)
     return tuple(len(part) for part in runs[0])
 
 
@@ -90,14 +96,7 @@ def _check_batch(
             f"loglik(module, batch) returned {type(values).__name__}, not a tensor of "
             "log-likelihoods, one per row of the batch."
         )
-    if values.ndim != 1:
-        what = "one number" if values.ndim == 0 else f"shape {tuple(values.shape)}"
-        raise ValueError(
-            f"loglik(module, batch) returned {what}, but must return one log-likelihood per row of "
-            'the batch, shape (b,). Return the terms without summing or averaging them (reduction="'
-            'none", then a sum over all that belongs to one row): with a mean the standard error '
-            "would silently be wrong by sqrt(n)."
-        )
+    check_one_per_row(values.shape, "loglik(module, batch)")
     return values.detach()
 
 
@@ -129,30 +128,3 @@ def _check_supervised(functional: Functional, flat: Tensor, terms: Supervised, b
     if not isinstance(batch[-1], Tensor):
         raise ValueError(f"The targets are a {type(batch[-1]).__name__}, not a tensor.")
     terms.likelihood.check(outputs.detach().cpu().numpy(), batch[-1].cpu().numpy())
-
-
-def _check_finite(terms: Tensor) -> None:
-    bad = torch.nonzero(~torch.isfinite(terms)).flatten()
-    if len(bad):
-        raise ValueError(
-            f"The log-likelihood is {terms[bad[0]].item()} for row {bad[0].item()} ({len(bad)} of "
-            f"{len(terms)} are not finite). Are there missing values in the data, an overflow in "
-            "float32 (try dtype=torch.float64), or did the training diverge?"
-        )
-
-
-def _check_same(first: Tensor, second: Tensor, dtype: torch.dtype) -> None:
-    size = float(first.abs().mean()) + 1e-300
-    gap = float((first - second).abs().max()) / size
-    if gap <= ROUNDING * torch.finfo(dtype).eps:
-        return
-    text = (
-        f"The same parameters gave two different log-likelihoods (terms differ by {gap:.2g} of "
-        "their mean size). Usual causes: dropout that ignores eval mode (`F.dropout(x)` needs "
-        "`training=self.training`), random augmentation in the dataset, data read in another "
-        "order each time, or noise drawn in the loss. Remove the randomness, or fix its seed "
-        "within the function."
-    )
-    if gap > RANDOM:
-        raise UnsupportedModelError(text)
-    warnings.warn(text, NotDeterministicWarning, stacklevel=4)

@@ -9,12 +9,8 @@ from torch import Tensor
 
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import EvaluationError
+from implicit_delta.models._module_checks import GRADIENT_FREE
 from implicit_delta.models._torch_module import Functional
-
-GRADIENT_FREE = (
-    "For a psi without a gradient use `Simulation()`, `Bootstrap()` or "
-    "`FiniteDifference(maximize=nelder_mead)`."
-)
 
 
 def evaluate_psi(functional: Functional, psi: Psi, theta: Array) -> Any:

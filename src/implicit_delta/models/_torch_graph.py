@@ -7,15 +7,11 @@ derivative will do; forward mode lacks some kernels.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
-
-from implicit_delta._typing import Array
 
 ROWS_AT_ONCE = 32_768  # rows times vectors in one batched product; more are slower, not faster
 
@@ -63,23 +59,6 @@ class Quadratic:
         return _products(self._edge, self._point, v, self._rows)
 
 
-@dataclass
-class Last:
-    """What was made for the theta asked for last, by name."""
-
-    theta: Array | None = None
-    made: dict[str, Any] = field(default_factory=dict)
-
-    def get(self, theta: Array, name: str, make: Callable[[], Any]) -> Any:
-        """Return what has this name, made now if theta is another or it is the first time."""
-        if self.theta is None or not np.array_equal(self.theta, theta):
-            self.theta = theta.copy()
-            self.made.clear()
-        if name not in self.made:
-            self.made[name] = make()
-        return self.made[name]
-
-
 def graph_bytes(build: Callable[[], Any], known: tuple[Tensor, ...]) -> int:
     """Bytes that a graph keeps alive beyond the known tensors (parameters, data)."""
     storages: dict[int, int] = {}
@@ -119,7 +98,8 @@ def _pull(output: Any, wanted: Tensor, cotangents: Tensor) -> Tensor:
             return _autograd(output, wanted, cotangents, batched=True)
         except (RuntimeError, NotImplementedError, ValueError):
             pass  # some operation has no batching rule: one by one
-    return torch.stack([_autograd(output, wanted, u, batched=False) for u in cotangents])
+        return torch.stack([_autograd(output, wanted, u, batched=False) for u in cotangents])
+    return _autograd(output, wanted, cotangents[0], batched=False)[None]
 
 
 def _autograd(output: Any, wanted: Tensor, cotangent: Tensor, *, batched: bool) -> Tensor:

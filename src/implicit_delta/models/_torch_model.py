@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import _torch_checks as checks
+from implicit_delta.models._last import Last
+from implicit_delta.models._module_checks import NO_OUTPUTS
 from implicit_delta.models._torch_curvature import GaussNewton, dense_gauss_newton
 from implicit_delta.models._torch_data import Batches, rows_of
 from implicit_delta.models._torch_evaluation import differentiate_psi, evaluate_psi
-from implicit_delta.models._torch_graph import Last, Linearization, Quadratic
+from implicit_delta.models._torch_graph import Linearization, Quadratic
 from implicit_delta.models._torch_module import Functional, separate
 from implicit_delta.models._torch_noise import with_noise
 from implicit_delta.models._torch_terms import Supervised, Written, terms_of
@@ -120,11 +122,7 @@ class TorchModel(FittedModel):
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         """Minus the Hessian of L (or its Gauss-Newton part) times v, by batches."""
         if curvature == "ggn" and not isinstance(self.row_terms, Supervised):
-            raise UnsupportedModelError(
-                'curvature="ggn" needs to know the outputs of the module and the likelihood of '
-                "the targets given them: use `Gaussian()`, `Bernoulli()`, `Categorical()` or "
-                '`Poisson()`. A loglik function of your own has only curvature="hessian".'
-            )
+            raise UnsupportedModelError(NO_OUTPUTS)
         block = v.reshape(self.d, -1)
         if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= DENSE_LIMIT:
             return np.asarray(self.gauss_newton_matrix(theta) @ v)

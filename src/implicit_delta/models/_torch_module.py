@@ -14,8 +14,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._module_checks import parameter_names
 
-MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
 # Beyond, float64 copies of float32 parameters would not leave room for the work itself.
 MOST_DOUBLE = 20_000_000
 
@@ -72,9 +72,7 @@ class Functional:
     @property
     def names(self) -> tuple[str, ...] | None:
         """A name for each of the d numbers: ``0.weight[2,1]``."""
-        if sum(shape.numel() for _, shape in self.layout) > MOST_NAMES:
-            return None
-        return tuple(label for name, shape in self.layout for label in _labels(name, shape))
+        return parameter_names(self.layout)
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         pieces = torch.split(flat, [shape.numel() for _, shape in self.layout])
@@ -177,9 +175,3 @@ def _check_parameters(
             raise ValueError(
                 f"The parameter {name} has entries that are NaN or infinite: the training diverged."
             )
-
-
-def _labels(name: str, shape: torch.Size) -> list[str]:
-    if shape.numel() == 1:
-        return [name]
-    return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
