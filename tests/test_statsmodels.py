@@ -457,3 +457,34 @@ def test_nothing_of_the_users_is_changed():
     idm.infer(idm.from_statsmodels(results), careless)
     pd.testing.assert_series_equal(results.params, before[0])
     np.testing.assert_array_equal(results.model.exog, before[1])
+
+
+def test_a_derivative_that_was_traced_wrongly_is_not_believed():
+    def alias(params):
+        """Write into an array of which a view is returned: tracing does not see through that."""
+        moved = params * 1.0
+        view = moved[:2]
+        np.exp(moved, out=moved)
+        return view
+
+    model = idm.from_statsmodels(sm.OLS(REAL, X).fit())
+    estimate = idm.infer(model, alias)
+    expected = model.theta[:2], np.exp(model.theta[:2]) * idm.infer(
+        model, idm.parameters
+    ).standard_error[:2]  # fmt: skip
+    np.testing.assert_allclose(estimate.value, np.exp(expected[0]), rtol=1e-12)
+    np.testing.assert_allclose(estimate.standard_error, expected[1], rtol=1e-8)
+
+
+def test_stochastic_steps_climb_to_the_maximum():
+    model = idm.from_statsmodels(sm.Poisson(COUNTS, X).fit(disp=0))
+    everything = [np.arange(N)] * 400  # the whole sample as a batch: nothing is random
+    *_, last = model.at(model.theta + 0.1).ascend(None, everything, 0.3)
+    np.testing.assert_allclose(last, model.theta, atol=1e-8)
+    lam = 2.0
+    *_, pushed = model.ascend(lambda theta: lam * np.eye(4)[1], everything, 0.3)
+    response = (pushed - model.theta)[1] / lam
+    # To first order the response is the variance; what is left is of second order in the push.
+    assert response == pytest.approx(errors_of(sm.Poisson(COUNTS, X).fit(disp=0))[1] ** 2, rel=0.02)
+    with pytest.raises(TypeError, match="learning rate"):
+        next(iter(model.ascend(None, everything, "adam")))

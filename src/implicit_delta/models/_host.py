@@ -21,6 +21,7 @@ from implicit_delta.models.loglik import as_parameters, as_weights
 from implicit_delta.numerics.tracing import traced_jacobian
 
 DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept
+CHEAP_LIMIT = 500  # parameters up to which it is formed only to find the unit of a step
 FORM_FROM = 10  # if at least every tenth column is asked for, form all of it
 
 
@@ -206,8 +207,9 @@ class HostModel(FittedModel):
         return self.coordinates.pull(product + self.ridge[:, None] * step).reshape(v.shape)
 
     def _units(self) -> Array:
-        """The standard error of each parameter, the others held fixed."""
-        if self.d > DENSE_LIMIT:
+        """The standard error of each parameter, the others held fixed; a guess if d is large."""
+        known = (self.theta.tobytes(), "hessian") in self._curvatures
+        if self.d > CHEAP_LIMIT and not known:
             return 1e-2 * np.maximum(abs(self.theta), 0.1)
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))

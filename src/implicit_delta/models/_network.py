@@ -6,7 +6,7 @@ directions at a time along the first axis.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -19,7 +19,8 @@ from implicit_delta.models._host import Likelihood
 from implicit_delta.models._linear import Response
 from implicit_delta.models.base import Curvature
 
-LARGEST_BLOCK = 2**22  # numbers per activation when many directions go together
+LARGEST_BLOCK = 2**20  # numbers per activation when many directions go together
+LARGEST_ROWS = 2**22  # numbers in the rows that a Gauss-Newton matrix is summed from at a time
 
 Layers: TypeAlias = list[tuple[Array, Array]]
 
@@ -67,6 +68,8 @@ class Network(Likelihood):
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
         layers = self._layers(b)
         activations = self._forward(layers)
+        if curvature == "ggn" and 2 * v.shape[1] >= v.shape[0]:
+            return self._gauss_newton(layers, activations, weights) @ v
         block = max(1, LARGEST_BLOCK // (len(self.X) * max(self.widths)))
         columns = [v[:, i : i + block] for i in range(0, v.shape[1], block)]
         return np.hstack(
@@ -107,6 +110,28 @@ class Network(Likelihood):
             delta_dot = delta_dot * self._first(below) + back * self._second(below) * z_dot
             delta = back * self._first(below)
         return -np.concatenate(products[::-1], axis=1).T
+
+    def _gauss_newton(self, layers: Layers, activations: list[Array], weights: Array) -> Array:
+        """The whole matrix ``J' w H J``, from rows of ``H^(1/2) J``: one product of matrices."""
+        size = sum((inputs + 1) * outputs for inputs, outputs in pairwise(self.widths))
+        total = np.zeros((size, size))
+        rows_at_once = max(1, LARGEST_ROWS // size)
+        for delta in self.head.roots(activations[-1]):
+            weighted = np.sqrt(weights)[:, None] * delta
+            for start in range(0, len(self.X), rows_at_once):
+                part = slice(start, start + rows_at_once)
+                rows = self._pull([a[part] for a in activations], layers, weighted[part])
+                total += rows.T @ rows
+        return total
+
+    def _pull(self, activations: list[Array], layers: Layers, delta: Array) -> Array:
+        """Derivative of the outputs times delta, row by row, in all coefficients: (n, D)."""
+        parts: list[Array] = []
+        for (W, _), below in zip(reversed(layers), reversed(activations[:-1]), strict=True):
+            outer = below[:, :, None] * delta[:, None, :]
+            parts += [delta, outer.reshape(len(delta), -1)]
+            delta = (delta @ W.T) * self._first(below)
+        return np.concatenate(parts[::-1], axis=1)
 
     def _forward(self, layers: Layers) -> list[Array]:
         """Inputs, hidden activations and outputs."""
@@ -160,7 +185,11 @@ class Head(ABC):
 
     @abstractmethod
     def bend(self, z: Array, moved: Array) -> Array:
-        """Minus the second derivative times moves (k, n, C) of the outputs."""
+        """Minus the second derivative H times moves (k, n, C) of the outputs."""
+
+    @abstractmethod
+    def roots(self, z: Array) -> Array:
+        """Vectors r_j with ``H = sum_j r_j r_j'`` in each row, (C, n, C)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +207,9 @@ class OneOutput(Head):
     def bend(self, z: Array, moved: Array) -> Array:
         return np.asarray(self.response.bend(z[:, 0])[:, None] * moved)
 
+    def roots(self, z: Array) -> Array:
+        return np.sqrt(self.response.bend(z[:, 0]))[None, :, None]
+
 
 @dataclass(frozen=True, eq=False)
 class OneOfSeveral(Head):
@@ -194,6 +226,16 @@ class OneOfSeveral(Head):
     def bend(self, z: Array, moved: Array) -> Array:
         P = _softmax(z)
         return np.asarray(P * (moved - np.sum(P * moved, axis=-1, keepdims=True)))
+
+    def roots(self, z: Array) -> Array:
+        # diag(p) - p p' = R R' with R = diag(sqrt p) - p sqrt(p)', because p sums to one.
+        P = _softmax(z)
+        return np.asarray(np.stack([root * (one - P) for root, one in _columns(P)]))
+
+
+def _columns(P: Array) -> Iterator[tuple[Array, Array]]:
+    """Each column of sqrt(P), (n, 1), with the unit vector of its class."""
+    return ((np.sqrt(P[:, j : j + 1]), one) for j, one in enumerate(np.eye(P.shape[1])))
 
 
 def _softmax(z: Array) -> Array:
