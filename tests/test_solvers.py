@@ -347,3 +347,20 @@ def test_laws(solver, problem, scale):
     assert once.smallest_curvature >= eigenvalues[0] * (1 - 1e-9)
     assert once.smallest_curvature <= eigenvalues[-1] * (1 + 1e-9)
     assert np.linalg.eigvalsh(once.quadratic)[0] >= -1e-5 * np.diag(once.quadratic).max()
+
+
+def test_single_precision_stays_single_and_is_summed_in_double():
+    A, _ = random_spd(50, 1e2, seed=3)
+    b = np.random.default_rng(3).standard_normal((50, 2))
+    types = set()
+
+    def operator(v):
+        types.add(v.dtype)
+        return (A @ v).astype(np.float32)
+
+    single = conjugate_gradient(rtol=1e-4).solve(operator, b.astype(np.float32))
+    double = cholesky.solve(lambda v: A @ v, b)
+    assert types == {np.dtype(np.float32)}
+    assert single.x.dtype == np.float32
+    assert single.lower.dtype == np.float64
+    np.testing.assert_allclose(np.diag(single.quadratic), np.diag(double.quadratic), rtol=3e-4)

@@ -23,7 +23,7 @@ from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
 from implicit_delta.models.base import FittedModel
-from implicit_delta.numerics.solvers import conjugate_gradient
+from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 
 def infer(
@@ -49,10 +49,10 @@ def infer(
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 
-        ==================  ======================================================
-        d up to 2500        ``Infinitesimal(solver=cholesky)``
-        d beyond            ``Infinitesimal(solver=conjugate_gradient)``
-        ==================  ======================================================
+        ===================================  =============================================
+        d up to 1000, or up to 500 K (5000)  ``Infinitesimal(solver=cholesky)``
+        d beyond                             ``Infinitesimal(solver=conjugate_gradient)``
+        ===================================  =============================================
 
         and ``estimate.method`` says what it was.
     robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
@@ -138,7 +138,8 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
     if not by_rows:
         return Infinitesimal(curvature=model.curvature)
-    return Infinitesimal(solver=None if model.d <= DENSE_LIMIT else conjugate_gradient(rtol=1e-6))
+    solver: Solver = cholesky if model.d <= DENSE_LIMIT else conjugate_gradient(rtol=1e-6)
+    return Infinitesimal(solver=solver)
 
 
 def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str]]:

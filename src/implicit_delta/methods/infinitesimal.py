@@ -12,7 +12,10 @@ from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
-DENSE_LIMIT = 2500  # parameters up to which a factorization beats conjugate gradients
+DENSE_LIMIT = 2500  # parameters up to which the curvature is factorized when it is used often
+# Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
+# psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
+SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MOST_PROBES = 16  # evaluations whose straightness is checked
 
 
@@ -27,8 +30,9 @@ class Infinitesimal(Method):
     Parameters
     ----------
     solver : cholesky or conjugate_gradient(...), optional
-        How :math:`A^{-1} g` is found; by default a factorization for up to 2500 parameters and
-        conjugate gradients, which stop on the standard error, beyond.
+        How :math:`A^{-1} g` is found. By default a factorization for up to 1000 parameters, or
+        up to 5000 if there are not more than 500 for each psi; otherwise conjugate gradients,
+        which stop on the standard error.
     curvature : {"hessian", "ggn"}
         Which A: minus the Hessian, or its generalized Gauss-Newton part, which is never
         indefinite and is what the Laplace approximation uses.
@@ -60,7 +64,7 @@ class Infinitesimal(Method):
         """Solve for the directions and multiply out the covariance."""
         jacobian = evaluation.jacobian(model.theta)
         _check_moves(jacobian)
-        solver = self._solver(model)
+        solver = self._solver(model, evaluation)
         floor = self.damping + (model.l2 if self.curvature == "ggn" else 0.0)
         solution = solver.solve(lambda v: self._curve(model, v), jacobian.T, floor=floor)
         return Response(
@@ -72,10 +76,11 @@ class Infinitesimal(Method):
             residual=solution.residual,
         )
 
-    def _solver(self, model: FittedModel) -> Solver:
+    def _solver(self, model: FittedModel, evaluation: Evaluation) -> Solver:
         if self.solver is not None:
             return self.solver
-        return cholesky if model.d <= DENSE_LIMIT else conjugate_gradient
+        few = model.d <= max(SMALL, min(LARGEST, PRODUCTS * evaluation.size))
+        return cholesky if few else conjugate_gradient
 
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)

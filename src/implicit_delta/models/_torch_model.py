@@ -130,7 +130,7 @@ class TorchModel(FittedModel):
 
     def gauss_newton_matrix(self, theta: Array) -> Array:
         """The whole Gauss-Newton matrix (d, d), kept for the last theta."""
-        matrix: Array = self._last.get(theta, "matrix", lambda: self._form(theta))
+        matrix: Array = self._kept(theta, "matrix", lambda: self._form(theta))
         return matrix
 
     def terms_along(self, theta: Array, v: Array) -> Array:
@@ -156,7 +156,7 @@ class TorchModel(FittedModel):
 
     def at(self, theta: Array) -> "TorchModel":
         """Build the same model at another theta, with the same noise variance."""
-        return replace(self, theta=as_parameters(theta))
+        return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
@@ -192,10 +192,15 @@ class TorchModel(FittedModel):
 
     def _products(self, theta: Array, block: Array, curvature: Curvature) -> Array:
         """The curvature times the columns of (d, k), one batch after the other."""
-        rows = self.functional.flat(block.T)
-        total = self.l2 * block.T
+        rows, total = self.functional.flat(block.T), None
         for piece in self._pieces(theta, curvature):
-            total += piece.times(rows).cpu().numpy()
+            product = piece.times(rows).cpu().numpy()
+            if total is None:
+                total = product.astype(block.dtype, copy=False)
+            else:
+                total += product
+        assert total is not None
+        total += self.l2 * block.T
         self.counter.count += block.shape[1]
         return np.asarray(total.T)
 
@@ -203,10 +208,14 @@ class TorchModel(FittedModel):
         """Curvature of minus each batch and of the penalty."""
         if not self.keep_graphs:
             return self._build(theta, curvature)
-        pieces: list[GaussNewton | Quadratic] = self._last.get(
+        pieces: list[GaussNewton | Quadratic] = self._kept(
             theta, curvature, lambda: list(self._build(theta, curvature))
         )
         return pieces
+
+    def _kept(self, theta: Array, name: str, make: Callable[[], Any]) -> Any:
+        """Make something once for the last theta; one that is not the model's own may change."""
+        return self._last.get(theta if theta is self.theta else theta.copy(), name, make)
 
     def _build(self, theta: Array, curvature: Curvature) -> Iterator[GaussNewton | Quadratic]:
         flat = self.functional.flat(theta)

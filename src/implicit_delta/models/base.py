@@ -15,8 +15,8 @@ class FittedModel(ABC):
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with n
     terms :math:`\ell_i`, frequency weights :math:`w_i` and d parameters. At this boundary every
-    array is NumPy float64 and the parameters are one flat vector; inside, a backend works in its
-    own types. A backend is one final class with these members and nothing optional;
+    array is NumPy float64 (vectors of length d may be float32 if d is too large for that) and the
+    parameters are one flat vector; inside, a backend works in its own types. A backend is one final class with these members and nothing optional;
     `implicit_delta.testing.check_model` checks it.
 
     Attributes

@@ -59,7 +59,8 @@ def from_torch(
     Returns
     -------
     TorchModel
-        Psi receives a module.
+        Psi receives a module; ``model.module`` is one with the parameters of the model. Vectors
+        are float64, but float32 for float32 modules of more than 20 million parameters.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ FLAT = 1e-14  # of the largest curvature met; below is rounding
 # - All columns share the calls of the operator, and a column that has finished leaves the block
 #   by trading places with the last: nothing of length d is allocated after the start, apart from
 #   what the operator and the preconditioner return. Updates run over chunks for the same reason.
+# - Vectors stay in single precision if b is; their inner products are summed in double precision.
 # - The residual is never recomputed from x. The bounds rest on the recurrence, which stays
 #   meaningful although orthogonality is lost (Strakos & Tichy 2002).
 # - Off the diagonal, b_j' A^-1 b_k = b_j' x_k + x_j' r_k + r_j' A^-1 r_k; keeping the second term
@@ -41,8 +43,9 @@ class Descent:
     def __init__(self, operator: Operator, preconditioner: Operator | None, b: Array) -> None:
         self.operator, self.preconditioner = operator, preconditioner
         d, K = b.shape
-        self.x = np.zeros((K, d))
-        self.residuals = np.array(b.T, dtype=float, order="C")
+        self.type: Any = np.float32 if b.dtype == np.float32 else np.float64
+        self.x: Array = np.zeros((K, d), dtype=self.type)
+        self.residuals: Array = np.array(b.T, dtype=self.type, order="C")
         self.order = np.arange(K)
         self.searches = np.array(self._precondition(self.residuals), order="C")
         self.size = self._sizes(self.residuals, self.searches)
@@ -60,7 +63,7 @@ class Descent:
         """Take one step in every active column."""
         active, rows = self.active, slice(self.active.size)
         searches, residuals = self.searches[rows], self.residuals[rows]
-        images = np.asarray(self.operator(searches.T), dtype=float).T
+        images = np.asarray(self.operator(searches.T), dtype=self.type).T
         length = self.size[active] / self._curvatures(searches, images)
         _add(self.x, active, length, searches)
         _add(self.residuals, rows, -length, images)
@@ -81,7 +84,8 @@ class Descent:
 
     def at_rounding(self) -> NDArray[np.bool_]:
         """Say of every column (K,) whether its residual has no correct digit left."""
-        return np.asarray(self.size <= ROUNDING**2 * self.first_size)
+        rounding = float(np.finfo(self.type).eps)
+        return np.asarray(self.size <= rounding**2 * self.first_size)
 
     def retire(self, finished: NDArray[np.bool_]) -> None:
         """Take the finished columns out of the active rows; their residuals stay, behind them."""
@@ -97,7 +101,7 @@ class Descent:
     def _precondition(self, rows: Array) -> Array:
         if self.preconditioner is None:
             return rows
-        return np.asarray(self.preconditioner(rows.T), dtype=float).T
+        return np.asarray(self.preconditioner(rows.T), dtype=self.type).T
 
     def _sizes(self, residuals: Array, preconditioned: Array) -> Array:
         sizes = _dots(residuals, preconditioned)
@@ -131,7 +135,7 @@ def _chunks(rows: int, d: int) -> Iterator[slice]:
 def _dots(a: Array, b: Array) -> Array:
     total = np.zeros(a.shape[0])
     for part in _chunks(*a.shape):
-        total += np.einsum("kd,kd->k", a[:, part], b[:, part])
+        total += np.einsum("kd,kd->k", a[:, part], b[:, part], dtype=np.float64)
     return total
 
 
