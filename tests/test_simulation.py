@@ -91,6 +91,13 @@ def test_percentiles_follow_a_psi_that_bends():
     )
 
 
+def test_a_psi_without_any_slope_warns():
+    model = idm.from_loglik(lambda th: -(th[:1] ** 2) / 2, theta=[0.0])
+    with pytest.warns(idm.NonlinearityWarning, match="0% of the variance"):
+        est = idm.infer(model, lambda th: th[0] ** 2, idm.Simulation(draws=4000, rng=0))
+    assert est.standard_error == pytest.approx(np.sqrt(2), rel=0.1)  # chi-squared
+
+
 # Draws
 
 

@@ -14,7 +14,7 @@ from implicit_delta.models.base import Curvature, FittedModel
 
 WIDTH = 1.0  # standard errors
 CHANGE_WARNS = 0.25  # of the standard error, when the width is halved
-SURE = 3.0  # Monte-Carlo errors that a change must exceed before it is one
+SURE = 3.0  # Monte-Carlo errors that a change or a bend must exceed before it is one
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,11 +197,13 @@ def _slope(pairs: Pairs, draws: NormalDraws, width: float) -> _Slope:
 
 
 def _regress(y: Array, x: Array) -> Array:
-    """Slope of each column of y on the same column of x, with an intercept."""
-    deviations = x - x.mean(axis=0)
+    """Slope of each column of y on the same column of x; zero if it may be an accident."""
+    deviations, heights = x - x.mean(axis=0), y - y.mean(axis=0)
     size = np.sum(deviations**2, axis=0)
-    slope = np.sum(deviations * y, axis=0)
-    return np.asarray(np.divide(slope, size, out=np.zeros_like(slope), where=size > 0))
+    total = np.sum(deviations * heights, axis=0)
+    slope = np.divide(total, size, out=np.zeros_like(total), where=size > 0)
+    doubt = np.sum((heights - slope * deviations) ** 2, axis=0) / (len(x) - 2)
+    return np.asarray(np.where(slope**2 * size > SURE**2 * doubt, slope, 0.0))
 
 
 def _check_moved(slope: _Slope, width: float) -> None:

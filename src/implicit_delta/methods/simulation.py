@@ -1,5 +1,6 @@
 """Simulation: psi at draws from the normal distribution of the parameters."""
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,10 +8,12 @@ import numpy as np
 from implicit_delta._normal_draws import NormalDraws, Pairs, as_seed, both_signs, simulate
 from implicit_delta._smoothed import check_curvature, check_draws
 from implicit_delta._typing import Array
-from implicit_delta.errors import EvaluationError
+from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import Curvature, FittedModel
+
+NONLINEAR_WARNS = 0.5  # of the variance; a single step leaves 0.36
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,8 +111,22 @@ def _notes(pairs: Pairs, variance: Array) -> dict[str, float | str]:
         "monte_carlo_error": float(np.max(error[moving] / (2 * variance[moving])))
     }
     if pairs.linear is not None:
-        notes["nonlinear_share"] = float(np.max(np.mean(rest, axis=0)[moving] / variance[moving]))
+        share = float(np.max(np.mean(rest, axis=0)[moving] / variance[moving]))
+        _warn_of_wild_draws(share)
+        notes["nonlinear_share"] = share
     return notes
+
+
+def _warn_of_wild_draws(share: float) -> None:
+    if share > NONLINEAR_WARNS:
+        warnings.warn(
+            f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
+            "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
+            "wander to where the model makes no sense, as weights of networks do. Look at the "
+            "percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
+            NonlinearityWarning,
+            stacklevel=5,
+        )
 
 
 def _check_moved(covariance: Array) -> None:
