@@ -10,9 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit format coverage bench reproduce docs clean
+.PHONY: help demo test lint types unit format linecov coverage bench reproduce docs clean
 
-unit coverage bench reproduce: export OMP_NUM_THREADS = 1
+unit linecov coverage bench reproduce: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +36,11 @@ format: $(VENV)/.test ## Rewrite the files in the house format
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-coverage: $(VENV)/.test ## Which lines of the package the tests run
+linecov: $(VENV)/.test ## Which lines of the package the tests run
 	$(PYTEST) -n 2 --cov --cov-report=term --cov-report=html
+
+coverage: $(VENV)/.test ## How often intervals cover the truth, by simulation (QUICK=1: a small version)
+	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick --results build)
 
 bench: $(VENV)/.bench ## Side by side with other libraries
 	$(PYTEST) benchmarks -o addopts=--import-mode=importlib -W default
