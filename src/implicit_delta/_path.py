@@ -23,7 +23,7 @@ LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-6  # in r
 EXPLODES = 1e3  # growth of log(psi) per unit of r: psi has a pole there
 FLAT = 1e-3  # slope of psi in r, against that at the fitted point: psi has an extreme there
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
-GOOD_ENOUGH = 1e-3  # gradient that rounding may leave
+GOOD_ENOUGH = 1e-2  # gradient that rounding (of single precision) may leave; enters squared
 PROBES, RUNAWAY = 61, 5.0  # evaluations on the way to a pole, and growth of psi that shows one
 
 

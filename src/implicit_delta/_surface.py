@@ -8,12 +8,13 @@ from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._ascent import Ascent
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Objective
 
 FARTHEST = 1e4  # times its first length: a ray that is still in the region never leaves it
 MOST_TRIALS = 60
 EXACT, NOISY = 1e-13, 1e-5  # relative error of r: what is asked for, and what rounding may leave
+STEP = 1e-3  # standard errors over which the gradient of psi is differenced
 HIGHER = 1e-3  # a deviance below minus this shows that the fitted theta is no maximum
 
 
@@ -40,9 +41,11 @@ class Point:
 class Surface:
     r"""All theta of one deviance :math:`r^2`: one on each ray, :math:`\hat\theta + \rho(u)\, u`.
 
-    As :math:`\rho` is solved for, psi is a function of the direction u alone. Along the surface
-    its derivative is :math:`\rho\, (g - (g'u / s'u)\, s)`, with the gradients g of psi and s
-    of L; it vanishes where :math:`s + \lambda g = 0` with :math:`\lambda = -s'u / g'u`.
+    As :math:`\rho` is solved for, psi is a function of the direction u alone. With the gradients s
+    of L and g of psi, a change of u moves theta by :math:`\rho P` times it, where :math:`P = I -
+    u s' / s'u`. So the derivative of psi is :math:`\rho P' g`, which vanishes where
+    :math:`s + \lambda g = 0` with :math:`\lambda = -s'u / g'u`; and there the curvature of
+    :math:`\lambda \psi` is :math:`\rho^2 P' M P`, with M that of :math:`L + \lambda \psi`.
 
     Parameters
     ----------
@@ -59,13 +62,14 @@ class Surface:
     def __init__(self, model: FittedModel, evaluation: Evaluation, top: float, root: float) -> None:
         self.model, self.evaluation, self.top, self.root = model, evaluation, top, root
         self._last: tuple[bytes, float] = (b"", 0.0)
+        self._last_gradients: tuple[bytes, tuple[Array, Array]] = (b"", (np.empty(0), np.empty(0)))
 
     def problem(self, ascent: Ascent, lam: float) -> Objective:
         """Make lam * psi an objective: in this unit its curvature is close to that of -L."""
         return Objective(
             lambda u: lam * self._psi_or_minus_infinity(u, np.sign(lam)),
             lambda u: lam * self.slope(u),
-            lambda u, v: self.model.information(self.theta(u), v, ascent.curvature),
+            lambda u, v: self._curve(u, v, lam, ascent.curvature),
             ascent.scale,
         )
 
@@ -79,16 +83,14 @@ class Surface:
 
     def slope(self, u: Array) -> Array:
         """Derivative of psi with respect to u, (d,)."""
-        theta = self.theta(u)
-        s, g = self.model.score(theta), self.evaluation.jacobian(theta)[0]
+        s, g = self._gradients(u)
         return np.asarray(self.length(u) * (g - (g @ u) / (s @ u) * s))
 
     def point(self, u: Array) -> Point:
         """Where the ray u meets the surface, with the multiplier there (nan if psi is flat)."""
-        theta = self.theta(u)
-        s, g = self.model.score(theta), self.evaluation.jacobian(theta)[0]
+        s, g = self._gradients(u)
         lam = -(s @ u) / (g @ u) if g @ u != 0 else np.nan
-        return Point(theta, self.psi(u), float(lam), self.root)
+        return Point(self.theta(u), self.psi(u), float(lam), self.root)
 
     def length(self, u: Array) -> float:
         """Solve for rho; the root of the deviance is nearly linear in it."""
@@ -96,6 +98,33 @@ class Surface:
         if self._last[0] != key:
             self._last = key, self._solve(u)
         return self._last[1]
+
+    def _gradients(self, u: Array) -> tuple[Array, Array]:
+        key = u.tobytes()
+        if self._last_gradients[0] != key:
+            theta = self.theta(u)
+            slopes = self.model.score(theta), self.evaluation.jacobian(theta)[0]
+            self._last_gradients = key, slopes
+        return self._last_gradients[1]
+
+    def _curve(self, u: Array, v: Array, lam: float, curvature: Curvature) -> Array:
+        """Multiply a block v, (d, k), by the curvature of lam * psi along the surface."""
+        s, _ = self._gradients(u)
+        theta, length = self.theta(u), self.length(u)
+        moves = v - np.multiply.outer(u, s @ v) / (s @ u)
+        image = self.model.information(theta, moves, curvature)
+        sizes = np.sqrt(np.abs(np.sum(moves * image, axis=0)))
+        bends = [self._bend(theta, w, size) for w, size in zip(moves.T, sizes, strict=True)]
+        image = length**2 * (image - lam * np.stack(bends, axis=1))
+        return np.asarray(image - np.multiply.outer(s, u @ image) / (s @ u))
+
+    def _bend(self, theta: Array, move: Array, size: float) -> Array:
+        """Multiply the Hessian of psi by a move of this many standard errors."""
+        if size == 0:
+            return np.zeros_like(move)
+        step = STEP / size * move
+        ahead, behind = (self.evaluation.jacobian(theta + way)[0] for way in (step, -step))
+        return np.asarray((ahead - behind) * size / (2 * STEP))
 
     def _solve(self, u: Array) -> float:
         """Secant method within a bracket that grows until it holds the solution."""
