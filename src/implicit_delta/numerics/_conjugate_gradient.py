@@ -26,12 +26,14 @@ class ConjugateGradient(Solver):
     :math:`\sqrt{q}` and :math:`\sqrt{q + e}`, with
 
     .. math::
-        q = \sum_{j<k} \gamma_j |r_j|^2, \qquad e = \frac{|r_k|^4}{\mu \, |p_k|^2},
+        q = \sum_{j<k} \gamma_j |r_j|^2, \qquad
+        e = \min\Big(\gamma^\mu_k |r_k|^2, \frac{|r_k|^4}{\mu \, |p_k|^2}\Big),
 
     for step lengths :math:`\gamma`, residuals r, search directions p and any
-    :math:`\mu` up to the smallest eigenvalue of A. A column stops when the two ends differ by
-    ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm of A, so ask for
-    more when x is used for more than the standard error.
+    :math:`\mu` up to the smallest eigenvalue of A: the first is Gauss-Radau quadrature with a node
+    at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when the
+    two ends differ by ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm
+    of A, so ask for more when x is used for more than the standard error.
 
     Parameters
     ----------
@@ -86,6 +88,7 @@ class ConjugateGradient(Solver):
             if descent.iterations == most:
                 raise _unfinished(self, bounds, descent.active, most)
             descent.step()
+            bounds.advance()
             finished = bounds.agree(self.rtol, self.certify) | descent.at_rounding()
             descent.retire(finished)
         return _solution(descent, bounds, b)
@@ -101,11 +104,25 @@ class _Bounds:
         self.descent, self.floor = descent, floor
         self.ritz = math.inf  # smallest over all columns: they see the same matrix
         self.streak = np.zeros(descent.size.size, dtype=int)
+        self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
+
+    def advance(self) -> None:
+        """Take the step of the Gauss-Radau weights that the iteration has just taken.
+
+        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
+        its sign to rounding; from there on the simpler bound has to do.
+        """
+        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
+            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
+            rest = self.radau[column] - gamma
+            lost = not rest > 1e-8 * gamma
+            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
 
     @property
     def guaranteed(self) -> bool:
         """Whether there is a floor that no curvature has contradicted."""
-        return 0 < self.floor <= self.descent.smallest_curvature * (1 + 1e-6)
+        seen = min(self.descent.smallest_curvature, self.ritz)
+        return 0 < self.floor <= seen * (1 + 1e-6)
 
     def agree(self, rtol: float, certify: bool) -> NDArray[np.bool_]:
         """Say of every column (K,) whether its bounds agree."""
@@ -119,7 +136,12 @@ class _Bounds:
 
     def error(self, mu: float) -> Array:
         """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        return np.asarray(self.descent.shrinkage * self.descent.size / mu)
+        simple = self.descent.shrinkage * self.descent.size / mu
+        if mu != self.floor:
+            return np.asarray(simple)
+        moving = self.descent.size > 0
+        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
+        return np.asarray(np.minimum(simple, radau))
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""
@@ -159,6 +181,8 @@ def _solution(descent: Descent, bounds: _Bounds, b: Array) -> Solution:
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = 0.5 * (quadratic + quadratic.T)
     remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
+    if bounds.guaranteed:
+        remaining = np.minimum(remaining, bounds.error(mu) / 2)
     np.fill_diagonal(quadratic, descent.lower + remaining)
     seen = bounds.ritz if descent.preconditioner is None else descent.smallest_curvature
     return Solution(
