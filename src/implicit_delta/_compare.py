@@ -1,20 +1,18 @@
 """The same question put to several methods."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from implicit_delta._comparison import Comparison, Row
 from implicit_delta._critical import checked_level
 from implicit_delta._infer import infer
 from implicit_delta._profile import profile
 from implicit_delta._profile_result import Profile
-from implicit_delta._tables import aligned, as_html, decimals, number, percent
 from implicit_delta._typing import Psi
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.estimate import Estimate
@@ -24,10 +22,6 @@ from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from pandas import DataFrame
 
 Procedure: TypeAlias = (
     Method | Callable[[FittedModel, Psi], Estimate | Profile | tuple[Profile, ...]]
@@ -85,111 +79,6 @@ def compare(
         failures={name: a.failure for name, a in answers.items() if a.result is None},
         confidence_level=level,
     )
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one method says about one evaluation, and what it cost.
-
-    Attributes
-    ----------
-    method, term : str
-        The method and the evaluation.
-    estimate, std_error, low, high : float
-        NaN where a method has nothing to say; a profile has no standard error.
-    seconds : float
-        For all evaluations of the method together.
-    passes : int
-        Over the data, likewise.
-    time_ratio : float
-        Seconds, relative to the fastest method.
-    """
-
-    method: str
-    term: str
-    estimate: float
-    std_error: float
-    low: float
-    high: float
-    seconds: float
-    passes: int
-    time_ratio: float = math.nan
-
-    def against(self, fastest: float) -> Row:
-        """Return the same row with its time relative to that of the fastest."""
-        return Row(**{**asdict(self), "time_ratio": self.seconds / fastest})
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """Value, standard error, interval and cost by several methods.
-
-    Attributes
-    ----------
-    rows : tuple of Row
-        One for each method and evaluation.
-    results : mapping of str to Estimate or tuple of Profile
-        The full result of each method that has one.
-    failures : mapping of str to str
-        Why the others have none.
-    confidence_level : float
-        Of the intervals.
-    """
-
-    rows: tuple[Row, ...]
-    results: Mapping[str, Estimate | tuple[Profile, ...]]
-    failures: Mapping[str, str]
-    confidence_level: float
-
-    @property
-    def methods(self) -> list[str]:
-        """Names of the methods, in the order given."""
-        return list(dict.fromkeys(row.method for row in self.rows))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the evaluations."""
-        return list(dict.fromkeys(row.term for row in self.rows))
-
-    def to_dict(self) -> dict[str, list[Any]]:
-        """Return the table as columns."""
-        names = {"low": "conf_low", "high": "conf_high"}
-        records = [asdict(row) for row in self.rows]
-        return {names.get(key, key): [r[key] for r in records] for key in records[0]}
-
-    def to_frame(self) -> DataFrame:
-        """Return the table as a pandas data frame, one row per method and evaluation."""
-        from pandas import DataFrame
-
-        return DataFrame(self.to_dict()).set_index(["method", "term"])
-
-    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Draw the interval of each method and return the axes.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure unless given.
-        **style
-            Passed to matplotlib's ``errorbar``.
-        """
-        from implicit_delta.plot import comparison_plot
-
-        return comparison_plot(self, ax, **style)
-
-    def __repr__(self) -> str:
-        told = [f"{method}: {reason}" for method, reason in self.failures.items()]
-        return "\n".join([aligned(self._cells()), *told])
-
-    def _repr_html_(self) -> str:
-        return as_html(self._cells(), f"{percent(self.confidence_level)} confidence intervals")
-
-    def _cells(self) -> list[list[str]]:
-        header = list(self.to_dict())
-        several = len(self.names) > 1
-        places = _decimals(self.rows, self.names)
-        body = [_cells(row, places[row.term], several) for row in self.rows]
-        return [["", *header[1 if several else 2 :]], *body]
 
 
 @dataclass(frozen=True)
@@ -296,24 +185,3 @@ def _run(model: FittedModel, psi: Psi, procedure: Procedure) -> Estimate | tuple
     if not isinstance(result, Estimate | tuple):
         raise TypeError(f"A method returned a {type(result).__name__}, not an Estimate or Profile.")
     return result
-
-
-def _decimals(rows: Sequence[Row], names: Sequence[str]) -> dict[str, int]:
-    found = {}
-    for name in names:
-        errors = [row.std_error for row in rows if row.term == name and row.std_error > 0]
-        values = [row.estimate for row in rows if row.term == name]
-        found[name] = decimals([min(errors, default=0.0)], [np.nan_to_num(values[0])])[0]
-    return found
-
-
-def _cells(row: Row, places: int, several: bool) -> list[str]:
-    numbers = (row.estimate, row.std_error, row.low, row.high)
-    return [
-        row.method,
-        *([row.term] if several else []),
-        *("" if math.isnan(x) else number(x, places) for x in numbers),
-        f"{row.seconds:.3g}",
-        str(row.passes),
-        f"{row.time_ratio:.3g}",
-    ]

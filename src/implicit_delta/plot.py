@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from implicit_delta._compare import Comparison
+    from implicit_delta._comparison import Comparison
     from implicit_delta._profile_result import Profile
     from implicit_delta.estimate import Estimate
 

@@ -230,7 +230,7 @@ class _Rise:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
 class _Refit:
     """Maximize L + lam * psi from the model's theta."""
 
