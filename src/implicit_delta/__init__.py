@@ -15,7 +15,8 @@ point?
 (13.328, 0.295)
 """
 
-from implicit_delta._compare import Comparison, compare
+from implicit_delta._compare import compare
+from implicit_delta._comparison import Comparison
 from implicit_delta._infer import infer
 from implicit_delta._polish import polish
 from implicit_delta._profile import profile
