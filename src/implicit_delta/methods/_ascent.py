@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._typing import Array
+from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import (
@@ -44,11 +45,30 @@ class Ascent:
         matrix = model.information(model.theta, np.eye(model.d), curvature)
         return cls(maximize or lbfgs, factorize((matrix + matrix.T) / 2), curvature)
 
-    def climb(self, model: FittedModel) -> Maximum:
-        """Maximize the model's objective from its theta."""
+    def climb(self, model: FittedModel, push: "Push | None" = None) -> Maximum:
+        """Maximize the model's objective from its theta, pushed or not."""
 
         def curve(theta: Array, v: Array) -> Array:
             return model.information(theta, v, self.curvature)
 
-        problem = Objective(model.objective, model.score, curve, self.scale)
-        return self.maximizer.maximize(problem, model.theta)
+        value = model.objective if push is None else push.value
+        gradient = model.score if push is None else push.gradient
+        return self.maximizer.maximize(Objective(value, gradient, curve, self.scale), model.theta)
+
+
+@dataclass(frozen=True)
+class Push:
+    """The objective L + lam * psi; its curvature is left to that of L."""
+
+    evaluation: Evaluation
+    lam: float
+
+    def value(self, theta: Array) -> float:
+        """L + lam * psi."""
+        psi = float(self.evaluation(theta)[0])
+        return self.evaluation.model.objective(theta) + self.lam * psi
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of that, (d,)."""
+        slope = self.evaluation.jacobian(theta)[0]
+        return np.asarray(self.evaluation.model.score(theta) + self.lam * slope)

@@ -9,18 +9,18 @@ from joblib import Parallel, delayed
 
 from implicit_delta._progress import progress
 from implicit_delta._typing import Array
-from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods._ascent import Ascent
+from implicit_delta.methods._refits import End, Refit, Rise
 from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
-from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
+from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.numerics.maximizers import Maximizer
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
 OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps
-AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a kink of psi
 PILOT_DRAWS = 200  # 5 % error or so; the push need not be exact
 
 
@@ -81,9 +81,11 @@ class FiniteDifference(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit at both ends of every push and take differences."""
-        maximizer = self._maximizer(model)
-        pushes = self._pushes(model, evaluation)
-        refit = _Refit(model, maximizer, self._scale(model), self.curvature)
+        if self.maximize is not None:
+            _check_dimension(self.maximize, model.d)
+        ascent = Ascent.of(model, self.maximize, self.curvature)
+        pushes = self._pushes(model, evaluation, ascent.maximizer)
+        refit = Refit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
         if self.central:
             behind = self._ends(refit, evaluation, -pushes)
@@ -91,47 +93,28 @@ class FiniteDifference(Method):
             rest = refit(evaluation.component(0), 0.0)
             behind = [[rest] * pushes.shape[1]] * evaluation.size
         rises = [
-            [_Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
+            [Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
-        return self._response(model, evaluation, maximizer, pushes, rises)
+        return self._response(model, evaluation, ascent.maximizer, pushes, rises)
 
-    def _maximizer(self, model: FittedModel) -> Maximizer:
-        if self.maximize is not None:
-            _check_dimension(self.maximize, model.d)
-            return self.maximize
-        return lbfgs if model.d <= DENSE_LIMIT else newton_krylov
-
-    def _pushes(self, model: FittedModel, evaluation: Evaluation) -> Array:
+    def _pushes(self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer) -> Array:
         """Lambdas, (K, number of lambdas)."""
         if self.lam is not None:
             return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
-        pilot = self._pilot(model).respond(model, evaluation)
+        pilot = self._pilot(maximizer).respond(model, evaluation)
         errors = np.sqrt(np.diag(pilot.covariance))
         errors[errors == 0] = 1.0
-        smooth = self._maximizer(model).needs_gradient
-        push = self.push or (SMOOTH_PUSH if smooth else OPAQUE_PUSH)
+        push = self.push or (SMOOTH_PUSH if maximizer.needs_gradient else OPAQUE_PUSH)
         return np.asarray(push / errors)[:, None]
 
-    def _pilot(self, model: FittedModel) -> Method:
+    def _pilot(self, maximizer: Maximizer) -> Method:
         """Who asks for a gradient-free maximizer may have a psi without derivative."""
-        if self._maximizer(model).needs_gradient:
+        if maximizer.needs_gradient:
             return Infinitesimal(curvature=self.curvature)
         return Simulation(PILOT_DRAWS, rng=0, curvature=self.curvature)
 
-    def _scale(self, model: FittedModel) -> Factor | None:
-        """Coordinates in which the objective is close to -|z|^2 / 2, where d allows."""
-        if model.d > DENSE_LIMIT:
-            return None
-        matrix = model.information(model.theta, np.eye(model.d), self.curvature)
-        try:
-            return factorize((matrix + matrix.T) / 2)
-        except NotAMaximumError:
-            if self.lam is None:
-                raise
-            return None
-
-    def _ends(self, refit: "_Refit", evaluation: Evaluation, pushes: Array) -> list[list["_End"]]:
+    def _ends(self, refit: Refit, evaluation: Evaluation, pushes: Array) -> list[list[End]]:
         """Refit for every push, (K, number of lambdas)."""
         jobs = [(evaluation.component(k), lam) for (k, _), lam in np.ndenumerate(pushes)]
         calls = (delayed(refit)(component, lam) for component, lam in jobs)
@@ -149,7 +132,7 @@ class FiniteDifference(Method):
         evaluation: Evaluation,
         maximizer: Maximizer,
         pushes: Array,
-        rises: list[list["_Rise"]],
+        rises: list[list[Rise]],
     ) -> Response:
         covariance, directions, spreads = [], [], []
         for k, column in enumerate(rises):
@@ -173,7 +156,7 @@ class FiniteDifference(Method):
         )
 
     def _linearity(
-        self, model: FittedModel, evaluation: Evaluation, rises: list[list["_Rise"]]
+        self, model: FittedModel, evaluation: Evaluation, rises: list[list[Rise]]
     ) -> float:
         """Compare the two ends of each push, on the scale of half a standard error."""
         score, bends = model.score(model.theta), []
@@ -195,67 +178,6 @@ class FiniteDifference(Method):
         return np.asarray(np.linalg.solve(vandermonde.T, np.eye(pushes.size)[0]) @ slopes)
 
 
-@dataclass(frozen=True)
-class _End:
-    """One refit: where it ended, how much gradient was left there and what it cost."""
-
-    lam: float
-    theta: Array
-    gradient: float
-    passes: int
-
-
-@dataclass(frozen=True)
-class _Rise:
-    """What moved between the two ends of a push."""
-
-    top: Array
-    bottom: Array
-    theta: Array
-    width: float
-    gradient: float
-    passes: int
-
-    @classmethod
-    def between(cls, evaluation: Evaluation, k: int, ahead: _End, behind: _End) -> "_Rise":
-        top, bottom = evaluation(ahead.theta), evaluation(behind.theta)
-        _check_rose(evaluation.names[k], ahead.lam, float(top[k] - bottom[k]))
-        return cls(
-            top=top,
-            bottom=bottom,
-            theta=ahead.theta - behind.theta,
-            width=ahead.lam - behind.lam,
-            gradient=max(ahead.gradient, behind.gradient),
-            passes=ahead.passes + (behind.passes if behind.lam else 0),
-        )
-
-
-@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
-class _Refit:
-    """Maximize L + lam * psi from the model's theta."""
-
-    model: FittedModel
-    maximizer: Maximizer
-    scale: Factor | None
-    curvature: Curvature
-
-    def __call__(self, evaluation: Evaluation, lam: float) -> _End:
-        model, before = self.model, self.model.passes
-
-        def value(theta: Array) -> float:
-            return model.objective(theta) + lam * float(evaluation(theta)[0])
-
-        def gradient(theta: Array) -> Array:
-            return np.asarray(model.score(theta) + lam * evaluation.jacobian(theta)[0])
-
-        def curve(theta: Array, v: Array) -> Array:
-            return model.information(theta, v, self.curvature)
-
-        found = self.maximizer.maximize(Objective(value, gradient, curve, self.scale), model.theta)
-        _check_converged(found, lam, AT_A_KINK if self.scale else 0.0)
-        return _End(lam, found.x, found.gradient_norm, model.passes - before)
-
-
 def _check_dimension(maximizer: Maximizer, d: int) -> None:
     if maximizer.max_dimension is not None and d > maximizer.max_dimension:
         raise UnsupportedModelError(
@@ -263,26 +185,6 @@ def _check_dimension(maximizer: Maximizer, d: int) -> None:
             f"dimensions, and the model has {d} parameters. What works for an opaque psi in any "
             "number of dimensions: `Simulation()`, or `Smoothed(psi)` with `Infinitesimal()` or "
             "`FiniteDifference()`."
-        )
-
-
-def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:
-    if not found.converged and not found.gradient_norm <= tolerated:
-        raise ConvergenceError(
-            f"The refit with lambda = {lam:.3g} did not converge: {found.message} Usual causes: "
-            "lambda is so large that L + lambda * psi has no maximum nearby (leave lam out to have "
-            "it chosen as half a standard error), or psi is not smooth (try "
-            "`FiniteDifference(maximize=nelder_mead)` or `Simulation()`)."
-        )
-
-
-def _check_rose(name: str, lam: float, rise: float) -> None:
-    if not rise > 0:
-        raise ConvergenceError(
-            f"{name} changed by {rise:.3g} when the objective was pushed towards larger values of "
-            f"it (lambda = {lam:.3g}), but must rise: the refits are not converged well enough for "
-            "so small a push, or ended at different optima. Use a larger lam (left out, it is half "
-            "a standard error), or another `maximize=`."
         )
 
 

@@ -1,0 +1,83 @@
+"""Refits with a little of psi added to the objective, and what moves between two of them."""
+
+from dataclasses import dataclass
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods._ascent import Ascent, Push
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.maximizers import Maximum
+
+AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a kink of psi
+
+
+@dataclass(frozen=True)
+class End:
+    """One refit: where it ended, how much gradient was left there and what it cost."""
+
+    lam: float
+    theta: Array
+    gradient: float
+    passes: int
+
+
+@dataclass(frozen=True)
+class Rise:
+    """What moved between the two ends of a push."""
+
+    top: Array
+    bottom: Array
+    theta: Array
+    width: float
+    gradient: float
+    passes: int
+
+    @classmethod
+    def between(cls, evaluation: Evaluation, k: int, ahead: End, behind: End) -> "Rise":
+        """Evaluate at both ends; psi must have risen from one to the other."""
+        top, bottom = evaluation(ahead.theta), evaluation(behind.theta)
+        _check_rose(evaluation.names[k], ahead.lam, float(top[k] - bottom[k]))
+        return cls(
+            top=top,
+            bottom=bottom,
+            theta=ahead.theta - behind.theta,
+            width=ahead.lam - behind.lam,
+            gradient=max(ahead.gradient, behind.gradient),
+            passes=ahead.passes + (behind.passes if behind.lam else 0),
+        )
+
+
+@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
+class Refit:
+    """Maximize L + lam * psi from the model's theta."""
+
+    model: FittedModel
+    ascent: Ascent
+
+    def __call__(self, evaluation: Evaluation, lam: float) -> End:
+        """Refit for one evaluation and one push."""
+        before = self.model.passes
+        found = self.ascent.climb(self.model, Push(evaluation, lam))
+        _check_converged(found, lam, AT_A_KINK if self.ascent.scale else 0.0)
+        return End(lam, found.x, found.gradient_norm, self.model.passes - before)
+
+
+def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:
+    if not found.converged and not found.gradient_norm <= tolerated:
+        raise ConvergenceError(
+            f"The refit with lambda = {lam:.3g} did not converge: {found.message} Usual causes: "
+            "lambda is so large that L + lambda * psi has no maximum nearby (leave lam out to have "
+            "it chosen as half a standard error), or psi is not smooth (try "
+            "`FiniteDifference(maximize=nelder_mead)` or `Simulation()`)."
+        )
+
+
+def _check_rose(name: str, lam: float, rise: float) -> None:
+    if not rise > 0:
+        raise ConvergenceError(
+            f"{name} changed by {rise:.3g} when the objective was pushed towards larger values of "
+            f"it (lambda = {lam:.3g}), but must rise: the refits are not converged well enough for "
+            "so small a push, or ended at different optima. Use a larger lam (left out, it is half "
+            "a standard error), or another `maximize=`."
+        )
