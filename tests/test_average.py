@@ -81,6 +81,8 @@ def test_columns_are_evaluations(problem, sample):
         return np.column_stack([np.maximum(r, 0.0), np.maximum(-r, 0.0), np.exp(X @ b / 4)])
 
     joint = idm.infer(model, idm.Average(costs, sample))
+    refits = idm.infer(model, idm.Average(costs, sample), idm.FiniteDifference())
+    np.testing.assert_allclose(refits.standard_error, joint.standard_error, rtol=0.01)
     assert joint.names == ("costs[0]", "costs[1]", "costs[2]")
     for k in range(3):
         alone = idm.infer(model, idm.Average(lambda b, k=k: costs(b)[:, k], sample))

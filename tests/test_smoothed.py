@@ -48,6 +48,18 @@ def test_steps_have_a_standard_error(method):
     assert est.diagnostics.notes["smoothing_change"] < 0.05
 
 
+@pytest.mark.parametrize("maximize", [idm.nelder_mead(tolerance=1e-2), idm.cobyqa], ids=repr)
+def test_refits_without_gradients(maximize):
+    """Refits choose among the steps what suits them: a few percent more than the exact error."""
+    model, share, exact = steps()
+    est = idm.infer(model, share, idm.FiniteDifference(maximize=maximize))
+    assert 0.97 < est.standard_error / exact < 1.16
+    both = lambda b: np.array([share(b), share(-b)])
+    joint = idm.infer(model, both, idm.FiniteDifference(maximize=maximize))
+    np.testing.assert_allclose(joint.standard_error, exact, rtol=0.16)
+    assert joint.covariance[0, 1] == pytest.approx(-(exact**2), rel=0.2)
+
+
 def test_steps_beside_something_smooth():
     """Half of the derivative is missing, and nothing else would tell."""
     model, share, exact = steps()
@@ -91,13 +103,14 @@ def test_the_bend_is_kept():
     assert est.diagnostics.linearity == pytest.approx(direct.diagnostics.linearity, rel=1e-6)
 
 
-def test_many_parameters():
+@pytest.mark.parametrize("method", [idm.Infinitesimal(), idm.FiniteDifference()], ids=repr)
+def test_many_parameters(method):
     """Fewer pairs than parameters: the length of the slope has the error 1 / sqrt(2 P)."""
     model = Diagonal.of(np.geomspace(0.5, 5.0, 3000))
     psi = lambda th: np.array([th[:1000].sum(), th[500:].sum()])
     gradient = np.array([np.arange(3000) < 1000, np.arange(3000) >= 500]).astype(float)
     exact = np.sqrt((gradient**2 / model.curvatures).sum(axis=1))
-    est = idm.infer(model, idm.Smoothed(psi, draws=400, rng=0))
+    est = idm.infer(model, idm.Smoothed(psi, draws=400, rng=0), method)
     assert est.diagnostics.notes["smoothing_error"] == pytest.approx(1 / np.sqrt(400), rel=0.5)
     np.testing.assert_allclose(est.standard_error, exact, rtol=3 / np.sqrt(400))
 
