@@ -1,6 +1,7 @@
 """Evaluations that are random themselves."""
 
 import functools
+import heapq
 
 import numpy as np
 import pytest
@@ -158,3 +159,50 @@ def test_bad_configuration(model):
             idm.Replicated(noisy, repeats=repeats)
     with pytest.raises(TypeError, match="argument called `rng`"):
         idm.infer(model, idm.Replicated(lambda b: b[0]))
+
+
+def average_wait(theta, rng):
+    """Twenty days with two servers; the shortest expected call first, all luck from rng."""
+    total = 0.0
+    for _ in range(20):
+        arrival = np.cumsum(rng.exponential(1.0, size=60)).tolist()
+        x, luck = rng.normal(size=60), rng.exponential(size=60)
+        mean = np.exp(theta[0] + theta[1] * x)
+        service, free, queue, i = (mean * luck).tolist(), [0.0, 0.0], [], 0
+        for _ in range(60):
+            now = free[0] if queue else max(free[0], arrival[i])
+            while i < 60 and arrival[i] <= now:
+                heapq.heappush(queue, (mean[i], i))
+                i += 1
+            call = heapq.heappop(queue)[1]
+            total += now - arrival[call]
+            heapq.heapreplace(free, now + service[call])
+    return total / 1200
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")  # waits grow with load
+def test_three_ways_agree_on_a_queue():
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=1500)
+    minutes = rng.exponential(np.exp(0.3 + 0.4 * x))
+
+    def score(th):
+        rest = minutes * np.exp(-th[0] - th[1] * x) - 1
+        return np.column_stack([rest, rest * x])
+
+    model = idm.from_loglik(
+        lambda th: -th[0] - th[1] * x - minutes * np.exp(-th[0] - th[1] * x),
+        start=[0, 0],
+        score=score,
+    )
+    psi = idm.Replicated(average_wait, repeats=4, rng=0)
+    answers = [
+        idm.infer(model, psi, idm.Simulation(draws=100, rng=0)),
+        idm.infer(model, idm.Smoothed(psi, draws=60, rng=0), strict=False),
+        idm.infer(
+            model, psi, idm.FiniteDifference(maximize=idm.cobyqa(tolerance=1e-2)), strict=False
+        ),
+    ]
+    errors = [est.budget["model"] for est in answers]
+    np.testing.assert_allclose(errors, np.mean(errors), rtol=0.1)
+    assert len({est.value for est in answers}) == 1  # the same seeds
