@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit format linecov coverage bench reproduce docs clean
+.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce docs clean
 
 unit linecov coverage bench reproduce: export OMP_NUM_THREADS = 1
 
@@ -42,8 +42,10 @@ linecov: $(VENV)/.test ## Which lines of the package the tests run
 coverage: $(VENV)/.test ## How often intervals cover the truth, by simulation (QUICK=1: a small version)
 	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick --results build)
 
-bench: $(VENV)/.bench ## Side by side with other libraries
-	$(PYTEST) benchmarks -o addopts=--import-mode=importlib -W default
+bench: $(VENV)/.bench ## Side by side with other libraries (ONLY=core: one of them; DATA=dir: data sets)
+	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(DATA),--data $(DATA))
+
+bench-env: $(VENV)/.laplace ## What `make bench` compares with: laplace-torch and delicatessen
 
 reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version)
 	$(BIN)/python -m experiments $(if $(QUICK),--quick)
@@ -77,4 +79,15 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 $(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the package and what the target '$*' needs (a minute or two)"
 	@$(INSTALL) -e ".[$*]"
+	@touch $@
+
+# laplace-torch asks for torchvision, whose wheels need not match this torch; it runs without.
+LAPLACE := laplace-torch==0.3 asdfghjkl==0.1a4 backpack-for-pytorch==1.7.1 \
+	curvlinops-for-pytorch==3.0.1 torchmetrics==1.9.0 unfoldNd==0.2.3 einconv==0.1.0 \
+	linear_operator==0.6.1
+
+$(VENV)/.laplace: $(VENV)/.bench
+	@echo "Installing laplace-torch and delicatessen"
+	@$(INSTALL) einops opt-einsum lightning-utilities packaging delicatessen
+	@$(INSTALL) --no-deps $(LAPLACE)
 	@touch $@

@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 import implicit_delta as idm
+from experiments.network import Network
+from experiments.tasks_1d import SIN
 
 
 def best(function, repeats):
@@ -48,63 +50,43 @@ def small_likelihood():
     print(f"  in evaluations: {passes} made, time of {cost / one:.0f}")
 
 
-class SinNetwork:
+class SinTask:
     """The paper's sin task: 160 fixed inputs, 1 hidden layer of 50 tanh units, d = 151."""
 
-    units, l2 = 50, 0.3
+    network, l2 = Network(), 1.0
 
     def __init__(self, seed=0):
         rng = np.random.default_rng(seed)
-        self.x = np.concatenate(
-            [np.linspace(-1.5, -0.7, 80, False), np.linspace(0.35, 1.15, 80, False)]
-        )
-        self.y = -np.sin(3 * self.x - 0.3) + 0.1 * rng.normal(size=160)
-        self.start = rng.uniform(-1, 1, size=3 * self.units + 1)
+        self.x, self.y = SIN.draw(rng)
+        self.start = rng.uniform(-1, 1, size=self.network.d)
         self.grid = np.arange(-2, 2, 0.05)
-
-    def hidden(self, theta, x):
-        w, b = theta[: self.units], theta[self.units : 2 * self.units]
-        return np.tanh(np.multiply.outer(x, w) + b)
-
-    def predict(self, theta, x):
-        return self.hidden(theta, x) @ theta[2 * self.units : -1] + theta[-1]
-
-    def jacobian(self, theta, x):
-        """Derivative of the predictions, (len(x), 151)."""
-        hidden = self.hidden(theta, x)
-        inner = (1 - hidden**2) * theta[2 * self.units : -1]
-        return np.hstack([inner * x[:, None], inner, hidden, np.ones((x.size, 1))])
 
     def fit(self):
         return idm.from_residuals(
-            lambda theta: self.y - self.predict(theta, self.x),
+            lambda theta: self.y - self.network.predict(theta, self.x),
             start=self.start,
-            jacobian=lambda theta: -self.jacobian(theta, self.x),
+            jacobian=lambda theta: -self.network.jacobian(theta, self.x),
             l2=self.l2,
         )
 
 
 def sin_network(n_jobs=1):
     """The 80 x 80 covariance of predictions, by one factorization and by 160 refits."""
-    network = SinNetwork()
+    task = SinTask()
     started = perf_counter()
-    model = network.fit()
+    model = task.fit()
     fit = perf_counter() - started
 
     def psi(theta):
-        return network.predict(theta, network.grid)
+        return task.network.predict(theta, task.grid)
 
     solved = idm.infer(model, psi, idm.Infinitesimal(curvature="ggn"), strict=False)
     refitted = idm.infer(
         model, psi, idm.FiniteDifference(curvature="ggn", n_jobs=n_jobs), strict=False
     )
-    inside = ((network.grid >= -1.5) & (network.grid < -0.7)) | (
-        (network.grid >= 0.35) & (network.grid < 1.15)
-    )
+    inside = ((task.grid >= -1.5) & (task.grid < -0.7)) | ((task.grid >= 0.35) & (task.grid < 1.15))
     ratio = refitted.standard_error / solved.standard_error
-    print(
-        f"The paper's network on the sin task (d = {model.d}, n = {model.n}, l2 = {network.l2:g})"
-    )
+    print(f"The paper's network on the sin task (d = {model.d}, n = {model.n}, l2 = {task.l2:g})")
     print(f"  fit from a random start      {fit:8.3f} s")
     print(
         f"  covariance, one solve (GGN)  {solved.diagnostics.seconds:8.3f} s  "
@@ -121,7 +103,11 @@ def sin_network(n_jobs=1):
     )
 
 
-if __name__ == "__main__":
+def main():
     small_likelihood()
     print()
     sin_network(n_jobs=2)
+
+
+if __name__ == "__main__":
+    main()

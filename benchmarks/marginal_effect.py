@@ -81,7 +81,7 @@ def timed(function, repeats):
     return result, min(seconds)
 
 
-def main(n, d):
+def main(n=100_000, d=20):
     problem = Problem(n, d)
     rows = {
         "by hand, in NumPy": timed(problem.by_hand, 7),
