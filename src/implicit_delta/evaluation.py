@@ -1,13 +1,14 @@
 """What is computed from a fitted model: psi, and the care it needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from implicit_delta._average import Average, checked_units, mean_over_rows
-from implicit_delta._replicated import Replicated, accepts_rng, mean_over_seeds
+from implicit_delta._average import Average, checked_units
+from implicit_delta._composed import Composed, composed
+from implicit_delta._replicated import Replicated
 from implicit_delta._smoothed import Smoothed, Surrogate
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import EvaluationError
@@ -65,7 +66,7 @@ class Evaluation:
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
         smoothed = psi if isinstance(psi, Smoothed) else None
-        inner = _composed(model, psi if smoothed is None else smoothed.psi)
+        inner = composed(model, psi if smoothed is None else smoothed.psi)
         units = _units(model, inner)
         raw, values = _first_look(model, inner)
         value, noise = values.mean(axis=0), _noise_of_mean(values)
@@ -84,7 +85,7 @@ class Evaluation:
     @property
     def sample(self) -> str | None:
         """How the rows of an average are related to the training rows."""
-        average = self.psi.average if isinstance(self.psi, _Composed) else None
+        average = self.psi.average if isinstance(self.psi, Composed) else None
         return None if average is None else average.sample
 
     def __call__(self, theta: Array) -> Array:
@@ -142,60 +143,6 @@ class _Component:
         return self.psi(model)[self.k]
 
 
-@dataclass(frozen=True, eq=False)
-class _Composed:
-    """A function of the model, averaged over seeds if it is random and over rows if it has any."""
-
-    function: Callable[..., Any]
-    seeds: tuple[int, ...]
-    average: Average | None
-    weights: Array | None
-
-    def units(self, model: Any) -> Any:
-        if not self.seeds:
-            return self.function(model)
-        return mean_over_seeds(self.function, self.seeds, model)
-
-    def __call__(self, model: Any) -> Any:
-        values = self.units(model)
-        return values if self.average is None else mean_over_rows(values, self.weights)
-
-    def replicates(self) -> "list[_Composed]":
-        return [replace(self, seeds=(seed,)) for seed in self.seeds]
-
-
-def _composed(model: FittedModel, psi: Any) -> Psi:
-    """Take the wrappers apart, always in this order: replicates of an average of a function."""
-    replicated = psi if isinstance(psi, Replicated) else None
-    inner = psi.psi if isinstance(psi, Replicated) else psi
-    average = inner if isinstance(inner, Average) else None
-    function = inner.h if isinstance(inner, Average) else inner
-    if isinstance(function, Smoothed | Replicated | Average):
-        raise TypeError(
-            f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "
-            "inside: Smoothed(Replicated(Average(h)))."
-        )
-    if not callable(function):
-        raise TypeError(
-            f"psi must be a function of the model, not {type(function).__name__}: for example "
-            "`lambda theta: theta[0] / theta[1]`."
-        )
-    random = accepts_rng(function)
-    if replicated is not None and not random:
-        raise TypeError("Replicated needs a psi with an argument called `rng`, to give it seeds.")
-    if average is None and not random:
-        return function
-    seeds = (replicated or Replicated(function)).seeds() if random else ()
-    return _Composed(function, seeds, average, _row_weights(model, average))
-
-
-def _row_weights(model: FittedModel, average: Average | None) -> Array | None:
-    """A training row that counts twice in the likelihood counts twice in the average."""
-    if average is None or average.sample != "training" or np.ptp(model.weights) == 0:
-        return None
-    return model.weights
-
-
 def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
     """Evaluate at the fitted parameters: as returned, and checked, one row per replicate.
 
@@ -204,17 +151,16 @@ def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
     if psi is parameters:
         return model.theta, model.theta[None]
     where = "at the fitted parameters"
-    looks = psi.replicates() if isinstance(psi, _Composed) and psi.seeds else [psi]
-    raw = model.evaluate(looks[0], model.theta)
-    first = _checked(raw, where)
+    looks = psi.replicates() if isinstance(psi, Composed) and psi.seeds else [psi]
     values = [_value(model, look, model.theta, where) for look in looks]
-    _check_same(first, values[0])
+    raw = model.evaluate(looks[0], model.theta)
+    _check_same(values[0], _checked(raw, where))
     return raw, np.array(values)
 
 
 def _units(model: FittedModel, psi: Psi) -> Array | None:
     """Evaluate each row of an average, before anything else: a bad row is then named."""
-    if not isinstance(psi, _Composed) or psi.average is None:
+    if not isinstance(psi, Composed) or psi.average is None:
         return None
     values = np.asarray(model.evaluate(psi.units, model.theta))
     return checked_units(values, psi.average.sample, model.n)
@@ -242,12 +188,15 @@ def _check_same(first: Array, second: Array) -> None:
 def _value(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
     """Evaluate and check; for a random psi that is not finite, name the seed."""
     raw = model.evaluate(psi, theta)
-    if isinstance(psi, _Composed) and psi.seeds and not np.all(np.isfinite(np.asarray(raw))):
-        for look in psi.replicates():
-            if not np.all(np.isfinite(np.asarray(model.evaluate(look, theta)))):
-                where += f", with rng = numpy.random.default_rng({look.seeds[0]})"
-                break
+    if isinstance(psi, Composed) and psi.seeds and not _finite(raw):
+        failing = (look for look in psi.replicates() if not _finite(model.evaluate(look, theta)))
+        where += f", with rng = numpy.random.default_rng({next(failing).seeds[0]})"
     return _checked(raw, where)
+
+
+def _finite(raw: Any) -> bool:
+    value = np.asarray(raw)
+    return value.dtype.kind != "f" or bool(np.all(np.isfinite(value)))
 
 
 def _checked(raw: Any, where: str) -> Array:
@@ -288,6 +237,6 @@ def _names(given: Any, psi: Psi, model: FittedModel, raw: Any, value: Array) -> 
         return model.names or tuple(f"theta[{j}]" for j in range(model.d))
     if value.ndim == 1 and hasattr(raw, "index") and hasattr(raw, "to_numpy"):
         return tuple(map(str, raw.index))
-    stem = getattr(psi.function if isinstance(psi, _Composed) else psi, "__name__", "psi")
+    stem = getattr(psi.function if isinstance(psi, Composed) else psi, "__name__", "psi")
     stem = "psi" if stem == "<lambda>" else stem
     return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))

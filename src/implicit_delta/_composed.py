@@ -1,0 +1,70 @@
+"""One function of the model, made of replicates, an average and what the user wrote."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._average import Average, mean_over_rows
+from implicit_delta._replicated import Replicated, accepts_rng, mean_over_seeds
+from implicit_delta._smoothed import Smoothed
+from implicit_delta._typing import Array, Psi
+from implicit_delta.models.base import FittedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """A function of the model, averaged over seeds if it is random and over rows if it has any."""
+
+    function: Callable[..., Any]
+    seeds: tuple[int, ...]
+    average: Average | None
+    weights: Array | None
+
+    def units(self, model: Any) -> Any:
+        """Average over the seeds alone: the rows, if there are any."""
+        if not self.seeds:
+            return self.function(model)
+        return mean_over_seeds(self.function, self.seeds, model)
+
+    def __call__(self, model: Any) -> Any:
+        """Average over seeds and rows, in the model's own language."""
+        values = self.units(model)
+        return values if self.average is None else mean_over_rows(values, self.weights)
+
+    def replicates(self) -> "list[Composed]":
+        """The same with each of the seeds alone."""
+        return [replace(self, seeds=(seed,)) for seed in self.seeds]
+
+
+def composed(model: FittedModel, psi: Any) -> Psi:
+    """Take the wrappers apart, always in this order: replicates of an average of a function."""
+    replicated = psi if isinstance(psi, Replicated) else None
+    inner = psi.psi if isinstance(psi, Replicated) else psi
+    average = inner if isinstance(inner, Average) else None
+    function = inner.h if isinstance(inner, Average) else inner
+    if isinstance(function, Smoothed | Replicated | Average):
+        raise TypeError(
+            f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "
+            "inside: Smoothed(Replicated(Average(h)))."
+        )
+    if not callable(function):
+        raise TypeError(
+            f"psi must be a function of the model, not {type(function).__name__}: for example "
+            "`lambda theta: theta[0] / theta[1]`."
+        )
+    random = accepts_rng(function)
+    if replicated is not None and not random:
+        raise TypeError("Replicated needs a psi with an argument called `rng`, to give it seeds.")
+    if average is None and not random:
+        return function
+    seeds = (replicated or Replicated(function)).seeds() if random else ()
+    return Composed(function, seeds, average, _row_weights(model, average))
+
+
+def _row_weights(model: FittedModel, average: Average | None) -> Array | None:
+    """A training row that counts twice in the likelihood counts twice in the average."""
+    if average is None or average.sample != "training" or np.ptp(model.weights) == 0:
+        return None
+    return model.weights
