@@ -10,12 +10,12 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce docs clean
+.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce clean
 
 unit linecov coverage bench reproduce: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Fit a model, put an interval on a prediction, write demo.png
 	$(BIN)/python examples/demo.py
@@ -50,13 +50,10 @@ bench-env: $(VENV)/.laplace ## What `make bench` compares with: laplace-torch an
 reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version)
 	$(BIN)/python -m experiments $(if $(QUICK),--quick)
 
-docs: $(VENV)/.docs ## The documentation, in docs/_build
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
-
 clean: ## Remove what the other targets wrote, but not the environment
-	rm -rf build dist demo.png htmlcov .coverage .benchmarks .hypothesis docs/_build docs/auto_examples
+	rm -rf build dist demo.png htmlcov .coverage .benchmarks .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks examples experiments docs -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks examples experiments -name __pycache__ -prune -exec rm -rf {} +
 
 # Environments: all live in one directory, and a stamp says which one is complete.
 
@@ -76,7 +73,7 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 	@$(INSTALL) torch
 	@touch $@
 
-$(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
+$(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the package and what the target '$*' needs (a minute or two)"
 	@$(INSTALL) -e ".[$*]"
 	@touch $@
