@@ -54,6 +54,9 @@ class Diagonal(FittedModel):
     def at(self, theta):
         return replace(self, theta=theta)
 
+    def ascend(self, bonus, batches, optimizer):
+        raise NotImplementedError("one observation has no minibatches")
+
 
 def steps(count=2000, d=3):
     """A model, the share of a grid below its first coefficient, and its standard error.

@@ -39,7 +39,9 @@ from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
+from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.jax import from_jax
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
 from implicit_delta.models.sklearn import from_sklearn
@@ -82,12 +84,14 @@ __all__ = [
     "Replicated",
     "Simulation",
     "Smoothed",
+    "StochasticFiniteDifference",
     "UnsupportedModelError",
     "bayesian_optimization",
     "cholesky",
     "cobyqa",
     "compare",
     "conjugate_gradient",
+    "from_jax",
     "from_loglik",
     "from_residuals",
     "from_sklearn",

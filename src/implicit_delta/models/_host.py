@@ -17,7 +17,7 @@ from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Bonus, Curvature, FittedModel
-from implicit_delta.models.loglik import as_parameters, as_weights
+from implicit_delta.models.loglik import as_parameters, as_rate, as_weights
 from implicit_delta.numerics.tracing import traced_jacobian
 
 DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept
@@ -181,7 +181,7 @@ class HostModel(FittedModel):
         self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
-        theta, rate = self.theta, _rate(optimizer)
+        theta, rate = self.theta, as_rate(optimizer)
         for rows in batches:
             counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
             b = self.coordinates.coefficients(theta)
@@ -213,15 +213,6 @@ class HostModel(FittedModel):
             return 1e-2 * np.maximum(abs(self.theta), 0.1)
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
-
-
-def _rate(optimizer: Any) -> float:
-    if isinstance(optimizer, int | float) and optimizer > 0:
-        return float(optimizer)
-    raise TypeError(
-        "Models of statistics libraries are trained by plain stochastic gradient ascent: give the "
-        f"learning rate as a positive number, not {optimizer!r}."
-    )
 
 
 def check_terms(likelihood: Likelihood, b: Array, library: str) -> int:

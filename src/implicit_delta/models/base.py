@@ -1,8 +1,8 @@
 """The contract of a fitted model: what every ecosystem has to offer, and all that a method sees."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Literal, Self, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, Self, TypeAlias
 
 from implicit_delta._typing import Array, Psi
 
@@ -16,8 +16,9 @@ class FittedModel(ABC):
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with n
     terms :math:`\ell_i`, frequency weights :math:`w_i` and d parameters. At this boundary every
     array is NumPy float64 (vectors of length d may be float32 if d is too large for that) and the
-    parameters are one flat vector; inside, a backend works in its own types. A backend is one final class with these members and nothing optional;
-    `implicit_delta.testing.check_model` checks it.
+    parameters are one flat vector; inside, a backend works in its own types. A backend is one
+    final class with these members and nothing optional; `implicit_delta.testing.check_model`
+    checks it.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class FittedModel(ABC):
 
     @abstractmethod
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """What psi returns for the model at theta, in NumPy: (), (K,), or (m, K) rows to average."""
+        """What psi returns for the model at theta, in NumPy: (), (K,), or (m, K) to average."""
 
     @abstractmethod
     def jacobian(self, psi: Psi, theta: Array) -> Array:
@@ -92,3 +93,14 @@ class FittedModel(ABC):
     @abstractmethod
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
+
+    @abstractmethod
+    def ascend(
+        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+    ) -> Iterator[Array]:
+        """Yield theta (d,) after each step of a stochastic training that starts at theta.
+
+        A step climbs ``(L + bonus) / n``, with the sum over observations estimated from the rows
+        of one batch, given by their numbers, (B,). The bonus is given by its gradient; `optimizer`
+        is a learning rate, or whatever else the backend trains with.
+        """

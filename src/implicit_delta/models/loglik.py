@@ -1,6 +1,6 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from implicit_delta._polish import polish
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._jacobian import jacobian_of
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.base import Bonus, Curvature, FittedModel
 from implicit_delta.numerics.derivatives import (
     differentiate,
     natural_units,
@@ -176,6 +176,19 @@ class LoglikModel(FittedModel):
         """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
+    def ascend(
+        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+    ) -> Iterator[Array]:
+        """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
+        theta, rate = self.theta, as_rate(optimizer)
+        for rows in batches:
+            counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+            batch = replace(self, weights=self.weights * counts)
+            batch._units.append(self.units)  # alone, it may be flat along some parameter
+            slope = batch.score(theta) + (0.0 if bonus is None else bonus(theta))
+            theta = theta + rate / self.n * slope
+            yield theta
+
     @property
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
@@ -276,6 +289,16 @@ def as_weights(weights: Any, n: int) -> Array:
     if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
         raise ValueError("weights must be finite, none negative and at least one positive.")
     return array
+
+
+def as_rate(optimizer: Any) -> float:
+    """Check a learning rate given by a user."""
+    if isinstance(optimizer, int | float) and 0 < optimizer < np.inf:
+        return float(optimizer)
+    raise TypeError(
+        "This model is trained by plain stochastic gradient ascent: give the learning rate as a "
+        f"positive number, not {optimizer!r}."
+    )
 
 
 def _check_terms(values: Any, name: str) -> int:

@@ -1,0 +1,325 @@
+"""The stochastic finite-difference method (SG-FDIDM): train on, with a little of psi added."""
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._normal_draws import as_seed
+from implicit_delta._progress import progress
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError, DriftWarning
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.models.base import Bonus, Curvature, FittedModel
+from implicit_delta.numerics.solvers import conjugate_gradient
+
+REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
+POWER_ITERATIONS = 20
+
+
+@dataclass(frozen=True, repr=False)
+class StochasticFiniteDifference(Method):
+    r"""The response to a finite push, by stochastic training (the paper's Algorithm 2).
+
+    Two trainings start at theta, one of :math:`L + \lambda \psi_k` and one of
+    :math:`L - \lambda \psi_k`. After `steps` steps psi is averaged over `samples` more, and
+
+    .. math:: V = \frac{\bar\psi(\lambda) - \bar\psi(-\lambda)}{2 \lambda}.
+
+    Both trainings see **identical minibatches**: their common noise, which is much larger than
+    the response, cancels. What is left of it is a bias, since the trainings wander about in a
+    region around the maximum whose size goes with 1 / B for minibatches of B rows. So each run is
+    repeated with minibatches of 2 B and extrapolated. Independent runs tell how much noise remains.
+
+    Parameters
+    ----------
+    lam : float, optional
+        The push, in units of 1 / psi. By default half a standard error of each psi_k, from a rough
+        pilot solve.
+    optimizer : float or callable, optional
+        The learning rate of plain stochastic gradient ascent on the *mean* log-likelihood; or, for
+        torch models, a function that makes an optimizer of a list of parameters, such as
+        ``lambda p: torch.optim.Adam(p, lr=1e-3)``. By default half of the largest stable rate.
+    batch_size : int
+        Rows in a minibatch; every epoch visits all rows once, in a new order.
+    steps : int, optional
+        Steps before sampling starts. By default their number is doubled until the variance
+        changes by less than `tolerance`.
+    samples : int
+        S, the number of steps over which psi is averaged.
+    runs : int
+        Independent repetitions.
+    central : bool
+        Push to both sides, or train with :math:`\lambda` and without psi, as in the paper.
+    extrapolate : bool
+        Whether to train with twice the batch size too, and to extrapolate to no noise.
+    tolerance : float
+        Relative change of the variance at which doubling the steps ends.
+    max_steps : int
+        Where doubling gives up.
+    curvature : {"hessian", "ggn"}
+        Of the pilot solve, the default rate and the share that was reached.
+    rng : int or numpy.random.Generator, optional
+        Source of the minibatches; fresh unless given.
+
+    Notes
+    -----
+    ``diagnostics.notes`` has ``monte_carlo_error``, the standard deviation of the standard error
+    over minibatches, relative to it: with r runs the standard error that infinitely many would
+    give lies within a t quantile (r - 1 degrees of freedom) times that. It also has
+    ``share_reached``. A training of T steps at rate :math:`\eta` reaches a share :math:`1 - (1 -
+    \eta h / n)^T` of the variance along a direction of curvature h, so too few of them
+    underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
+    :math:`w'Aw / g'w` of V, for the response w that was found: V is at least
+    :math:`(g'w)^2 / w'Aw`, by the inequality of Cauchy and Schwarz.
+
+    Examples
+    --------
+    >>> from implicit_delta import from_loglik, infer
+    >>> y = np.random.default_rng(0).poisson(3.0, size=1000)
+    >>> model = from_loglik(
+    ...     lambda t: y * t[0] - np.exp(t[0]),
+    ...     start=[0.0],
+    ...     score=lambda t: (y - np.exp(t[0]))[:, None],
+    ... )
+    >>> rate = infer(model, lambda t: np.exp(t[0]), StochasticFiniteDifference(rng=0))
+    >>> print(f"{rate.standard_error:.3f}")  # sqrt(mean(y) / 1000)
+    0.055
+    """
+
+    lam: float | None = None
+    optimizer: Any = None
+    batch_size: int = 256
+    steps: int | None = None
+    samples: int = 200
+    runs: int = 5
+    central: bool = True
+    extrapolate: bool = True
+    tolerance: float = 0.01
+    max_steps: int = 100_000
+    curvature: Curvature = "hessian"
+    rng: int | np.random.Generator | None = None
+
+    def __post_init__(self) -> None:
+        """Check what was configured."""
+        if self.lam is not None and not (np.isfinite(self.lam) and self.lam > 0):
+            raise ValueError(f"lam must be positive and finite, not {self.lam!r}.")
+        least = {"batch_size": 1, "samples": 1, "runs": 2, "max_steps": 1}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise ValueError(f"{name} must be at least {smallest}.")
+        if self.steps is not None and self.steps < 0:
+            raise ValueError(f"steps must not be negative, but is {self.steps!r}.")
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance must be between 0 and 1, not {self.tolerance!r}.")
+
+    def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
+        """Train pairs for every psi_k and take differences."""
+        pushes = self._pushes(model, evaluation)
+        optimizer = self.optimizer or _default_rate(model, self.curvature)
+        named = replace(self, optimizer=optimizer, rng=as_seed(self.rng))
+        with progress("training pairs", unit="step") as bar:
+            columns = [
+                _Column.of(named, model, evaluation, k, lam, bar) for k, lam in enumerate(pushes)
+            ]
+        directions = np.column_stack([column.direction for column in columns])
+        shares = _shares(model, evaluation, directions, self.curvature)
+        _warn_unfinished(shares, columns)
+        notes: dict[str, float | str] = {
+            "lam": float(pushes[0])
+            if len(pushes) == 1
+            else f"{min(pushes):.4g} to {max(pushes):.4g}",
+            "steps": float(max(column.steps for column in columns)),
+            "monte_carlo_error": max(c.monte_carlo_error(k) for k, c in enumerate(columns)),
+            "share_reached": float(np.min(shares)),
+        }
+        return Response(
+            covariance=np.column_stack([column.psi for column in columns]),
+            directions=directions,
+            method=repr(named),
+            notes=notes,
+        )
+
+    def _pushes(self, model: FittedModel, evaluation: Evaluation) -> list[float]:
+        """Lambda for every psi_k."""
+        if self.lam is not None:
+            return [float(self.lam)] * evaluation.size
+        rough = Infinitesimal(conjugate_gradient(rtol=0.1), curvature=self.curvature)
+        errors = np.sqrt(np.diag(rough.respond(model, evaluation).covariance))
+        return [0.5 / error if error > 0 else 1.0 for error in errors]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The response to psi_k: of psi (runs, K), of theta on average (d,), and the steps it took."""
+
+    psi_by_run: Array
+    direction: Array
+    steps: int
+
+    @classmethod
+    def of(
+        cls,
+        method: StochasticFiniteDifference,
+        model: FittedModel,
+        evaluation: Evaluation,
+        k: int,
+        lam: float,
+        bar: Any,
+    ) -> "_Column":
+        """Train all pairs; the first finds how many steps are needed, if that was left open."""
+        psi, direction, steps = [], np.zeros(model.d), method.steps
+        for run in range(method.runs):
+            for size, share in _batch_sizes(method, model.n):
+                seed = (as_seed(method.rng), k, run, size)
+                pair = _Pair(method, model, evaluation, k, lam, size, seed, bar)
+                if steps is None:
+                    steps, responses = pair.settled()
+                else:
+                    responses = pair.averaged(steps)
+                psi.append(share * responses.psi)
+                direction += share * responses.theta / method.runs
+        assert steps is not None
+        by_run = np.array(psi).reshape(method.runs, -1, evaluation.size).sum(axis=1)
+        return cls(by_run, direction, steps)
+
+    @property
+    def psi(self) -> Array:
+        """Average over the runs, (K,)."""
+        return np.asarray(self.psi_by_run.mean(axis=0))
+
+    def monte_carlo_error(self, k: int) -> float:
+        """Relative error of the standard error of psi_k: half of that of its variance."""
+        variances = self.psi_by_run[:, k]
+        if variances.mean() <= 0:
+            raise ConvergenceError(
+                f"The variance came out as {variances.mean():.3g}: the noise of the training is "
+                "larger than the response. Use more `samples`, a larger `lam` (left out, it is "
+                "half a standard error) or a smaller learning rate."
+            )
+        return float(variances.std(ddof=1) / math.sqrt(len(variances)) / variances.mean() / 2)
+
+
+@dataclass(frozen=True)
+class _Responses:
+    """Slopes in lambda of psi (K,) and theta (d,)."""
+
+    psi: Array
+    theta: Array
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two trainings on identical minibatches, with a bonus of +lam psi_k and of -lam psi_k."""
+
+    method: StochasticFiniteDifference
+    model: FittedModel
+    evaluation: Evaluation
+    k: int
+    lam: float
+    batch_size: int
+    seed: tuple[int, ...]
+    bar: Any
+
+    def averaged(self, steps: int) -> _Responses:
+        """Train for a number of steps, then average over the samples."""
+        path = self._path()
+        for _ in range(steps):
+            next(path)
+        return self._average(path)
+
+    def settled(self) -> tuple[int, _Responses]:
+        """Double the steps until the variance settles."""
+        path, steps, last = self._path(), self.method.samples, math.nan
+        for _ in range(steps):
+            next(path)
+        while steps <= self.method.max_steps:
+            responses = self._average(path)
+            variance = float(responses.psi[self.k])
+            if abs(variance - last) <= self.method.tolerance * abs(variance):
+                return steps, responses
+            for _ in range(steps - self.method.samples):
+                next(path)
+            last, steps = variance, 2 * steps
+        raise ConvergenceError(
+            f"The variance still changes after {steps // 2} steps (now {last:.4g}). Use a larger "
+            "learning rate or another optimizer, a larger `max_steps`, or give `steps` to accept "
+            "what they reach: too few underestimate, as `Infinitesimal(damping=...)` would."
+        )
+
+    def _average(self, path: Iterator[tuple[Array, Array]]) -> _Responses:
+        samples, width = self.method.samples, (2 if self.method.central else 1) * self.lam
+        psi, theta = np.zeros(self.evaluation.size), np.zeros(self.model.d)
+        for _ in range(samples):
+            ahead, behind = next(path)
+            psi += self.evaluation(ahead) - self.evaluation(behind)
+            theta += ahead - behind
+        return _Responses(psi / (samples * width), theta / (samples * width))
+
+    def _path(self) -> Iterator[tuple[Array, Array]]:
+        """Parameters of both trainings after each step."""
+        ends = (
+            self.model.ascend(self._bonus(sign), self._minibatches(), self.method.optimizer)
+            for sign in ((1.0, -1.0) if self.method.central else (1.0, 0.0))
+        )
+        for pair in zip(*ends, strict=True):
+            self.bar.update()
+            yield pair
+
+    def _bonus(self, sign: float) -> Bonus | None:
+        if sign == 0:
+            return None
+        return lambda theta: sign * self.lam * self.evaluation.jacobian(theta)[self.k]
+
+    def _minibatches(self) -> Iterator[Any]:
+        """Epochs without end, the same for every pair member."""
+        generator, size = np.random.default_rng(self.seed), self.batch_size
+        while True:
+            order = generator.permutation(self.model.n)
+            for start in range(0, self.model.n - size + 1, size):
+                yield order[start : start + size]
+
+
+def _batch_sizes(method: StochasticFiniteDifference, n: int) -> list[tuple[int, float]]:
+    """Batch sizes, and their shares in the extrapolation to no noise: 1 / B - 1 / n to 0."""
+    small, large = min(method.batch_size, n), min(2 * method.batch_size, n)
+    if not method.extrapolate or small == large:
+        return [(small, 1.0)]
+    noise = 1 / small - 1 / n, 1 / large - 1 / n
+    return [(small, -noise[1] / (noise[0] - noise[1])), (large, noise[0] / (noise[0] - noise[1]))]
+
+
+def _default_rate(model: FittedModel, curvature: Curvature) -> float:
+    """Half of the largest rate at which gradient ascent on L / n is stable, 2 n / largest h."""
+    v, largest = np.random.default_rng(0).normal(size=model.d), 0.0
+    for _ in range(POWER_ITERATIONS):
+        v = model.information(model.theta, v / np.linalg.norm(v), curvature)
+        largest = float(np.linalg.norm(v))
+    return model.n / largest
+
+
+def _shares(
+    model: FittedModel, evaluation: Evaluation, directions: Array, curvature: Curvature
+) -> Array:
+    """At most this share of each variance was reached, (K,)."""
+    slopes = np.sum(evaluation.jacobian(model.theta).T * directions, axis=0)
+    curved = np.sum(directions * model.information(model.theta, directions, curvature), axis=0)
+    shares = np.divide(curved, slopes, out=np.ones_like(slopes), where=slopes > 0)
+    return np.asarray(np.minimum(shares, 1.0))
+
+
+def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
+    if np.min(shares) < REACHED:
+        steps = columns[int(np.argmin(shares))].steps
+        warnings.warn(
+            f"{steps} training steps can have reached at most {np.min(shares):.0%} of the "
+            "variance, so the standard error is too small. Use more steps or a larger learning "
+            "rate, or a method that solves, such as `Infinitesimal()`.",
+            DriftWarning,
+            stacklevel=4,
+        )
