@@ -1,0 +1,103 @@
+"""What the records of `classification` show: tables of standard errors and times, and a figure."""
+
+import numpy as np
+from scipy.stats import norm
+
+PAPER_SECONDS = {  # Table 1: IDM and bootstrap
+    "vehicle": (39, 806),
+    "waveform": (129, 2334),
+    "satellite": (111, 3192),
+    "mnist": (303, 7164),
+}
+SHOWN = {
+    "sg": ("C0", "SG-FDIDM"),
+    "ggn": ("C1", "Infinitesimal (GGN)"),
+    "trained": ("C1", "Infinitesimal (GGN)"),
+    "robust": ("C2", "Infinitesimal, robust"),
+}
+COLUMNS = (
+    "dataset", "part", "l2", "method", "value", "std_error", "monte_carlo_error", "share",
+    "drift", "passes", "gain", "shift", "seconds", "why",
+)  # fmt: skip
+
+
+def tabulate(records):
+    """All answers, without the draws."""
+    rows = [row for row in records if "method" in row]
+    return [{column: row[column] for column in COLUMNS if column in row} for row in rows]
+
+
+def by_method(records, dataset, part):
+    rows = [row for row in records if (row["dataset"], row["part"]) == (dataset, part)]
+    return {row["method"]: row for row in rows if "method" in row}
+
+
+def datasets(records):
+    """Those that are finished, in the order of the paper."""
+    parts = ("paper", "beyond")
+    return [n for n in PAPER_SECONDS if all(by_method(records, n, part) for part in parts)]
+
+
+def run_times(records):
+    """Table 1, ours and the paper's: seconds, and how many times faster than the bootstrap."""
+    return [_times(records, name) for name in datasets(records)]
+
+
+def _times(records, name):
+    paper, beyond = (by_method(records, name, part) for part in ("paper", "beyond"))
+    training = np.mean([part["training"]["seconds"] for part in (paper, beyond)])
+    replicates = len(paper["bootstrap"]["draws"].split())
+    bootstrap, refit = float(replicates * training), beyond["sg"]["seconds"]
+    their_idm, their_bootstrap = PAPER_SECONDS[name]
+    return {
+        "dataset": name,
+        "training": float(training),
+        "bootstrap": bootstrap,
+        "sg_refit": refit,
+        "sg_with_training": float(refit + training),
+        "infinitesimal": beyond["trained"]["seconds"],
+        "sg_times_faster": bootstrap / refit,
+        "sg_with_training_times_faster": float(bootstrap / (refit + training)),
+        "infinitesimal_times_faster": bootstrap / beyond["trained"]["seconds"],
+        "paper_times_faster": their_bootstrap / their_idm,
+    }
+
+
+def plot(records):
+    """Predicted distributions of the cost: as in the paper above, beyond it below."""
+    import matplotlib.pyplot as plt
+
+    names = datasets(records)
+    figure, axes = plt.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False)
+    titles = {"paper": "as in the paper", "beyond": "at a maximum"}
+    for part, row in zip(titles, axes, strict=True):
+        for name, ax in zip(names, row, strict=True):
+            answers = by_method(records, name, part)
+            _draw(ax, answers)
+            l2 = f", $\\ell_2$ = {answers['training']['l2']:g}" if part == "beyond" else ""
+            ax.set_title(f"{name.capitalize()}, {titles[part]}{l2}", fontsize=9)
+            ax.set(xlabel="average cross-entropy", yticks=[])
+            ax.legend(fontsize=7)
+    figure.tight_layout()
+    return figure
+
+
+def _draw(ax, answers):
+    for method in ("bootstrap", "warm bootstrap"):
+        if method in answers:
+            row = answers[method]
+            draws = np.array(str(row["draws"]).split(), dtype=float)
+            label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
+            ax.hist(
+                draws, bins=min(25, 5 + draws.size // 5), density=True, color="0.8", label=label
+            )
+    drawn = set()
+    for method, (color, label) in SHOWN.items():
+        row = answers.get(method, {})
+        if "std_error" in row and label not in drawn:
+            drawn.add(label)
+            x = row["value"] + row["std_error"] * np.linspace(-3.5, 3.5, 200)
+            density = norm.pdf(x, row["value"], row["std_error"])
+            ax.plot(x, density, color, lw=1.2, label=f"{label}: {row['std_error']:.2g}")
+        elif "why" in row:
+            ax.plot([], [], color, ls=":", label=f"{label}: {row['why']}")

@@ -1,0 +1,185 @@
+"""One data set of `classification`: the penalty, and every method's answer."""
+
+import warnings
+from dataclasses import dataclass
+from time import process_time
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+import implicit_delta as idm
+from experiments.classifier import average_cost, train
+
+PARTS = 5  # of the rows, each held out once in cross-validation
+GGN = idm.Infinitesimal(idm.conjugate_gradient, curvature="ggn")
+HESSIAN = idm.Infinitesimal(idm.conjugate_gradient)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Lengths of one data set's trainings, and sizes of its bootstraps."""
+
+    steps: int = 10_000
+    folds: int = PARTS
+    replicates: int = 50
+    warm_replicates: int = 200
+    refit_steps: int = 1_000
+    samples: int = 50
+    batch_size: int = 128
+    finish: bool = True
+    dtype: torch.dtype = torch.float64
+
+
+@dataclass(frozen=True)
+class Study:
+    """One data set."""
+
+    setting: Setting
+    split: object
+    seed: int
+
+    @property
+    def psi(self):
+        return average_cost(self.split.X_held, self.split.y_held, self.setting.dtype)
+
+    def as_paper(self):
+        """One training, SG-FDIDM from there, and a bootstrap of trainings from scratch."""
+        model, seconds = self.trained(0.0)
+        rows = [{"method": "training", "value": self.cost(model), "seconds": seconds}]
+        lam = -0.01 * model.objective(model.theta)
+        optimizer = lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, alpha=0.9)
+        rows.append(self.answer("sg", model, self.stochastic(optimizer, lam=lam, central=False)))
+        rng, n = np.random.default_rng([self.seed, 7]), len(self.split.y)
+        resamples = rng.integers(n, size=(self.setting.replicates, n))
+        modules = train(
+            self.split.X, self.split.y, steps=self.setting.steps, rng=rng, rows=resamples,
+            l2=(0.0,),
+        )  # fmt: skip
+        psi = average_cost(self.split.X_held, self.split.y_held, torch.float32)
+        draws = np.array([float(psi(module).detach()) for module in modules])
+        return [*rows, self.spread("bootstrap", draws, seconds * len(draws))]
+
+    def beyond(self, l2):
+        """The same question at a maximum, to all methods."""
+        trained, seconds = self.trained(l2)
+        rows = [{"method": "training", "value": self.cost(trained), "seconds": seconds}]
+        rows.append(self.answer("trained", trained, GGN))
+        if self.setting.finish:
+            started = process_time()
+            model = idm.polish(trained)
+            gain = model.objective(model.theta) - trained.objective(trained.theta)
+            rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
+            rows += [self.answer("ggn", model, GGN), self.answer("hessian", model, HESSIAN)]
+            rows.append(self.answer("robust", model, HESSIAN, robust=True))
+        else:
+            model = trained
+            rows.append(self.answer("robust", model, GGN, robust=True))
+        rows.append(self.answer("sg", model, self.stochastic(self.settling)))
+        if self.setting.warm_replicates:
+            rows.append(self.warm_bootstrap(model))
+        return [{"l2": l2, **row} for row in rows]
+
+    def trained(self, l2):
+        rng, started = np.random.default_rng([self.seed, 3]), process_time()
+        (module,) = train(self.split.X, self.split.y, steps=self.setting.steps, rng=rng, l2=(l2,))
+        seconds = process_time() - started
+        data = torch.as_tensor(self.split.X), torch.as_tensor(self.split.y)
+        model = idm.from_torch(module, data, idm.Categorical(), l2=l2, dtype=self.setting.dtype)
+        return model, seconds
+
+    def cost(self, model):
+        return float(model.evaluate(self.psi, model.theta))
+
+    def stochastic(self, optimizer, **options):
+        setting = self.setting
+        return idm.StochasticFiniteDifference(
+            optimizer=optimizer, batch_size=setting.batch_size, steps=setting.refit_steps,
+            samples=setting.samples, runs=2, extrapolate=False, curvature="ggn", rng=self.seed,
+            **options,
+        )  # fmt: skip
+
+    def settling(self, parameters):
+        """RMSProp with momentum and a rate that falls to zero."""
+        optimizer = torch.optim.RMSprop(parameters, lr=0.003, alpha=0.9, momentum=0.9)
+        total = self.setting.refit_steps + self.setting.samples
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total)
+        optimizer.register_step_post_hook(lambda *_: schedule.step())
+        return optimizer
+
+    def answer(self, name, model, method, **options):
+        """One row: value, standard error, and how it was come by."""
+        started = process_time()
+        with warnings.catch_warnings():
+            # drift of an unfinished training is a finding here
+            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+            try:
+                estimate = idm.infer(model, self.psi, method, strict=False, **options)
+            except idm.ImplicitDeltaError as error:
+                why = type(error).__name__
+                return {"method": name, "why": why, "seconds": process_time() - started}
+        notes = estimate.diagnostics.notes
+        return {
+            "method": name,
+            "value": estimate.value,
+            "std_error": estimate.standard_error,
+            "seconds": process_time() - started,
+            "monte_carlo_error": notes.get("monte_carlo_error", ""),
+            "share": notes.get("share_reached", ""),
+            "drift": estimate.diagnostics.drift,
+            "passes": estimate.diagnostics.passes,
+        }
+
+    def warm_bootstrap(self, model):
+        """Replicates that are finished up to a hundredth of a standard error."""
+        started = process_time()
+        finish = idm.lbfgs(tolerance=1e-2, max_iterations=4000)
+        method = idm.Bootstrap(
+            self.setting.warm_replicates, rng=self.seed, curvature="ggn", maximize=finish
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+            estimate = idm.infer(model, self.psi, method, strict=False)
+        row = self.spread("warm bootstrap", estimate.draws[:, 0], process_time() - started)
+        return {**row, "shift": float(estimate.draws.mean() - estimate.value)}
+
+    def spread(self, name, draws, seconds):
+        return {
+            "method": name,
+            "value": float(draws.mean()),
+            "std_error": float(draws.std(ddof=1)),
+            "monte_carlo_error": (2 * (draws.size - 1)) ** -0.5,
+            "seconds": seconds,
+            "draws": " ".join(f"{draw:.5g}" for draw in draws),
+        }
+
+
+def penalty_scores(split, setting, penalties, rng):
+    size = len(split.y) // PARTS
+    order = rng.permutation(len(split.y))[: PARTS * size].reshape(PARTS, size)
+    held = order[: setting.folds]
+    kept = [np.delete(order, fold, axis=0).ravel() for fold in range(setting.folds)]
+    # the same strength per row as with all rows
+    l2 = np.tile(penalties, setting.folds) * (PARTS - 1) / PARTS
+    rows = np.repeat(kept, len(penalties), axis=0)
+    modules = train(split.X, split.y, steps=setting.steps // 4, rng=rng, rows=rows, l2=l2)
+    scores = []
+    for k, penalty in enumerate(penalties):
+        pairs = zip(held, modules[k :: len(penalties)], strict=True)
+        costs = np.concatenate([row_costs(m, split.X[out], split.y[out]) for out, m in pairs])
+        error = costs.std() / costs.size**0.5
+        scores.append({"l2": penalty, "cost": float(costs.mean()), "error": float(error)})
+    return scores
+
+
+@torch.no_grad()
+def row_costs(module, X, y):
+    outputs = module(torch.as_tensor(X, dtype=torch.float32))
+    return cross_entropy(outputs, torch.as_tensor(y), reduction="none").numpy()
+
+
+def choose(records, name):
+    """The strongest penalty within one standard error of the best."""
+    rows = [r for r in records if (r["dataset"], r["part"]) == (name, "penalty")]
+    best = min(rows, key=lambda row: row["cost"])
+    return max(row["l2"] for row in rows if row["cost"] <= best["cost"] + best["error"])

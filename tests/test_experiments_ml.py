@@ -1,0 +1,217 @@
+"""The experiments on classifiers and autoencoders, at sizes of seconds and on made-up data."""
+
+import csv
+import gzip
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+
+from experiments import classification, classification_study, data, report, vae
+from experiments.claims_ml import write_claims
+from experiments.classifier import average_cost, train
+from experiments.records import save_picture, save_records
+
+mpl.use("Agg")
+SETTING = classification_study.Setting(
+    steps=120, folds=2, replicates=4, warm_replicates=3, refit_steps=15, samples=5, batch_size=32
+)
+CONFIG = classification.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
+TINY_VAE = vae.Config(weights=(1.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2)
+
+
+def made_up(n=100):
+    """Three classes that overlap, in three dimensions."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=n)
+    return np.eye(3)[y] * 1.5 + rng.normal(size=(n, 3)), y
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """A directory with made-up data under the name of a real data set, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(data.VARIABLE, raising=False)
+    X, y = made_up()
+    with gzip.open(tmp_path / "vehicle.csv.gz", "wt", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "c", "split", "label"])
+        writer.writerows([*x, "train", "uvw"[k]] for x, k in zip(X.tolist(), y, strict=True))
+    return tmp_path
+
+
+def test_a_directory_is_read_as_it_is(directory):
+    X, y = data.load("vehicle", directory)
+    np.testing.assert_array_equal(X, made_up()[0])
+    np.testing.assert_array_equal(y, made_up()[1])
+
+
+def test_the_directory_may_be_an_environment_variable(directory, monkeypatch):
+    monkeypatch.setenv(data.VARIABLE, str(directory))
+    assert data.load("vehicle")[0].shape == (100, 3)
+
+
+def test_what_is_fetched_is_cached(directory, monkeypatch):
+    X, y = made_up(20)
+    calls = []
+    monkeypatch.setattr(data, "_fetch", lambda name: calls.append(name) or (X, y))
+    for _ in range(2):
+        found = data.load("satellite")
+        np.testing.assert_array_equal(found[0], X)
+        np.testing.assert_array_equal(found[1], y)
+    assert calls == ["satellite"]
+
+
+def test_images_survive_the_cache(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(256, size=(5, 784)).astype(float), np.arange(5)
+    data._write(tmp_path, "mnist", X, y)
+    found = data.load("mnist", tmp_path)
+    np.testing.assert_array_equal(found[0], X)
+    np.testing.assert_array_equal(found[1], y)
+
+
+def test_without_data_and_network_there_is_advice_and_the_rest_runs(
+    directory, monkeypatch, capsys, tmp_path
+):
+    def offline(**options):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
+    with pytest.raises(data.DataNotFoundError, match=r"no route to host[\s\S]*--data DIR"):
+        data.load("satellite")
+    vae.reproduce(tmp_path)
+    assert "--data DIR" in capsys.readouterr().out
+    assert data.available("waveform")
+
+
+def test_an_unknown_data_set_is_named():
+    with pytest.raises(ValueError, match="'iris'"):
+        data.load("iris")
+
+
+def test_the_split_is_a_fifth_standardized_by_the_rest(directory):
+    split = data.load_split("vehicle", seed=1, directory=directory)
+    assert split.X.shape == (80, 3)
+    assert split.X_held.shape == (20, 3)
+    assert split.classes == 3
+    np.testing.assert_allclose(split.X.mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(split.X.std(0), 1, rtol=1e-12)
+
+
+def test_generated_waveforms_have_the_means_of_their_classes():
+    X, y = data.generate_waveform(20_000, np.random.default_rng(0))
+    wave = {center: np.maximum(6 - abs(np.arange(1, 22) - center), 0) for center in (7, 11, 15)}
+    pairs = {0: (7, 15), 1: (7, 11), 2: (15, 11)}
+    for label, (first, second) in pairs.items():
+        rows = X[y == label]
+        # noise 1, and a share of standard deviation 1 / sqrt(12) of at most 6
+        error = np.sqrt((1 + 36 / 12) / len(rows))
+        expected = (wave[first] + wave[second]) / 2
+        np.testing.assert_allclose(rows.mean(0), expected, atol=4.5 * error)
+
+
+def test_networks_of_a_stack_do_not_see_each_other():
+    X, y = made_up()
+    stack = {"steps": 60, "rows": np.tile(np.arange(100), (2, 1))}
+    plain, other = (
+        train(X, y, rng=np.random.default_rng(0), l2=(1.0, second), **stack)
+        for second in (1.0, 100.0)
+    )
+    for one, same in zip(plain[0].parameters(), other[0].parameters(), strict=True):
+        torch.testing.assert_close(one, same)
+    norms = [sum(float(p.detach().square().sum()) for p in m.parameters()) for m in other]
+    assert norms[1] < norms[0] / 4
+    assert average_cost(X, y, torch.float32)(plain[0]) < np.log(3)
+
+
+def test_the_strongest_penalty_within_one_standard_error_is_chosen():
+    costs = {0.1: 0.50, 1.0: 0.42, 3.0: 0.43, 10.0: 0.46}
+    rows = [
+        {"dataset": "vehicle", "part": "penalty", "l2": l2, "cost": cost, "error": 0.02}
+        for l2, cost in costs.items()
+    ]
+    assert classification_study.choose(rows, "vehicle") == 3.0
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Both experiments once, with their pictures, tables and claims."""
+    place = tmp_path_factory.mktemp("results")
+    X, y = made_up()
+    data._write(place, "vehicle", X, y)
+    records = classification.run(CONFIG, 0, path=place / "classification", data=place)
+    save_records(place / "run_times.csv", classification.figures.run_times(records))
+    save_records(place / "classification_table.csv", classification.figures.tabulate(records))
+    save_picture(classification.plot(records), place / "utility.png")
+    images = np.random.default_rng(0).uniform(size=(40, 784))
+    lines = [
+        {"fraction": f, "repeat": 0, **row}
+        for f in TINY_VAE.fractions
+        for row in vae.one_line(TINY_VAE, images, f, [0, 0])
+    ]
+    save_records(place / "vae.csv", lines)
+    save_picture(vae.plot(lines), place / "vae.png")
+    return place
+
+
+def test_every_method_answers_with_a_time(results):
+    rows = data_rows(results / "classification" / "vehicle.csv")
+    answered = {(row["part"], row["method"]) for row in rows if row["std_error"]}
+    methods = {"trained", "ggn", "hessian", "robust", "sg", "warm bootstrap"}
+    assert answered == {("beyond", m) for m in methods} | {("paper", "bootstrap"), ("paper", "sg")}
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    assert all(float(row["std_error"]) > 0 for row in rows if row["std_error"])
+
+
+def data_rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_finished_records_are_not_recomputed(results, monkeypatch):
+    monkeypatch.setattr(classification, "Study", None)
+    monkeypatch.setattr(classification, "penalty_scores", None)
+    records = classification.run(CONFIG, 0, path=results / "classification", data=results)
+    assert len(records) == len(CONFIG.l2) + len(
+        data_rows(results / "classification" / "vehicle.csv")
+    )
+
+
+def test_noise_is_added_to_a_fraction_of_the_images():
+    X = np.random.default_rng(0).uniform(size=(40, 784))
+    noisy = vae.perturb(X, 0.25, np.random.default_rng(1))
+    assert np.sum(np.any(noisy != X, axis=1)) == 10
+    assert np.all(noisy >= X)
+    assert np.max(noisy - X) <= vae.NOISE
+    assert noisy.max() <= 1
+
+
+def test_pushes_of_an_autoencoder_are_paired(results):
+    images = np.random.default_rng(0).uniform(size=(40, 784))
+    same = vae.Config(weights=(1.0, 1.0), steps=2, further_steps=2)
+    first, second = vae.one_line(same, images, 0.0, [0, 0])
+    assert first["psi"] == second["psi"]
+    assert second["improvement"] == 0
+
+
+def test_claims_say_what_was_found(results):
+    claims = write_claims(results)
+    assert claims == json.loads((results / "claims_ml.json").read_text(encoding="utf-8"))
+    assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for c in claims)
+    assert sum("VAE" in c["claim"] for c in claims) == 2
+
+
+def test_the_report_is_one_page_with_everything_in_it(results):
+    (results / "claims_extra.json").write_text(
+        json.dumps([{"claim": "a < b", "paper": "yes", "ours": "no", "holds": False, "why": ""}])
+    )
+    report.reproduce(results)
+    page = (results / "index.html").read_text(encoding="utf-8")
+    assert "a &lt; b" in page
+    assert page.count("data:image/png;base64,") == 2
+    assert "has not been made yet" in page
+    assert "http" not in page
+    assert "$" not in page
