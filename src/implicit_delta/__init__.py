@@ -21,6 +21,7 @@ from implicit_delta._infer import infer
 from implicit_delta._polish import polish
 from implicit_delta._profile import profile
 from implicit_delta._profile_result import Profile
+from implicit_delta._refit import refit
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
@@ -104,4 +105,5 @@ __all__ = [
     "parameters",
     "polish",
     "profile",
+    "refit",
 ]

@@ -1,0 +1,184 @@
+"""A pytree as a function of one flat vector of its parameters."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._module_checks import parameter_names
+
+
+@dataclass(frozen=True, eq=False)
+class Functional:
+    """A pytree without the values of its parameters, the leaves that are floating-point arrays.
+
+    They come in as one flat array (d,), so derivatives flow to that array. All other leaves
+    (functions, integers, random keys) are kept here as they are.
+
+    Attributes
+    ----------
+    structure : PyTreeDef
+    leaves : tuple
+        In the order of the structure, with None in the place of parameters.
+    layout : tuple of pairs
+        The name and the shape of each parameter.
+    dtype : numpy.dtype
+        float32 or float64.
+    """
+
+    structure: tree_util.PyTreeDef
+    leaves: tuple[Any, ...]
+    layout: tuple[tuple[str, tuple[int, ...]], ...]
+    dtype: np.dtype[Any]
+
+    def tree(self, flat: jax.Array) -> Any:
+        """Build the pytree with the parameters taken from flat (d,)."""
+        return self.filled(self.pieces(flat))
+
+    def parameters(self, flat: jax.Array) -> Any:
+        """Build the pytree with nothing but parameters: None in the place of other leaves."""
+        pieces = iter(self.pieces(flat))
+        leaves = [next(pieces) if leaf is None else None for leaf in self.leaves]
+        return tree_util.tree_unflatten(self.structure, leaves)
+
+    def filled(self, pieces: Iterable[Any]) -> Any:
+        """Build the pytree with these arrays as its parameters."""
+        remaining = iter(pieces)
+        leaves = [next(remaining) if leaf is None else leaf for leaf in self.leaves]
+        return tree_util.tree_unflatten(self.structure, leaves)
+
+    def pieces(self, flat: Any) -> list[jax.Array]:
+        """Cut flat (d,) into arrays in the shape of the parameters.
+
+        In NumPy if it is there: JAX would compile every cut.
+        """
+        numpy = isinstance(flat, np.ndarray)
+        cuts = np.cumsum([int(np.prod(shape)) for _, shape in self.layout])[:-1]
+        pieces: list[Any] = np.split(flat, cuts) if numpy else jnp.split(flat, cuts)
+        shapes = [shape for _, shape in self.layout]
+        shaped = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        return [self.flat(piece) for piece in shaped] if numpy else shaped
+
+    def flat(self, theta: Array) -> jax.Array:
+        """Move parameters, or rows of them, to JAX in the working type."""
+        return jnp.asarray(theta, dtype=self.dtype)
+
+    @contextlib.contextmanager
+    def precision(self) -> Iterator[None]:
+        """Compute in the working type, whatever JAX is set to outside, and without rounding it.
+
+        Accelerators multiply matrices with fewer digits by default, too few for derivatives.
+        """
+        with x64(self.dtype == np.float64), jax.default_matmul_precision("highest"):
+            yield
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """A name for each of the d numbers: ``layers.0.weight[2,1]``."""
+        return parameter_names(self.layout)
+
+
+def separate(params: Any, dtype: Any) -> tuple[Functional, Array]:
+    """Separate a pytree into its structure and its parameters theta, (d,)."""
+    _check_collections(params)
+    with_paths, structure = tree_util.tree_flatten_with_path(params)
+    named = [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
+    _check_parameters(named)
+    _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
+    functional = Functional(
+        structure=structure,
+        leaves=tuple(None if _is_parameter(leaf) else leaf for _, leaf in with_paths),
+        layout=tuple((name, np.shape(leaf)) for name, leaf in named),
+        dtype=_working_type(dtype),
+    )
+    return functional, np.concatenate(
+        [np.asarray(leaf).astype(np.float64).ravel() for _, leaf in named]
+    )
+
+
+def _working_type(dtype: Any) -> np.dtype[Any]:
+    if dtype is None:
+        return np.dtype(jnp.zeros(0).dtype)  # float64 or float32, as JAX is set
+    for supported in (np.float32, np.float64):
+        if dtype in (supported, supported.__name__):
+            return np.dtype(supported)
+    raise ValueError(f'dtype must be "float32" or "float64", not {dtype!r}.')
+
+
+def x64(on: bool) -> contextlib.AbstractContextManager[Any]:
+    """Switch 64-bit types on or off for a while, in this thread."""
+    switch: Any = getattr(jax, "enable_x64", None)
+    if switch is None:  # before JAX 0.8
+        from jax.experimental import enable_x64 as switch  # type: ignore[attr-defined,no-redef]
+    scoped: contextlib.AbstractContextManager[Any] = switch(on)
+    return scoped
+
+
+def _is_parameter(leaf: Any) -> bool:
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+        return False
+    return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+
+
+def _name(path: Sequence[Any]) -> str:
+    """Join the keys of all levels: ``layers.0.weight``."""
+    keys = []
+    for entry in path:
+        found = (getattr(entry, kind) for kind in ("key", "name", "idx") if hasattr(entry, kind))
+        keys.append(str(next(found, entry)))
+    return ".".join(keys) or "theta"
+
+
+def _check_collections(params: Any) -> None:
+    """Tell Flax variables with a state from parameters."""
+    if isinstance(params, Mapping) and "params" in params and len(params) > 1:
+        others = ", ".join(str(key) for key in params if key != "params")
+        raise UnsupportedModelError(
+            f"params holds trained parameters and also {others}, which are no parameters. Pass "
+            '`variables["params"]` with `apply=lambda params, x: net.apply({**variables, "params": '
+            "params}, x)`, in which normalizations use their running averages."
+        )
+
+
+def _check_parameters(named: list[tuple[str, Any]]) -> None:
+    if not named:
+        raise UnsupportedModelError(
+            "There are no floating-point arrays in params, so nothing in it is uncertain. Only "
+            "arrays are parameters: make those that were fitted arrays with `jnp.asarray`."
+        )
+    places: dict[int, str] = {}
+    for name, leaf in named:
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise UnsupportedModelError(
+                f"The parameter {name} is complex. Give its real and imaginary parts as two arrays."
+            )
+        if not np.all(np.isfinite(np.asarray(leaf).astype(np.float64))):
+            raise ValueError(
+                f"The parameter {name} has entries that are NaN or infinite: the training diverged."
+            )
+        if id(leaf) in places:
+            raise UnsupportedModelError(
+                f"{places[id(leaf)]} and {name} in params are the same array. To JAX these are two "
+                "parameters, which would make shared weights count twice: keep it in one place "
+                "(`equinox.nn.Shared`, or an `apply` that uses it twice), or copy it if they were "
+                "trained separately."
+            )
+        places[id(leaf)] = name
+
+
+def _check_numbers(numbers: list[tuple[Any, Any]]) -> None:
+    """Python numbers are settings as attributes of a module, but doubtful in plain containers."""
+    for path, leaf in numbers:
+        plain = not any(isinstance(entry, tree_util.GetAttrKey) for entry in path)
+        if plain and not isinstance(leaf, np.generic):
+            raise UnsupportedModelError(
+                f"{_name(path)} in params is the Python number {leaf!r}. If it was fitted, make it "
+                "an array with `jnp.asarray`; if it is a setting, keep it out of params."
+            )

@@ -1,0 +1,92 @@
+"""JAX: any pytree of parameters, any loss that is a sum over observations."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from implicit_delta._typing import Array
+from implicit_delta.likelihoods import Likelihood
+
+if TYPE_CHECKING:
+    from implicit_delta.models._jax_model import JaxModel
+
+
+def from_jax(
+    params: Any,
+    data: Any,
+    likelihood: Likelihood | Callable[[Any, Any], Any],
+    *,
+    apply: Callable[..., Any] | None = None,
+    l2: float = 0.0,
+    penalty: Callable[[Any], Any] | None = None,
+    batch_size: int | None = None,
+    weights: Sequence[float] | Array | None = None,
+    dtype: Any = None,
+) -> "JaxModel":
+    r"""Make a fitted model of a trained pytree of parameters.
+
+    The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -
+    \tfrac{1}{2} \text{l2}\, |\theta|^2`, with theta all floating-point arrays in the pytree. Give
+    what was trained: a penalty left out shows up as drift.
+
+    Parameters
+    ----------
+    params : pytree
+        Trained: nested dicts, Flax parameters, an Equinox module. Its other leaves (functions,
+        integers, Python numbers) are settings that stay as they are. Parameters that are taken as
+        known are left out of `params` and used by `apply` from outside.
+    data : tuple of arrays, or another pytree of them
+        The training data, one row per observation in every array, without random augmentation.
+    likelihood : Likelihood or callable
+        `Gaussian`, `Bernoulli`, `Categorical` or `Poisson` of the last array in data, given
+        ``apply(params, *others)``; or a function ``loglik(params, batch)`` that returns the
+        log-likelihood of each row of a batch, (b,), where a batch has the structure of data.
+        Either way traced by JAX, with dropout off and running averages in normalizations.
+    apply : callable, optional
+        ``apply(params, x)`` returns the outputs for a batch of inputs, with a likelihood from the
+        list. Without it the pytree itself is called, ``params(x)``. A Flax module has it as
+        ``net.apply``; an Equinox module takes one row, so it is
+        ``lambda net, x: jax.vmap(net)(x)``.
+    l2 : float
+        The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The weight
+        decay w of an optimizer of a *mean* loss is ``l2 = n * w``.
+    penalty : callable, optional
+        A convex function of the pytree that was subtracted from the summed log-likelihood.
+    batch_size : int, optional
+        Rows at a time. By default as many as fit into 256 MB with their derivatives; it changes
+        speed and memory, not the result.
+    weights : (n,) array, optional
+        How many times each row counts.
+    dtype : {"float32", "float64"}, optional
+        The type in which the parameters and the data are used; by default float64 if JAX is set
+        to 64 bit and float32 if not. ``"float64"`` works without that setting too, and is worth its
+        price for small models: derivatives in float32 are good to three or four digits.
+
+    Returns
+    -------
+    JaxModel
+        Psi receives a pytree like `params`, and is not compiled unless it does so itself.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from implicit_delta import Gaussian, infer, polish
+    >>> x, y = jnp.arange(6.0), jnp.array([0.1, 0.9, 2.2, 2.9, 4.1, 5.0])
+    >>> start = {"constant": jnp.zeros(()), "slope": jnp.zeros(())}
+    >>> line = lambda params, x: params["constant"] + params["slope"] * x
+    >>> model = from_jax(start, (x, y), Gaussian(0.01), apply=line, dtype="float64")
+    >>> slope = infer(polish(model), lambda params: params["slope"])
+    >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
+    (0.994286, 0.023905)
+    """
+    try:
+        from implicit_delta.models._jax_model import make
+    except ModuleNotFoundError as error:
+        if error.name not in ("jax", "jaxlib"):
+            raise
+        raise ImportError(
+            'from_jax needs jax, which is not installed: pip install "implicit-delta[jax]".'
+        ) from error
+    return make(
+        params, data, likelihood,
+        apply=apply, l2=l2, penalty=penalty, batch_size=batch_size, weights=weights, dtype=dtype,
+    )  # fmt: skip
