@@ -1,0 +1,244 @@
+"""The paper's 1D figures: parts against closed forms, runs in miniature."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("matplotlib")
+
+from experiments import __main__ as command
+from experiments import claims_1d, convergence, coverage_1d, fits_1d
+from experiments.bands_1d import Band, Training, mixture, project
+from experiments.evidence import NEAR, maximize_evidence, weakest
+from experiments.network import Network, descend
+from experiments.records import load_records, resume, save_records
+from experiments.tasks_1d import QUADRATIC, SIN
+
+SHORT = Training(network=Network(units=4), steps=60, refit_steps=20)
+COVERAGE = coverage_1d.Config(data_sets=2, points=3, training=SHORT)
+CONVERGENCE = convergence.Config(
+    sizes=(25, 30),
+    lams=(0.064, 0.512),
+    finite_lams=(0.512,),
+    resamples=2,
+    inputs=(0.5,),
+    training=SHORT,
+)
+FITS = fits_1d.Config(points=5, simulations=2, training=SHORT)
+
+
+@pytest.fixture
+def network():
+    return Network(units=3)
+
+
+@pytest.fixture
+def problem(network):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=network.d), rng.normal(size=7), rng.normal(size=7)
+
+
+def test_jacobian_is_the_derivative(network, problem):
+    theta, x, _ = problem
+    step = 1e-6
+    shifts = step * np.eye(network.d)
+    central = (network.predict(theta + shifts, x) - network.predict(theta - shifts, x)) / (2 * step)
+    # error of a central difference: rounding eps / step and third derivatives times step^2
+    np.testing.assert_allclose(network.jacobian(theta, x), central.T, atol=1e-8)
+
+
+def test_pull_is_the_transposed_jacobian(network, problem):
+    theta, x, r = problem
+    pulled = network.pull(theta, x, network.hidden(theta, x), r)
+    np.testing.assert_allclose(pulled, r @ network.jacobian(theta, x), rtol=1e-12, atol=1e-14)
+
+
+def test_one_step_down_and_towards_the_push(network, problem):
+    theta, x, y = problem
+    x0, lam = np.array([0.3, -0.4]), np.array([0.1, 0.2])
+    end, _ = descend(network, theta, x, y, rate=0.01, steps=1, push=(x0, lam))
+    slope = (network.predict(theta, x) - y) @ network.jacobian(theta, x)
+    reward = lam[:, None] * network.jacobian(theta, x0)
+    np.testing.assert_allclose(end, theta - 0.01 * (slope - reward), rtol=1e-12)
+
+
+def test_networks_that_diverge_start_again_at_half_the_rate(network, problem):
+    theta, x, y = problem
+    stack = np.stack([theta, theta])
+    end, halvings = descend(network, stack, x, np.stack([y, 0 * y]), rate=1.0, steps=2000)
+    assert np.all(np.isfinite(end))
+    assert halvings[0] > 0
+    slower, again = descend(network, theta, x, y, rate=0.5 ** halvings[0], steps=2000)
+    assert again == 0
+    np.testing.assert_array_equal(slower, end[0])
+
+
+@pytest.mark.parametrize("task", [SIN, QUADRATIC], ids=lambda task: task.name)
+def test_evidence_obeys_its_equations(task):
+    rng = np.random.default_rng(1)
+    network = Network(units=5)
+    x, y = task.draw(rng)
+    fit = maximize_evidence(network, x, y, network.start(rng))
+    residual, rows = y - network.predict(fit.theta, x), network.jacobian(fit.theta, x)
+    curvature = rows.T @ rows / fit.s2 + fit.l2 * np.eye(network.d)
+    gamma = network.d - fit.l2 * np.trace(np.linalg.inv(curvature))
+    assert fit.freedom == pytest.approx(x.size - gamma, rel=1e-9)
+    # the alternation stops at a relative change of 1e-3
+    assert fit.l2 == pytest.approx(gamma / (fit.theta @ fit.theta), rel=2e-3)
+    assert fit.s2 == pytest.approx(residual @ residual / (x.size - gamma), rel=2e-3)
+    slope = rows.T @ residual / fit.s2 - fit.l2 * fit.theta
+    # in squared standard errors; damping of ten times the ridge may be left when it stops
+    assert slope @ np.linalg.solve(curvature, slope) < 11 * NEAR**2
+
+
+def test_weakest_penalty_is_weaker_and_not_refuted():
+    rng = np.random.default_rng(2)
+    network = Network(units=5)
+    x, y = QUADRATIC.draw(rng)
+    best = maximize_evidence(network, x, y, network.start(rng))
+    weak = weakest(network, x, y, best)
+    assert weak.l2 < best.l2
+    assert weak.log_evidence >= best.log_evidence - np.log(20)
+
+
+def test_mixture_of_two_points_has_their_variance():
+    bands = [Band(np.array([value]), np.array([[2.0]]), 10.0) for value in (-1.0, 3.0)]
+    mixed = mixture(bands, [0.25, 0.75])
+    assert mixed.value == pytest.approx([2.0])
+    assert mixed.covariance == pytest.approx(np.array([[2.0 + 0.25 * 9 + 0.75 * 1]]))
+    assert mixed.freedom == 10
+
+
+def test_projection_keeps_what_is_positive():
+    matrix = np.diag([2.0, -1.0]) + np.array([[0.0, 0.4], [-0.4, 0.0]])
+    np.testing.assert_allclose(project(matrix), np.diag([2.0, 0.0]), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_records_come_back(tmp_path, name):
+    rows = [{"task": "sin", "k": 3, "x": -0.25}, {"task": "a, b", "k": 4, "note": "1 2 3"}]
+    save_records(tmp_path / name, rows)
+    assert load_records(tmp_path / name) == rows
+    assert load_records(tmp_path / "none.csv") == []
+
+
+def test_finished_jobs_are_not_computed_again(tmp_path):
+    calls = []
+
+    def compute(name, k):
+        calls.append((name, k))
+        if k == 2 and len(calls) == 2:
+            raise KeyboardInterrupt
+        return [{"value": k / 2}]
+
+    def rows(jobs, settings="same"):
+        return resume(compute, jobs, ("name", "k"), path=tmp_path / "r.csv", settings=settings)
+
+    jobs = [("a", 1), ("a", 2)]
+    with pytest.raises(KeyboardInterrupt):
+        rows(jobs)
+    assert [row["value"] for row in rows(jobs)] == [0.5, 1.0]
+    assert calls == [("a", 1), ("a", 2), ("a", 2)]
+    rows([("a", 1)], settings="other")
+    assert calls[-1] == ("a", 1)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What the command leaves behind, all in miniature."""
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        for module, config in (
+            (coverage_1d, COVERAGE),
+            (convergence, CONVERGENCE),
+            (fits_1d, FITS),
+        ):
+            patch.setattr(module, "QUICK", config)
+        names = ["fits_1d", "convergence", "coverage_1d", "claims_1d"]
+        options = ["--quick", "--jobs", "1", "--results", str(folder)]
+        command.main([*names, *options])
+        written = (folder / "coverage_1d.csv.gz").stat().st_mtime_ns
+        command.main(["coverage_1d", *options])
+    assert (folder / "coverage_1d.csv.gz").stat().st_mtime_ns == written
+    return folder
+
+
+def test_command_leaves_pictures_and_claims(results):
+    for name in ("sin_fit.png", "cubic_fit.png", "convergence.png", "coverage_1d.png"):
+        assert (results / name).stat().st_size > 10_000
+    claims = json.loads((results / "claims_1d.json").read_text(encoding="utf-8"))
+    assert len(claims) > 10
+    assert all(claim.keys() == {"claim", "paper", "ours", "holds", "why"} for claim in claims)
+
+
+def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
+    records = load_records(results / "coverage_1d.csv.gz")
+    table = coverage_1d.tabulate(records)
+    methods = {row["method"] for row in table}
+    assert {"idm", "delta", "gp", "mixture", "simulation"} <= methods
+    assert len(table) == 2 * COVERAGE.points * len(methods)
+    again = coverage_1d.one_data_set(COVERAGE, 0, "quadratic", 1)
+    saved = [row for row in records if (row["task"], row["data_set"]) == ("quadratic", 1)]
+    np.testing.assert_allclose(
+        [row["error"] for row in saved], [row["error"] for row in again], rtol=1e-4
+    )
+
+
+def test_convergence_has_all_methods(results):
+    table = convergence.tabulate(load_records(results / "convergence.csv.gz"))
+    assert {row["method"] for row in table} == set(convergence.STYLES)
+    assert {row["lam"] for row in table if row["method"] == "idm"} == set(CONVERGENCE.lams)
+
+
+@pytest.mark.parametrize("name", ["sin", "quadratic"])
+def test_fits_have_covariances(results, name):
+    bands = fits_1d.bands_of(load_records(results / "fits_1d.csv.gz"), name)
+    assert set(fits_1d.PANELS) <= set(bands)
+    for band in bands.values():
+        assert band.covariance.shape == (FITS.points, FITS.points)
+        # written with four digits
+        assert np.linalg.eigvalsh(band.covariance).min() > -1e-3 * band.covariance.max()
+
+
+def test_coverage_counts_intervals_that_hold_the_truth():
+    rows = [
+        {
+            "task": "sin",
+            "method": "gp",
+            "x": 0.0,
+            "error": error,
+            "std_error": 1.0,
+            "freedom": np.inf,
+        }
+        for error in (-3.0, -1.9, 0.0, 1.97)
+    ]
+    (row,) = coverage_1d.tabulate(rows)
+    assert row["covered"] == 0.5
+    assert row["binomial_error"] == 0.25
+    # Student's t with 3 degrees of freedom reaches to 3.18
+    (wide,) = coverage_1d.tabulate([{**row, "freedom": 3.0} for row in rows])
+    assert wide["covered"] == 1.0
+
+
+def test_rescaled_error_of_known_variances():
+    common = {"n": 10, "fit": "paper", "x": 0.0}
+    predictions = [
+        {**common, "method": "prediction", "lam": 0.0, "resample": k, "value": value}
+        for k, value in enumerate((1.0, 3.0))
+    ]  # variance 2
+    claims = [
+        {**common, "method": "delta", "lam": 0.0, "resample": k, "value": value}
+        for k, value in enumerate((2.3, 2.4))
+    ]
+    (row,) = convergence.tabulate(predictions + claims)
+    squares = 9.0, 16.0
+    assert row["rmse"] == pytest.approx(np.sqrt(12.5))
+    standard_error = np.std(squares, ddof=1) / np.sqrt(2)
+    assert row["error"] == pytest.approx(standard_error / (2 * np.sqrt(12.5)))
+
+
+def test_without_records_there_are_no_claims(tmp_path):
+    claims_1d.reproduce(tmp_path)
+    assert json.loads((tmp_path / "claims_1d.json").read_text(encoding="utf-8")) == []
