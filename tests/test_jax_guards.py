@@ -218,3 +218,51 @@ def test_batches_are_chosen_by_memory(monkeypatch):
     whole = fitted()
     assert whole.batches.bounds == [(0, 30)]
     np.testing.assert_allclose(small.score(small.theta), whole.score(whole.theta), rtol=1e-12)
+
+
+def test_an_evaluation_called_often_is_compiled_and_gives_the_same(model):
+    traces = []
+
+    def psi(params):
+        traces.append(type(params["b"]))
+        return jnp.exp(logits(params, X[:2]))
+
+    steps = 0.1 * np.random.default_rng(0).normal(size=(30, model.d))
+    for step in steps:
+        theta = model.theta + step
+        expected = np.exp(theta[0] + X[:2] @ theta[1:])  # b comes before w
+        np.testing.assert_allclose(model.evaluate(psi, theta), expected, rtol=1e-12)
+        jacobian = expected[:, None] * np.column_stack([np.ones(2), X[:2]])
+        np.testing.assert_allclose(model.jacobian(psi, theta), jacobian, rtol=1e-12)
+    assert len(traces) < len(steps)
+
+
+def test_an_evaluation_that_cannot_be_compiled_is_called_every_time(model):
+    branched = lambda p: p["b"] if p["w"][0] > 0 else -p["b"]
+    for sign in (1, -1) * 15:
+        theta = np.array([0.7, sign, 0.0])
+        assert model.evaluate(branched, theta) == pytest.approx(sign * 0.7)
+        np.testing.assert_array_equal(model.jacobian(branched, theta), [[sign, 0, 0]])
+
+
+def test_what_an_evaluation_reads_from_outside_may_change_between_inferences(model):
+    factor = 1.0
+    psi = lambda p: factor * p["b"]
+    first = idm.infer(model, psi, idm.FiniteDifference(push=0.1)).standard_error
+    simulated = idm.infer(model, psi, idm.Simulation(100, rng=0)).standard_error
+    factor = 3.0
+    second = idm.infer(model, psi, idm.FiniteDifference(push=0.1)).standard_error
+    assert second == pytest.approx(3 * first, rel=1e-3)
+    again = idm.infer(model, psi, idm.Simulation(100, rng=0)).standard_error
+    assert again == pytest.approx(3 * simulated, rel=1e-9)
+
+
+def test_evaluations_may_be_objects_without_a_hash(model):
+    class Slope:
+        __hash__ = None
+
+        def __call__(self, params):
+            return params["w"][0]
+
+    plain = idm.infer(model, lambda p: p["w"][0], idm.Simulation(100, rng=0))
+    assert idm.infer(model, Slope(), idm.Simulation(100, rng=0)).value == plain.value

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from implicit_delta._typing import Array
 from implicit_delta.models._jax_params import x64
 
 
@@ -47,11 +46,6 @@ class Batches:
         """Cross process boundaries as NumPy: JAX would restore as float32 what is float64."""
         numbers = jax.tree_util.tree_map(np.asarray, self.arrays)
         return _restored, (numbers, self.count, self.batch_size)
-
-    def take(self, rows: Array) -> Any:
-        """Make a batch of the rows with these numbers."""
-        index = jnp.asarray(rows)
-        return jax.tree_util.tree_map(lambda a: jnp.take(a, index, axis=0), self.arrays)
 
 
 def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:

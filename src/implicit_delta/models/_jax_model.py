@@ -14,7 +14,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models import _jax_checks as checks
 from implicit_delta.models._jax_data import Batches, arrays_of
-from implicit_delta.models._jax_evaluation import differentiate_psi, evaluate_psi
+from implicit_delta.models._jax_evaluation import Evaluator
 from implicit_delta.models._jax_params import Functional, separate
 from implicit_delta.models._jax_program import Compiled, Program
 from implicit_delta.models._jax_terms import Supervised, terms_of
@@ -62,6 +62,7 @@ def make(
             checks.check_penalty(program, flat)
     model = JaxModel(
         program=program,
+        evaluator=Evaluator(functional),
         batches=batches,
         theta=theta,
         weights=as_weights(weights, n),
@@ -87,6 +88,7 @@ class JaxModel(FittedModel):
     """A pytree of parameters at its maximum; made by `from_jax`."""
 
     program: Program
+    evaluator: Evaluator
     batches: Batches
     theta: Array
     weights: Array
@@ -165,12 +167,12 @@ class JaxModel(FittedModel):
     @_precise
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         """Psi of the pytree with theta as its parameters."""
-        return evaluate_psi(self.functional, psi, theta)
+        return self.evaluator.value(psi, theta, np.array_equal(theta, self.theta))
 
     @_precise
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         """Jacobian of psi by automatic differentiation, (K, d)."""
-        return differentiate_psi(self.functional, psi, theta)
+        return self.evaluator.jacobian(psi, theta, np.array_equal(theta, self.theta))
 
     def reweighted(self, weights: Array) -> "JaxModel":
         """Build the same model with other weights."""

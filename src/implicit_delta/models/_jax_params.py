@@ -76,7 +76,7 @@ class Functional:
 
         Accelerators multiply matrices with fewer digits by default, too few for derivatives.
         """
-        with x64(self.dtype == np.float64), jax.default_matmul_precision("highest"):
+        with x64(self.dtype == np.float64), jax.default_matmul_precision("float32"):
             yield
 
     @property
