@@ -13,6 +13,7 @@ from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models import _jax_checks as checks
+from implicit_delta.models._given import Counter, as_parameters, as_weights
 from implicit_delta.models._jax_data import Batches, arrays_of
 from implicit_delta.models._jax_evaluation import Evaluator
 from implicit_delta.models._jax_params import Functional, separate
@@ -23,7 +24,6 @@ from implicit_delta.models._last import Last
 from implicit_delta.models._module_checks import NO_OUTPUTS, check_numbers
 from implicit_delta.models._noise import with_variance
 from implicit_delta.models.base import Bonus, Curvature, FittedModel
-from implicit_delta.models.loglik import _Counter, as_parameters, as_weights
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
@@ -94,7 +94,7 @@ class JaxModel(FittedModel):
     weights: Array
     l2: float = 0.0
     names: tuple[str, ...] | None = None
-    counter: _Counter = field(default_factory=_Counter, repr=False)
+    counter: Counter = field(default_factory=Counter, repr=False)
     _last: Last = field(init=False, default_factory=Last, repr=False)
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import _torch_checks as checks
+from implicit_delta.models._given import Counter, as_parameters, as_weights
 from implicit_delta.models._last import Last
 from implicit_delta.models._module_checks import NO_OUTPUTS
 from implicit_delta.models._torch_curvature import GaussNewton, dense_gauss_newton
@@ -22,7 +23,6 @@ from implicit_delta.models._torch_noise import with_noise
 from implicit_delta.models._torch_terms import Supervised, Written, terms_of
 from implicit_delta.models._torch_training import train
 from implicit_delta.models.base import Bonus, Curvature, FittedModel
-from implicit_delta.models.loglik import _Counter, as_parameters, as_weights
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
@@ -86,7 +86,7 @@ class TorchModel(FittedModel):
     l2: float = 0.0
     names: tuple[str, ...] | None = None
     keep_graphs: bool = True
-    counter: _Counter = field(default_factory=_Counter, repr=False)
+    counter: Counter = field(default_factory=Counter, repr=False)
     _last: Last = field(init=False, default_factory=Last, repr=False)
 
     @property

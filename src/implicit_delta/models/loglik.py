@@ -9,6 +9,16 @@ import numpy as np
 from implicit_delta._polish import polish
 from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._given import (
+    Counter,
+    as_parameters,
+    as_rate,
+    as_weights,
+    check_names,
+    check_rows,
+    check_terms,
+    given_point,
+)
 from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Bonus, Curvature, FittedModel
 from implicit_delta.numerics.derivatives import (
@@ -77,15 +87,8 @@ def from_loglik(
     >>> model.theta.round(6)
     array([ 1.2     , -0.499836])
     """
-    if (theta is None) == (start is None):
-        raise ValueError(
-            "Give either theta= (the parameters that maximize the log-likelihood) or start= "
-            "(where to start maximizing it), and not both."
-        )
-    if not np.isfinite(l2) or l2 < 0:
-        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
-    point = as_parameters(theta if theta is not None else start)
-    n = _check_terms(loglik(point.copy()), "loglik")
+    point = given_point(theta, start, l2, "the maximum of the log-likelihood")
+    n = check_terms(loglik(point.copy()), "loglik")
     model = LoglikModel(
         loglik=loglik,
         theta=point,
@@ -93,10 +96,10 @@ def from_loglik(
         row_scores=score,
         penalty=penalty,
         l2=float(l2),
-        names=_check_names(names, point.size),
+        names=check_names(names, point.size),
     )
     if score is not None:
-        _check_rows(score(point.copy()), (n, point.size), "score")
+        check_rows(score(point.copy()), (n, point.size), "score")
     if not np.isfinite(model.objective(point)):
         raise ValueError(f"penalty(theta) is {penalty(point.copy())!r} at the given parameters.")  # type: ignore[misc]
     return model if start is None else polish(model)
@@ -119,7 +122,7 @@ class LoglikModel(FittedModel):
     penalty: Callable[[Array], float] | None = None
     l2: float = 0.0
     names: tuple[str, ...] | None = None
-    counter: "_Counter" = field(default_factory=lambda: _Counter(), repr=False)
+    counter: Counter = field(default_factory=Counter, repr=False)
     _hessians: dict[bytes, Array] = field(init=False, default_factory=dict, repr=False)
     _units: list[Array] = field(init=False, default_factory=list, repr=False)
 
@@ -255,92 +258,3 @@ class LoglikModel(FittedModel):
         self.counter.count += 1
         rows = self.gauss_newton(theta)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
-
-
-@dataclass
-class _Counter:
-    """Passes over the data; shared by a model and what is made from it."""
-
-    count: int = 0
-
-
-def as_parameters(values: Any) -> Array:
-    """Check and copy parameters given by a user."""
-    point = np.array(values, dtype=np.float64)
-    if point.ndim == 0:
-        point = point.reshape(1)
-    if point.ndim != 1 or point.size == 0:
-        raise ValueError(f"The parameters must be one flat vector (d,), not {point.shape}.")
-    if not np.all(np.isfinite(point)):
-        raise ValueError(f"The parameters are not finite: {point}.")
-    return point
-
-
-def as_weights(weights: Any, n: int) -> Array:
-    """Check and copy observation weights given by a user."""
-    if weights is None:
-        return np.ones(n)
-    array = np.array(weights, dtype=np.float64)
-    if array.shape != (n,):
-        raise ValueError(
-            f"weights has shape {array.shape}, but there are {n} observations: give one weight "
-            f"for each, shape ({n},)."
-        )
-    if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
-        raise ValueError("weights must be finite, none negative and at least one positive.")
-    return array
-
-
-def as_rate(optimizer: Any) -> float:
-    """Check a learning rate given by a user."""
-    if isinstance(optimizer, int | float) and 0 < optimizer < np.inf:
-        return float(optimizer)
-    raise TypeError(
-        "This model is trained by plain stochastic gradient ascent: give the learning rate as a "
-        f"positive number, not {optimizer!r}."
-    )
-
-
-def _check_terms(values: Any, name: str) -> int:
-    """Return n if the values are n finite terms; explain what is wrong otherwise."""
-    terms = np.asarray(values)
-    if terms.ndim == 0:
-        raise ValueError(
-            f"{name}(theta) returned one number, {terms[()]!r}, where one value per observation, "
-            "shape (n,), is needed. Return the terms without summing or averaging them: with a "
-            "mean the standard error would silently be wrong by sqrt(n). If the data really are "
-            "one dependent observation, return their whole log-likelihood with shape (1,)."
-        )
-    if terms.ndim != 1 or terms.size == 0:
-        raise ValueError(
-            f"{name}(theta) returned shape {terms.shape}, but must return one log-likelihood per "
-            "observation, shape (n,). Sum over everything that belongs to one observation"
-            f"{', for example with .ravel()' if terms.size == max(terms.shape, default=0) else ''}."
-        )
-    if terms.dtype.kind not in "fiub":
-        raise ValueError(f"{name}(theta) returned values of type {terms.dtype}, not real numbers.")
-    if not np.all(np.isfinite(terms)):
-        bad = np.flatnonzero(~np.isfinite(terms))
-        raise ValueError(
-            f"{name}(theta) is {terms[bad[0]]} for observation {bad[0]} ({bad.size} of "
-            f"{terms.size} are not finite). Are there missing values in the data, or parameters "
-            "outside their range, such as a negative variance?"
-        )
-    return terms.size
-
-
-def _check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
-    rows = np.asarray(values)
-    if rows.shape != shape:
-        raise ValueError(
-            f"{name}(theta) returned shape {rows.shape}, but must return one row per observation "
-            f"and one column per parameter, {shape}: not summed over observations."
-        )
-    if not np.all(np.isfinite(rows.astype(np.float64))):
-        raise ValueError(f"{name}(theta) has entries that are NaN or infinite.")
-
-
-def _check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
-    if names is not None and len(names) != d:
-        raise ValueError(f"{len(names)} names were given for {d} parameters.")
-    return None if names is None else tuple(map(str, names))

@@ -8,14 +8,14 @@ import scipy.optimize
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.models.loglik import (
-    LoglikModel,
-    _check_names,
-    _check_rows,
-    _check_terms,
-    as_parameters,
+from implicit_delta.models._given import (
     as_weights,
+    check_names,
+    check_rows,
+    check_terms,
+    given_point,
 )
+from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
@@ -73,23 +73,16 @@ def from_residuals(
     >>> model.theta.round(6)
     array([0.04, 1.  ])
     """
-    if (theta is None) == (start is None):
-        raise ValueError(
-            "Give either theta= (the least-squares solution) or start= (where to start looking "
-            "for it), and not both."
-        )
-    if not np.isfinite(l2) or l2 < 0:
-        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
-    point = as_parameters(theta if theta is not None else start)
-    n = _check_terms(residuals(point.copy()), "residuals")
+    point = given_point(theta, start, l2, "the least-squares solution")
+    n = check_terms(residuals(point.copy()), "residuals")
     if jacobian is not None:
-        _check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
+        check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
     problem = _LeastSquares(residuals, jacobian, as_weights(weights, n), float(l2), variance)
     if start is not None:
         point, noise = problem.solve(point)
     else:
         noise = problem.noise(point)
-    return problem.model(point, noise, _check_names(names, point.size))
+    return problem.model(point, noise, check_names(names, point.size))
 
 
 class _LeastSquares:

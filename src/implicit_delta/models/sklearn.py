@@ -8,9 +8,9 @@ import numpy as np
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._given import as_weights
 from implicit_delta.models._host import Coordinates, HostModel, check_terms
 from implicit_delta.models._sklearn_table import SUPPORTED, Builder
-from implicit_delta.models.loglik import as_weights
 
 
 def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> HostModel:

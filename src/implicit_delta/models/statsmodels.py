@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models._given import as_weights
 from implicit_delta.models._host import Coordinates, HostModel, check_terms
 from implicit_delta.models._statsmodels_table import (
     PENALIZED,
@@ -16,7 +17,6 @@ from implicit_delta.models._statsmodels_table import (
     numerical,
 )
 from implicit_delta.models._traced_series import TracedSeries
-from implicit_delta.models.loglik import as_weights
 from implicit_delta.numerics._traced import Traced
 
 

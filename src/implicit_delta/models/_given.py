@@ -1,0 +1,111 @@
+"""What users give to a `from_*` function, checked and converted; and the count of passes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._typing import Array
+
+
+def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:
+    """Take the parameters from where they were given: the maximum itself, or a start."""
+    if (theta is None) == (start is None):
+        raise ValueError(
+            f"Give either theta= ({what}) or start= (where to start looking for it), and not both."
+        )
+    if not np.isfinite(l2) or l2 < 0:
+        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
+    return as_parameters(theta if theta is not None else start)
+
+
+@dataclass
+class Counter:
+    """Passes over the data; shared by a model and what is made from it."""
+
+    count: int = 0
+
+
+def as_parameters(values: Any) -> Array:
+    """Check and copy parameters given by a user."""
+    point = np.array(values, dtype=np.float64)
+    if point.ndim == 0:
+        point = point.reshape(1)
+    if point.ndim != 1 or point.size == 0:
+        raise ValueError(f"The parameters must be one flat vector (d,), not {point.shape}.")
+    if not np.all(np.isfinite(point)):
+        raise ValueError(f"The parameters are not finite: {point}.")
+    return point
+
+
+def as_weights(weights: Any, n: int) -> Array:
+    """Check and copy observation weights given by a user."""
+    if weights is None:
+        return np.ones(n)
+    array = np.array(weights, dtype=np.float64)
+    if array.shape != (n,):
+        raise ValueError(
+            f"weights has shape {array.shape}, but there are {n} observations: give one weight "
+            f"for each, shape ({n},)."
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
+        raise ValueError("weights must be finite, none negative and at least one positive.")
+    return array
+
+
+def as_rate(optimizer: Any) -> float:
+    """Check a learning rate given by a user."""
+    if isinstance(optimizer, int | float) and 0 < optimizer < np.inf:
+        return float(optimizer)
+    raise TypeError(
+        "This model is trained by plain stochastic gradient ascent: give the learning rate as a "
+        f"positive number, not {optimizer!r}."
+    )
+
+
+def check_terms(values: Any, name: str) -> int:
+    """Return n if the values are n finite terms; explain what is wrong otherwise."""
+    terms = np.asarray(values)
+    if terms.ndim == 0:
+        raise ValueError(
+            f"{name}(theta) returned one number, {terms[()]!r}, where one value per observation, "
+            "shape (n,), is needed. Return the terms without summing or averaging them: with a "
+            "mean the standard error would silently be wrong by sqrt(n). If the data really are "
+            "one dependent observation, return their whole log-likelihood with shape (1,)."
+        )
+    if terms.ndim != 1 or terms.size == 0:
+        raise ValueError(
+            f"{name}(theta) returned shape {terms.shape}, but must return one log-likelihood per "
+            "observation, shape (n,). Sum over everything that belongs to one observation"
+            f"{', for example with .ravel()' if terms.size == max(terms.shape, default=0) else ''}."
+        )
+    if terms.dtype.kind not in "fiub":
+        raise ValueError(f"{name}(theta) returned values of type {terms.dtype}, not real numbers.")
+    if not np.all(np.isfinite(terms)):
+        bad = np.flatnonzero(~np.isfinite(terms))
+        raise ValueError(
+            f"{name}(theta) is {terms[bad[0]]} for observation {bad[0]} ({bad.size} of "
+            f"{terms.size} are not finite). Are there missing values in the data, or parameters "
+            "outside their range, such as a negative variance?"
+        )
+    return terms.size
+
+
+def check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
+    """Explain what is wrong with derivatives of rows, if anything is."""
+    rows = np.asarray(values)
+    if rows.shape != shape:
+        raise ValueError(
+            f"{name}(theta) returned shape {rows.shape}, but must return one row per observation "
+            f"and one column per parameter, {shape}: not summed over observations."
+        )
+    if not np.all(np.isfinite(rows.astype(np.float64))):
+        raise ValueError(f"{name}(theta) has entries that are NaN or infinite.")
+
+
+def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
+    """Return names for d parameters, or none."""
+    if names is not None and len(names) != d:
+        raise ValueError(f"{len(names)} names were given for {d} parameters.")
+    return None if names is None else tuple(map(str, names))
