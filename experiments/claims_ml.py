@@ -123,10 +123,7 @@ def autoencoder(records):
         "VAE: the gain grows with the fraction of noisy images",
         "the gap for T > 1 increases as more variance is introduced",
         f"at T = {at:g}: "
-        + "; ".join(
-            f"{f:.0%} noisy {gains[at, f]:+.1f} ± {table[at, f]['std_error']:.1f}"
-            for f in fractions
-        ),
+        + "; ".join(f"{f:.0%} noisy {gains[at, f]:+.1f} nats" for f in fractions),
         all(gains[T, a] < gains[T, b] for T in weights[1:] for a, b in pairwise(fractions)),
         "Noise of this kind is independent from pixel to pixel: it adds to the loss what no latent "
         "vector can reconstruct, at T = 1 and beyond alike.",

@@ -74,7 +74,6 @@ class Study:
             rows.append(self.answer("robust", model, HESSIAN, robust=True))
         else:
             model = trained
-            rows.append(self.answer("robust", model, GGN, robust=True))
         rows.append(self.answer("sg", model, self.stochastic(self.settling)))
         if self.setting.warm_replicates:
             rows.append(self.warm_bootstrap(model))

@@ -184,8 +184,9 @@ def tables_of_classification(results):
 def times_table(results):
     rows = load_records(results / "times.csv")
     if not rows:
-        return '<p class="missing">No run of all experiments has been timed yet.</p>'
-    return table(rows, {"experiment": "Experiment", "minutes": "Minutes", "jobs": "Processes"})
+        return '<p class="missing">No experiment has been timed yet.</p>'
+    columns = {"experiment": "Experiment", "minutes": "Minutes", "jobs": "Processes"}
+    return "<p>By the clock; of several runs the longest.</p>" + table(rows, columns)
 
 
 def table(rows, columns):

@@ -37,7 +37,7 @@ class Config:
 
     weights: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
     fractions: tuple[float, ...] = (0.0, 0.5, 1.0)
-    repeats: int = 2
+    repeats: int = 1
     images: int = 60_000
     steps: int = 1_500
     further_steps: int = 600
@@ -157,7 +157,7 @@ def tabulate(records):
 
 
 def _error(values):
-    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
 
 
 def plot(records):
@@ -173,7 +173,10 @@ def plot(records):
         T, gain, error = (np.array([r[k] for r in rows]) for k in ("T", "improvement", "std_error"))
         ax.plot(T, gain, "o-", color=color, ms=4, label=f"{fraction:.0%} noisy")
         ax.fill_between(T, gain - error, gain + error, color=color, alpha=0.25, lw=0)
-    ax.set(xlabel="T", ylabel="improvement over T = 1 (nats per image)")
+    ax.set(xscale="log", xlabel="T", ylabel="improvement over T = 1 (nats per image)")
+    weights = sorted({row["T"] for row in table})
+    ax.set_xticks(weights, [f"{T:g}" for T in weights])
+    ax.minorticks_off()
     ax.legend(title="images", fontsize=8)
     figure.tight_layout()
     return figure
