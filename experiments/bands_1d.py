@@ -21,20 +21,20 @@ What goes beyond the paper: the fit is finished, with an l2 penalty chosen from 
 `evidence`: the "evidence" is largest, or the "weakest" l2 that it allows), and has the Gauss-Newton
 curvature, the unbiased noise variance, and Student's t for its degrees of freedom. The
 curvature at one optimum cannot know of others that fit as well and differ where there are no
-data, so the "mixture" combines the finished fits from four starts, weighted by their evidence.
+data, so the "mixture" combines the finished fits from four starts, each at its weakest l2. Those
+that the evidence allows count alike: at that l2 all have nearly the same evidence.
 """
 
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 from scipy.stats import t as student
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 import implicit_delta as idm
-from experiments.evidence import maximize_evidence, weakest
+from experiments.evidence import maximize_evidence, plausible, weakest
 from experiments.network import Network, descend
 
 LABELS = {
@@ -155,24 +155,22 @@ def process_band(x, y, grid):
 def finished_bands(network, x, y, starts, grid):
     """The finished fit at two choices of l2, and the mixture over starts at the second."""
     best = [maximize_evidence(network, x, y, start) for start in starts]
-    weak = [weakest(network, x, y, fit) for fit in best]
-    bands = [penalized_band(network, x, y, fit, grid) for fit in weak]
+    fits = plausible(network, x, y, best)
+    bands = [penalized_band(network, x, y, fit, grid) for fit in fits]
     return {
         "evidence": penalized_band(network, x, y, best[0], grid),
-        "weakest": bands[0],
-        "mixture": mixture(bands, softmax([fit.log_evidence for fit in weak])),
+        "weakest": penalized_band(network, x, y, weakest(network, x, y, best[0]), grid),
+        "mixture": mixture(bands),
     }
 
 
-def mixture(bands, weights):
-    """Mean and covariance of a mixture of normal distributions."""
-    value = sum(w * band.value for w, band in zip(weights, bands, strict=True))
-    covariance = sum(
-        w * (band.covariance + np.outer(band.value - value, band.value - value))
-        for w, band in zip(weights, bands, strict=True)
-    )
-    freedom = sum(w * band.freedom for w, band in zip(weights, bands, strict=True))
-    return Band(value, covariance, float(freedom))
+def mixture(bands):
+    """Mean and covariance of a mixture of normal distributions in equal parts."""
+    values = np.array([band.value for band in bands])
+    between = np.cov(values.T, ddof=0).reshape(values.shape[1], -1)
+    within = np.mean([band.covariance for band in bands], axis=0)
+    freedom = np.mean([band.freedom for band in bands])
+    return Band(values.mean(axis=0), within + between, float(freedom))
 
 
 def draw_starts(network, rng):

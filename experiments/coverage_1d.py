@@ -199,5 +199,6 @@ def _dress(ax, task, title):
     if task.name == "sin":
         for low, high in ((-1.5, -0.7), (0.35, 1.15)):
             ax.axvspan(low, high, color="0.93", zorder=0)
-    ax.set(title=title, ylabel="coverage (%)", ylim=(0, 103), xlim=(-2, 2))
-    ax.legend(loc="lower center", fontsize=8, title="mean over x", title_fontsize=8)
+    ax.set(title=title, ylabel="coverage (%)", ylim=(-55, 103), xlim=(-2, 2))
+    ax.set_yticks(range(0, 101, 20))  # the legend has the room below
+    ax.legend(loc="lower center", fontsize=8, title="mean over x", title_fontsize=8, frameon=False)

@@ -2,7 +2,7 @@
 
 With the log-likelihood -|y - f|^2 / 2 s2, the penalty l2 / 2 |theta|^2 is a normal prior, and
 Laplace's approximation with the Gauss-Newton curvature A = J'J / s2 + l2 gives the evidence of
-l2 and s2. Its maximum obeys MacKay's equations (1992)
+l2 and s2 (accurate to a factor of a few). Its maximum obeys MacKay's equations (1992)
 
     l2 = gamma / |theta|^2,    s2 = |y - f|^2 / (n - gamma),    gamma = d - l2 tr(A^-1),
 
@@ -54,14 +54,21 @@ def maximize_evidence(network, x, y, start):
     return fit
 
 
-def weakest(network, x, y, best, factor=STRONG):
-    """Lower l2 from the best in steps of 20 % until the evidence is `factor` times smaller."""
-    fit = best
+def weakest(network, x, y, fit, best=None):
+    """Lower l2 in steps of 20 % while the evidence is at least a 20th of the best fit's."""
+    floor = (best or fit).log_evidence - np.log(STRONG)
     while True:
         weaker = _settled(network, x, y, replace(fit, l2=0.8 * fit.l2))
-        if weaker.log_evidence < best.log_evidence - np.log(factor):
+        if weaker.log_evidence < floor:
             return fit
         fit = weaker
+
+
+def plausible(network, x, y, fits):
+    """Of fits from several starts those within a factor 20 of the best, each at its weakest l2."""
+    best = max(fits, key=lambda fit: fit.log_evidence)
+    kept = [f for f in fits if f.log_evidence >= best.log_evidence - np.log(STRONG)]
+    return [weakest(network, x, y, fit, best) for fit in kept]
 
 
 def _settled(network, x, y, fit):

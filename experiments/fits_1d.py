@@ -153,11 +153,11 @@ def _draw_fit(ax, task, data, band, x):
 
 
 def _draw_covariance(figure, ax, band):
-    limit = abs(band.covariance).max()
+    limit = np.quantile(np.diag(band.covariance), 0.9)  # the far corners would hide the rest
     image = ax.imshow(
         band.covariance, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=(-2, 2, 2, -2)
     )
-    colors = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
+    colors = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, extend="both")
     colors.ax.tick_params(labelsize=7)
     colors.formatter.set_powerlimits((-2, 2))
     ax.tick_params(labelsize=7)

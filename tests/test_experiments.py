@@ -105,9 +105,9 @@ def test_weakest_penalty_is_weaker_and_not_refuted():
 
 def test_mixture_of_two_points_has_their_variance():
     bands = [Band(np.array([value]), np.array([[2.0]]), 10.0) for value in (-1.0, 3.0)]
-    mixed = mixture(bands, [0.25, 0.75])
-    assert mixed.value == pytest.approx([2.0])
-    assert mixed.covariance == pytest.approx(np.array([[2.0 + 0.25 * 9 + 0.75 * 1]]))
+    mixed = mixture(bands)
+    assert mixed.value == pytest.approx([1.0])
+    assert mixed.covariance == pytest.approx(np.array([[2.0 + 2.0**2]]))
     assert mixed.freedom == 10
 
 
