@@ -203,10 +203,10 @@ def test_gauss_newton_matrix_formed_equals_its_products():
             identity = np.eye(model.d)
             columns = [model.information(model.theta, e, "ggn") for e in identity]
             np.testing.assert_allclose(formed, np.array(columns).T, atol=1e-10)
-            np.testing.assert_allclose(
-                model.information(model.theta, np.hstack([identity] * 2), "ggn")[:, : model.d],
-                formed,
-            )
+            several = np.hstack([identity[:, ::-1], -2 * identity, np.ones((model.d, 1))])
+            for block in (several, several[:, :-1]):
+                product = model.information(model.theta, block, "ggn")
+                np.testing.assert_allclose(product, formed @ block, atol=1e-10)
 
 
 def test_keeps_the_contract():

@@ -63,9 +63,9 @@ def dense_gauss_newton(
         value, pull = vjp(lambda point: outputs(point, row), flat)  # type: ignore[misc]
         basis = torch.eye(value.numel(), dtype=value.dtype, device=value.device)
         root = supervised.likelihood.root(value)(basis.view(-1, *value.shape)).flatten(1)
-        (rows,) = vmap(pull)(root.T.reshape(-1, *value.shape))
-        scaled: Tensor = weight.sqrt().to(value.dtype) * rows
-        return scaled
+        scaled = weight.sqrt().to(value.dtype) * root.T
+        rows: Tensor = vmap(pull)(scaled.reshape(-1, *value.shape))[0]
+        return rows
 
     inputs, d = batch[:-1], flat.numel()
     with torch.no_grad():

@@ -125,7 +125,7 @@ class TorchModel(FittedModel):
             raise UnsupportedModelError(NO_OUTPUTS)
         block = v.reshape(self.d, -1)
         if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= DENSE_LIMIT:
-            return np.asarray(self.gauss_newton_matrix(theta) @ v)
+            return _times(self.gauss_newton_matrix(theta), v)
         return self._products(theta, block, curvature).reshape(v.shape)
 
     def gauss_newton_matrix(self, theta: Array) -> Array:
@@ -242,3 +242,14 @@ class TorchModel(FittedModel):
             every = self.functional.flat(np.eye(self.d))
             matrix += Quadratic(self._of(self.penalty), flat).times(every).cpu().numpy()
         return matrix
+
+
+def _times(matrix: Array, v: Array) -> Array:
+    """Multiply; who asks for columns of the matrix, one by one, need not wait for a product."""
+    if np.count_nonzero(v) == v.shape[1]:
+        rows, columns = np.nonzero(v)
+        if np.array_equal(np.sort(columns), np.arange(v.shape[1])):
+            picked = np.empty_like(v)
+            picked[:, columns] = matrix[:, rows] * v[rows, columns]
+            return picked
+    return np.asarray(matrix @ v)
