@@ -46,7 +46,7 @@ class Config:
     followed: tuple[float, ...] = (0.512,)
     finite_lams: tuple[float, ...] = (0.001, 0.008, 0.064, 0.512, 4.096)
     resamples: int = 50
-    inputs: tuple[float, ...] = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    inputs: tuple[float, ...] = (-1.0, 0.0, 1.0)
     training: Training = TRAINING
 
 
