@@ -3,7 +3,7 @@
 import json
 from itertools import pairwise
 
-from experiments.classification_figures import by_method, datasets, run_times
+from experiments.classification_figures import by_method, datasets, run_times, titled
 from experiments.records import load_records
 from experiments.vae import tabulate
 
@@ -26,29 +26,57 @@ def write_claims(results):
 
 
 def stochastic(records):
-    """SG-FDIDM against the solve on the same objective."""
-    for name in datasets(records):
-        beyond = by_method(records, name, "beyond")
-        sg, solved = beyond["sg"], beyond.get("hessian", beyond["trained"])
-        if "std_error" not in sg:
-            yield _claim(f"{name}: SG-FDIDM gives a variance", "an interval", sg["why"], False, "")
-            continue
-        gap = sg["std_error"] / solved["std_error"] - 1
-        yield _claim(
-            f"{name.capitalize()}: SG-FDIDM finds the variance of the cost",
-            "intervals without an error of their own; the released code gives NaN",
-            f"standard error {sg['std_error']:.4f} with a Monte-Carlo error of "
-            f"{sg['monte_carlo_error']:.0%}; by one solve {solved['std_error']:.4f}",
-            abs(gap) <= 2 * sg["monte_carlo_error"],
-            f"{gap:+.0%} from the solve on the same objective. Two runs tell the Monte-Carlo error "
-            "only roughly, and finitely many steps reach weak directions only in part.",
+    """SG-FDIDM, and the solve on the same objective."""
+    answers = {name: by_method(records, name, "beyond") for name in datasets(records)}
+    if not answers:
+        return
+    yield _claim(
+        "SG-FDIDM gives a positive variance on every data set",
+        "intervals without an error of their own; the released code gives NaN",
+        "; ".join(f"{titled(name)} {_error(rows['sg'])}" for name, rows in answers.items()),
+        all("std_error" in rows["sg"] for rows in answers.values()),
+        "Standard errors with their Monte-Carlo errors. Both ends see identical minibatches, so "
+        "that the noise of training cancels in the difference.",
+    )
+    for name, rows in answers.items():
+        if "std_error" in rows["sg"]:
+            yield _against_solve(name, rows)
+
+
+def _error(row):
+    if "std_error" not in row:
+        return row["why"]
+    return f"{row['std_error']:.3g} ± {row['std_error'] * row['monte_carlo_error']:.1g}"
+
+
+def _against_solve(name, rows):
+    sg, solved = rows["sg"], rows.get("hessian", rows["trained"])
+    gap = sg["std_error"] / solved["std_error"] - 1
+    return _claim(
+        f"{titled(name)}: SG-FDIDM finds what one solve on the same objective finds",
+        "not in the paper",
+        f"{_error(sg)} against {solved['std_error']:.3g} ({gap:+.1%})",
+        abs(gap) <= 2 * sg["monte_carlo_error"],
+        "Two Monte-Carlo errors are the mark. " + _what_is_missing(rows),
+    )
+
+
+def _what_is_missing(beyond):
+    if "hessian" in beyond:
+        return (
+            "They come from two runs, and do not include what a finite push and finitely many "
+            "steps leave out."
         )
+    return (
+        f"The network is trained but not finished (drift {beyond['trained']['drift']:.1f} standard "
+        "errors): both ends still move, and the steps that were affordable reach only a part."
+    )
 
 
 def faster(records):
     """Table 1."""
     for row in run_times(records):
-        name, wanted = row["dataset"].capitalize(), row["paper_times_faster"]
+        name, wanted = titled(row["dataset"]), row["paper_times_faster"]
         yield _claim(
             f"{name}: IDM for a fraction of the bootstrap's cost",
             f"{wanted:.1f} times faster",
@@ -57,7 +85,7 @@ def faster(records):
             row["sg_times_faster"] >= wanted,
             "Two pairs of refits of a trained network against 50 trainings. psi is differentiated "
             "on all held-out rows in every step"
-            + (", here 10 000: eighty minibatches." if row["dataset"] == "mnist" else "."),
+            + (", here 10 000, and the training is short." if row["dataset"] == "mnist" else "."),
         )
         ratio = row["infinitesimal_times_faster"]
         yield _claim(
@@ -65,8 +93,8 @@ def faster(records):
             "not in the paper",
             f"{ratio:,.0f} times faster than 50 trainings ({row['infinitesimal']:.2g} s)",
             ratio >= LEAST_SPEEDUP,
-            f"At least {LEAST_SPEEDUP} times was asked for. Conjugate gradients pass over all "
-            "training rows, the trainings here only a few times more often.",
+            f"{LEAST_SPEEDUP} times is the mark. Conjugate gradients took {row['passes']} passes "
+            "over the training rows.",
         )
 
 
@@ -76,7 +104,7 @@ def against_bootstrap(records):
         paper, beyond = (by_method(records, name, part) for part in ("paper", "beyond"))
         if "std_error" in paper["sg"]:
             yield _agreement(
-                f"{name.capitalize()}, as in the paper: IDM agrees with the bootstrap",
+                f"{titled(name)}, as in the paper: IDM agrees with the bootstrap",
                 "“good coverage” (no number)", paper["sg"], paper["bootstrap"],
                 "Without a penalty there is no maximum: replicates are other networks, stopped on "
                 "their way, which no local method sees.",
@@ -84,7 +112,7 @@ def against_bootstrap(records):
         if "warm bootstrap" in beyond:
             shift = beyond["warm bootstrap"]["shift"]
             yield _agreement(
-                f"{name.capitalize()}, at a maximum: the sandwich agrees with a bootstrap whose "
+                f"{titled(name)}, at a maximum: the sandwich agrees with a bootstrap whose "
                 "fits are finished",
                 "not in the paper", beyond["robust"], beyond["warm bootstrap"],
                 f"The model's own standard error is {beyond['hessian']['std_error']:.4f}. The "
@@ -94,12 +122,8 @@ def against_bootstrap(records):
 
 
 def _agreement(claim, paper, row, bootstrap, why):
-    error = bootstrap["monte_carlo_error"] * bootstrap["std_error"]
     ratio = row["std_error"] / bootstrap["std_error"]
-    ours = (
-        f"{row['std_error']:.4f} against {bootstrap['std_error']:.4f} ± {error:.4f} "
-        f"({ratio - 1:+.0%})"
-    )
+    ours = f"{row['std_error']:.3g} against {_error(bootstrap)} ({ratio - 1:+.0%})"
     return _claim(claim, paper, ours, abs(ratio - 1) <= CLOSE, why)
 
 

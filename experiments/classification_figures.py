@@ -28,6 +28,10 @@ def tabulate(records):
     return [{column: row[column] for column in COLUMNS if column in row} for row in rows]
 
 
+def titled(name):
+    return "MNIST" if name == "mnist" else name.capitalize()
+
+
 def by_method(records, dataset, part):
     rows = [row for row in records if (row["dataset"], row["part"]) == (dataset, part)]
     return {row["method"]: row for row in rows if "method" in row}
@@ -56,6 +60,7 @@ def _times(records, name):
         "sg_refit": refit,
         "sg_with_training": float(refit + training),
         "infinitesimal": beyond["trained"]["seconds"],
+        "passes": beyond["trained"]["passes"],
         "sg_times_faster": bootstrap / refit,
         "sg_with_training_times_faster": float(bootstrap / (refit + training)),
         "infinitesimal_times_faster": bootstrap / beyond["trained"]["seconds"],
@@ -69,17 +74,22 @@ def plot(records):
 
     names = datasets(records)
     figure, axes = plt.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False)
-    titles = {"paper": "as in the paper", "beyond": "at a maximum"}
-    for part, row in zip(titles, axes, strict=True):
+    for part, row in zip(("paper", "beyond"), axes, strict=True):
         for name, ax in zip(names, row, strict=True):
             answers = by_method(records, name, part)
             _draw(ax, answers)
-            l2 = f", $\\ell_2$ = {answers['training']['l2']:g}" if part == "beyond" else ""
-            ax.set_title(f"{name.capitalize()}, {titles[part]}{l2}", fontsize=9)
-            ax.set(xlabel="average cross-entropy", yticks=[])
-            ax.legend(fontsize=7)
+            ax.set_title(f"{titled(name)}, {_setting(answers)}", fontsize=9)
+            ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, 1.6 * ax.get_ylim()[1]))
+            ax.legend(fontsize=7, loc="upper right")
     figure.tight_layout()
     return figure
+
+
+def _setting(answers):
+    if "l2" not in answers["training"]:
+        return "as in the paper"
+    stage = "at a maximum" if "polish" in answers else "trained"
+    return f"{stage}, $\\ell_2$ = {answers['training']['l2']:g}"
 
 
 def _draw(ax, answers):
@@ -88,6 +98,7 @@ def _draw(ax, answers):
             row = answers[method]
             draws = np.array(str(row["draws"]).split(), dtype=float)
             label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
+            ax.set_xlim(draws.mean() - 6 * draws.std(), draws.mean() + 6 * draws.std())
             ax.hist(
                 draws, bins=min(25, 5 + draws.size // 5), density=True, color="0.8", label=label
             )
