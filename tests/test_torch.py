@@ -308,3 +308,13 @@ def test_polish_finishes_the_training():
     assert abs(done.moved) > 1
     assert idm.infer(done.model, psi).diagnostics.drift < 1e-5
     assert np.linalg.norm(done.model.score(done.model.theta)) < 1e-5
+
+
+def test_parameters_are_an_evaluation_for_every_method():
+    X, y = small_data()
+    module = nn.Sequential(nn.Linear(2, 1)).double()
+    model = idm.polish(idm.from_torch(module, (X, (y > 1).double()), idm.Bernoulli(), l2=1.0))
+    solved = idm.infer(model, idm.parameters)
+    refitted = idm.infer(model, idm.parameters, idm.FiniteDifference(push=0.01))
+    np.testing.assert_allclose(refitted.covariance, solved.covariance, rtol=1e-3)
+    assert solved.names == ("0.weight[0,0]", "0.weight[0,1]", "0.bias")

@@ -47,7 +47,7 @@ class Evaluation:
     units : (m, K) array or None
         The rows that an `Average` is the mean of, at the model's theta.
     surrogate : Surrogate or None
-        What a `Smoothed` psi is replaced by away from theta.
+        What a `Smoothed` psi, or one of many `parameters`, is replaced by away from theta.
     notes : mapping
         What the evaluation has to report, beside the method.
     """
@@ -59,7 +59,7 @@ class Evaluation:
     names: tuple[str, ...]
     noise: Array | None = None
     units: Array | None = None
-    surrogate: Surrogate | None = None
+    surrogate: "Surrogate | _Coordinate | None" = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
 
     @classmethod
@@ -121,7 +121,11 @@ class Evaluation:
         """Take the k-th evaluation alone, for refits: without what belongs to all of them."""
         if self.size == 1:
             return self
-        surrogate = None if self.surrogate is None else self.surrogate.component(k)
+        surrogate: Surrogate | _Coordinate | None = None
+        if self.surrogate is not None:
+            surrogate = self.surrogate.component(k)
+        elif self.psi is parameters:  # whose model need not be an array with entries
+            surrogate = _Coordinate(k)
         return Evaluation(
             self.model,
             _Component(self.psi, k),
@@ -130,6 +134,22 @@ class Evaluation:
             (self.names[k],),
             surrogate=surrogate,
         )
+
+
+@dataclass(frozen=True)
+class _Coordinate:
+    """Entry k of theta itself."""
+
+    k: int
+
+    def value(self, theta: Array) -> Array:
+        return theta[self.k : self.k + 1].copy()
+
+    def jacobian(self, theta: Array) -> Array:
+        return np.eye(1, theta.size, self.k)
+
+    def component(self, k: int) -> "_Coordinate":
+        return self
 
 
 @dataclass(frozen=True, eq=False)
