@@ -23,8 +23,10 @@ COLUMNS = (
 
 
 def tabulate(records):
-    """All answers, without the draws."""
+    """All answers, without the draws, in the order of the paper."""
+    order = list(PAPER_SECONDS)
     rows = [row for row in records if "method" in row]
+    rows.sort(key=lambda row: (order.index(row["dataset"]), row["part"] != "paper"))
     return [{column: row[column] for column in COLUMNS if column in row} for row in rows]
 
 

@@ -219,6 +219,7 @@ def footer(quick):
 
 def _cell(value):
     if isinstance(value, float):
+        value = 0.0 if abs(value) < 1e-9 else value  # rounding: the drift of a finished fit
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return _text(value)
 
