@@ -156,13 +156,13 @@ def tables_of_classification(results):
     columns = {
         "dataset": "Data set",
         "training": "One training",
-        "bootstrap": "Bootstrap, B = 50",
+        "bootstrap": "50 trainings",
         "sg_refit": "SG-FDIDM",
         "infinitesimal": "Infinitesimal",
-        "sg_times_faster": "SG-FDIDM faster",
-        "sg_with_training_times_faster": "with the training",
+        "sg_times_faster": "SG-FDIDM: ratio",
+        "sg_with_training_times_faster": "with training",
         "paper_times_faster": "in the paper",
-        "infinitesimal_times_faster": "Infinitesimal faster",
+        "infinitesimal_times_faster": "Infinitesimal: ratio",
     }
     errors = {
         "dataset": "Data set",
@@ -171,7 +171,7 @@ def tables_of_classification(results):
         "method": "Method",
         "value": "Cost",
         "std_error": "Standard error",
-        "monte_carlo_error": "Its Monte-Carlo error",
+        "monte_carlo_error": "Monte-Carlo error, relative",
         "drift": "Drift",
         "seconds": "Seconds",
     }
