@@ -144,7 +144,7 @@ def test_keeps_the_contract(reference):
     check_model(reference, psi)
     weights = np.random.default_rng(0).integers(0, 3, 50)
     squares = lambda p: sum(jnp.cosh(leaf).sum() for leaf in tree_util.tree_leaves(p))
-    check_model(small_model(penalty=squares, weights=weights, batch_size=9, l2=0.0), psi)
+    check_model(small_model(penalty=squares, weights=weights, batch_size=25, l2=0.0))
 
 
 def test_keeps_the_contract_in_single_precision():
@@ -162,7 +162,7 @@ def test_sizes_of_batches_and_the_way_of_writing_do_not_change_the_result(refere
     X, y = small_data()
     v = np.random.default_rng(0).normal(size=(reference.d, 3))
     for model in (
-        small_model(batch_size=7),
+        small_model(batch_size=26),
         small_model(log_softmax, data={"input": X, "label": y}, apply=None),
     ):
         theta = model.theta
@@ -294,6 +294,16 @@ def test_parameters_have_names_in_their_order(polished):
     assert model.names[HIDDEN + 1] == "inner.w[0,1]"
     assert model.theta[HIDDEN + 1] == small_params()["inner"]["w"][0, 1]
     assert idm.infer(polished, idm.parameters).names == model.names
+
+
+def test_a_model_prints_in_one_line(reference):
+    assert repr(reference) == "JaxModel(n=50, d=27, Categorical(), l2=3, float64)"
+    X, y = small_data()
+    written = small_model(
+        log_softmax, data={"input": X, "label": y}, apply=None,
+        penalty=lambda p: (p["inner"]["b"] ** 2).sum(),
+    )  # fmt: skip
+    assert "log_softmax, l2=3, penalty" in repr(written)
 
 
 def test_moved_models_share_nothing_with_the_first():

@@ -144,6 +144,7 @@ def convolutional():
     return net, state, forward, (x, y)
 
 
+@pytest.mark.slow
 def test_batch_norm_with_running_averages():
     net, state, forward, (x, y) = convolutional()
     frozen = eqx.nn.inference_mode(net)
@@ -192,6 +193,7 @@ def test_flax_variables_with_a_state_are_told_from_parameters():
     assert model.d == 2 * INPUTS + INPUTS + 1
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_with_a_variance_head():
     class Recurrent(eqx.Module):
         cell: eqx.nn.GRUCell

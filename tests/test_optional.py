@@ -61,6 +61,7 @@ def test_importing_loads_no_optional_library():
 
 CALLS = {
     "torch": ("idm.from_torch(None, (None, None), idm.Gaussian())", "implicit-delta[torch]"),
+    "jax": ("idm.from_jax(None, (None, None), idm.Gaussian())", "implicit-delta[jax]"),
     "statsmodels": ("idm.from_statsmodels(None)", "implicit-delta[statsmodels]"),
     "sklearn": ("idm.from_sklearn(None, None, None)", "implicit-delta[sklearn]"),
     "pandas": ("est.to_frame()", "implicit-delta[pandas]"),

@@ -44,7 +44,8 @@ class StochasticFiniteDifference(Method):
     optimizer : float or callable, optional
         The learning rate of plain stochastic gradient ascent on the *mean* log-likelihood; or, for
         torch models, a function that makes an optimizer of a list of parameters, such as
-        ``lambda p: torch.optim.Adam(p, lr=1e-3)``. By default half of the largest stable rate.
+        ``lambda p: torch.optim.Adam(p, lr=1e-3)``, and for JAX models an optax optimizer, such as
+        ``optax.adam(1e-3)``. By default half of the largest stable rate.
     batch_size : int
         Rows in a minibatch; every epoch visits all rows once, in a new order.
     steps : int, optional

@@ -83,7 +83,7 @@ def _precise(method: F) -> F:
     return cast(F, precise)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JaxModel(FittedModel):
     """A pytree of parameters at its maximum; made by `from_jax`."""
 
@@ -94,8 +94,8 @@ class JaxModel(FittedModel):
     weights: Array
     l2: float = 0.0
     names: tuple[str, ...] | None = None
-    counter: Counter = field(default_factory=Counter, repr=False)
-    _last: Last = field(init=False, default_factory=Last, repr=False)
+    counter: Counter = field(default_factory=Counter)
+    _last: Last = field(init=False, default_factory=Last)
 
     @property
     def passes(self) -> int:
@@ -187,6 +187,13 @@ class JaxModel(FittedModel):
     ) -> Iterator[Array]:
         """Yield theta after each step of an optax optimizer, or of a rate."""
         return train(self, bonus, batches, optimizer)
+
+    def __repr__(self) -> str:
+        """Name the sizes and the likelihood, without the numbers."""
+        terms = self.program.row_terms
+        what = terms.likelihood if isinstance(terms, Supervised) else terms.name
+        penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
+        return f"JaxModel(n={self.n}, d={self.d}, {what}, {penalty}, {self.functional.dtype})"
 
     def _weighted(self) -> Iterator[tuple[Any, jax.Array]]:
         """Go through the batches with the weights of their rows."""

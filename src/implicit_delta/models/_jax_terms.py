@@ -40,6 +40,11 @@ class Written:
 
     loglik: Callable[[Any, Any], Any]
 
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+        return getattr(self.loglik, "__name__", type(self.loglik).__name__)
+
     def __call__(self, params: Any, batch: Any) -> jax.Array:
         """Log-likelihood of each row of a batch, (b,)."""
         terms: jax.Array = self.loglik(params, batch)
