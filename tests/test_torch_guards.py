@@ -294,3 +294,13 @@ def test_graphs_that_are_not_kept_give_the_same_products():
     for curvature in ("hessian", "ggn"):
         a, b = (m.information(m.theta, v, curvature) for m in (kept, streamed))
         np.testing.assert_array_equal(a, b)
+
+
+def test_gradients_turned_off_by_the_caller_do_not_matter():
+    model = fitted(l2=1.0)
+    psi = lambda m: torch.stack([p.sum() for p in m.parameters()])
+    with torch.no_grad():
+        np.testing.assert_array_equal(
+            model.jacobian(psi, model.theta), fitted(l2=1.0).jacobian(psi, model.theta)
+        )
+    assert np.any(model.jacobian(psi, model.theta))

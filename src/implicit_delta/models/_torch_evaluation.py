@@ -20,14 +20,14 @@ def evaluate_psi(functional: Functional, psi: Psi, theta: Array) -> Any:
 
 def differentiate_psi(functional: Functional, psi: Psi, theta: Array) -> Array:
     """Jacobian of psi, (K, d), by one backward pass per entry."""
-    point = functional.flat(theta).detach().requires_grad_()
-    value = _as_tensor(_call(functional, psi, point))
-    entries = value.reshape(-1)
-    if entries.numel() == 1:
-        (gradient,) = torch.autograd.grad(entries[0], point, materialize_grads=True)
-        rows = gradient[None]
-    else:
-        rows = _gradients(entries, point)
+    with torch.enable_grad():  # the caller may have turned gradients off
+        point = functional.flat(theta).detach().requires_grad_()
+        entries = _as_tensor(_call(functional, psi, point)).reshape(-1)
+        if entries.numel() == 1:
+            (gradient,) = torch.autograd.grad(entries[0], point, materialize_grads=True)
+            rows = gradient[None]
+        else:
+            rows = _gradients(entries, point)
     return np.asarray(rows.cpu().numpy(), dtype=theta.dtype)
 
 
