@@ -318,3 +318,20 @@ def test_parameters_are_an_evaluation_for_every_method():
     refitted = idm.infer(model, idm.parameters, idm.FiniteDifference(push=0.01))
     np.testing.assert_allclose(refitted.covariance, solved.covariance, rtol=1e-3)
     assert solved.names == ("0.weight[0,0]", "0.weight[0,1]", "0.bias")
+
+
+def test_very_many_parameters_stay_in_single_precision(monkeypatch):
+    monkeypatch.setattr("implicit_delta.models._torch_module.MOST_DOUBLE", 10)
+    X, y = small_data()
+    psi = lambda net: net(X[:1].to(next(net.parameters()).dtype)).mean()
+    method = idm.Infinitesimal(idm.conjugate_gradient, "ggn")
+    single = idm.from_torch(small_net().float(), (X, y), idm.Categorical(), l2=0.5)
+    double = idm.from_torch(small_net(), (X, y), idm.Categorical(), l2=0.5)
+    assert single.theta.dtype == np.float32
+    assert single.information(single.theta, single.theta).dtype == np.float32
+    assert single.at(single.theta + 1).theta.dtype == np.float32
+    errors = []
+    for model in (single, double):
+        with pytest.warns(idm.DriftWarning):
+            errors.append(idm.infer(model, psi, method, strict=False).standard_error)
+    assert errors[0] == pytest.approx(errors[1], rel=1e-3)

@@ -1,0 +1,96 @@
+"""Two trainings that differ by a little of psi and by nothing else."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from implicit_delta._typing import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.models.base import Bonus, FittedModel
+
+if TYPE_CHECKING:
+    from implicit_delta.methods.stochastic import StochasticFiniteDifference
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Slopes in lambda of psi (K,) and theta (d,)."""
+
+    psi: Array
+    theta: Array
+
+
+@dataclass(frozen=True)
+class TrainingPair:
+    """Two trainings on identical minibatches, with a bonus of +lam psi_k and of -lam psi_k."""
+
+    method: "StochasticFiniteDifference"
+    model: FittedModel
+    evaluation: Evaluation
+    k: int
+    lam: float
+    batch_size: int
+    seed: tuple[int, ...]
+    bar: Any
+
+    def averaged(self, steps: int) -> Responses:
+        """Train for a number of steps, then average over the samples."""
+        path = self._path()
+        for _ in range(steps):
+            next(path)
+        return self._average(path)
+
+    def settled(self) -> tuple[int, Responses]:
+        """Double the steps until the variance settles."""
+        path, steps, last = self._path(), self.method.samples, math.nan
+        for _ in range(steps):
+            next(path)
+        while steps <= self.method.max_steps:
+            responses = self._average(path)
+            variance = float(responses.psi[self.k])
+            if abs(variance - last) <= self.method.tolerance * abs(variance):
+                return steps, responses
+            for _ in range(steps - self.method.samples):
+                next(path)
+            last, steps = variance, 2 * steps
+        raise ConvergenceError(
+            f"The variance still changes after {steps // 2} steps (now {last:.4g}). Use a larger "
+            "learning rate or another optimizer, a larger `max_steps`, or give `steps` to accept "
+            "what they reach: too few underestimate, as `Infinitesimal(damping=...)` would."
+        )
+
+    def _average(self, path: Iterator[tuple[Array, Array]]) -> Responses:
+        samples, width = self.method.samples, (2 if self.method.central else 1) * self.lam
+        psi, theta = np.zeros(self.evaluation.size), np.zeros(self.model.d)
+        for _ in range(samples):
+            ahead, behind = next(path)
+            psi += self.evaluation(ahead) - self.evaluation(behind)
+            theta += ahead - behind
+        return Responses(psi / (samples * width), theta / (samples * width))
+
+    def _path(self) -> Iterator[tuple[Array, Array]]:
+        """Parameters of both trainings after each step."""
+        ends = (
+            self.model.ascend(self._bonus(sign), self._minibatches(), self.method.optimizer)
+            for sign in ((1.0, -1.0) if self.method.central else (1.0, 0.0))
+        )
+        for pair in zip(*ends, strict=True):
+            self.bar.update()
+            yield pair
+
+    def _bonus(self, sign: float) -> Bonus | None:
+        if sign == 0:
+            return None
+        return lambda theta: sign * self.lam * self.evaluation.jacobian(theta)[self.k]
+
+    def _minibatches(self) -> Iterator[Any]:
+        """Epochs without end, the same for every pair member."""
+        generator, size = np.random.default_rng(self.seed), self.batch_size
+        while True:
+            order = generator.permutation(self.model.n)
+            for start in range(0, self.model.n - size + 1, size):
+                yield order[start : start + size]
