@@ -3,13 +3,17 @@
 The error is n^2-rescaled: sqrt(mean of n^2 (V - V_true)^2) over resamples and inputs, where
 V_true(x) is the variance of the fitted predictions over the resamples. lambda is on the scale of
 half the sum of squared errors (the paper's training objective); on that of the log-likelihood it
-is 1 / s2, about 100, times larger. The rates fall like 1 / n: at the paper's rate for n = 25,
-gradient descent on a sum over more than 50 observations diverges.
+is 1 / s2, about 100, times larger.
+
+The rates fall like 1 / n: at the paper's rate for n = 25, gradient descent on a sum over more than
+50 observations diverges. Even so it hovers at the edge of stability, and where it happens to stop
+adds to the variance of the fits, the more the larger n is. So there is also a fit at half the
+rate, which does not hover, and the finished fit with l2 penalty, by the library's methods.
 """
 
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,14 +31,17 @@ from experiments.evidence import maximize_evidence
 from experiments.records import resume, save_picture, save_records
 from experiments.tasks_1d import QUADRATIC
 
-FITS = {"paper": "fit of the paper", "finished": "finished fit"}
+HALF = replace(QUADRATIC, rate=QUADRATIC.rate / 2, refit_rate=QUADRATIC.refit_rate / 2)
 STYLES = {
-    "idm": ("C0", "o-", "IDM, as in the paper"),
-    "literal": ("C0", "s:", "IDM, differences against the fit"),
-    "delta": ("C1", "-", "Delta method, as in the paper"),
-    "finite": ("C3", "o-", "Finished fit: FiniteDifference"),
-    "infinitesimal": ("C3", "--", "Finished fit: Infinitesimal"),
+    ("paper", "literal"): ("C9", "s:", "IDM, differences against the fit"),
+    ("paper", "idm"): ("C9", "o-", "IDM, as in the paper"),
+    ("paper", "delta"): ("C9", "--", "Delta method, as in the paper"),
+    ("half", "idm"): ("C0", "o-", "IDM, half the rate"),
+    ("half", "delta"): ("C0", "--", "Delta method, half the rate"),
+    ("finished", "finite"): ("C3", "o-", "Finished fit, FiniteDifference"),
+    ("finished", "infinitesimal"): ("C3", "--", "Finished fit, Infinitesimal"),
 }
+MOST_FAILED = 0.2  # of the refits; beyond that there is no error to speak of
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,9 @@ class Config:
     """Sample sizes, lambdas at the smallest of them, and those that are followed along n."""
 
     sizes: tuple[int, ...] = (25, 50, 100, 200)
-    lams: tuple[float, ...] = tuple(round(0.001 * 2**k, 3) for k in range(14))
+    lams: tuple[float, ...] = tuple(round(0.001 * 2**k, 3) for k in range(13))
     followed: tuple[float, ...] = (0.512,)
-    finite_lams: tuple[float, ...] = (0.001, 0.008, 0.064, 0.512, 4.096)
+    finite_lams: tuple[float, ...] = (0.001, 0.004, 0.016, 0.064, 0.128, 0.256, 0.512)
     resamples: int = 50
     inputs: tuple[float, ...] = (-1.0, 0.0, 1.0)
     training: Training = TRAINING
@@ -88,7 +95,9 @@ def one_resample(config, seed, n, resample):
     network = config.training.network
     start, at = network.start(rng), np.array(config.inputs)
     first = n == config.sizes[0]
-    rows = as_paper(config, x, y, start, at, config.lams if first else config.followed)
+    lams = config.lams if first else config.followed
+    rows = trained("paper", QUADRATIC, config, x, y, start, at, lams)
+    rows += trained("half", HALF, config, x, y, start, at, lams)
     rows += finished(network, x, y, start, at, config.finite_lams if first else ())
     return [
         {"fit": fit, "method": method, "lam": lam, "x": float(x0), "value": float(v)}
@@ -97,21 +106,21 @@ def one_resample(config, seed, n, resample):
     ]
 
 
-def as_paper(config, x, y, start, at, lams):
+def trained(fit, task, config, x, y, start, at, lams):
     """Rows (fit, method, lambda, values at the inputs)."""
     network = config.training.network
-    theta, _ = fit_as_paper(QUADRATIC, x, y, start, config.training)
+    theta, _ = fit_as_paper(task, x, y, start, config.training)
     value, residual = network.predict(theta, at), y - network.predict(theta, x)
     pushes = np.tile(at, len(lams)), np.repeat(lams, at.size)
-    ahead, rest = refits(QUADRATIC, x, y, theta, pushes, at, config.training)
+    ahead, rest = refits(task, x, y, theta, pushes, at, config.training)
     # of each refit only the prediction that was pushed
     pushed = ahead.reshape(len(lams), at.size, at.size).diagonal(axis1=1, axis2=2)
     noise = np.mean(residual**2)
-    delta = delta_bands(QUADRATIC, x, y, theta, at, config.training)["delta"]
-    rows = [("paper", "prediction", 0.0, value), ("paper", "delta", 0.0, delta.std_error**2)]
+    delta = delta_bands(task, x, y, theta, at, config.training)["delta"]
+    rows = [(fit, "prediction", 0.0, value), (fit, "delta", 0.0, delta.std_error**2)]
     for lam, end in zip(lams, pushed, strict=True):
-        rows.append(("paper", "idm", lam, noise * (end - rest) / lam))
-        rows.append(("paper", "literal", lam, noise * (end - value) / lam))
+        rows.append((fit, "idm", lam, noise * (end - rest) / lam))
+        rows.append((fit, "literal", lam, noise * (end - value) / lam))
     return rows
 
 
@@ -170,7 +179,7 @@ def _rmse(n, claimed, spread):
     per_resample = np.array([np.mean(parts) for parts in squares.values()])
     failed = np.isnan(per_resample)
     kept = per_resample[~failed]
-    if kept.size < 2:
+    if kept.size < 2 or failed.mean() > MOST_FAILED:
         return {"rmse": np.nan, "error": np.nan, "failed": int(failed.sum())}
     rmse = float(np.sqrt(kept.mean()))
     error = float(kept.std(ddof=1) / np.sqrt(kept.size) / (2 * rmse))
@@ -183,31 +192,30 @@ def plot(records):
 
     table = tabulate(records)
     sizes = sorted({row["n"] for row in table})
-    lams = {row["lam"] for row in table if row["n"] == sizes[-1] and row["lam"]}
-    followed = max(lams)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.3))
-    for method in STYLES:
-        _draw(left, [r for r in table if r["lam"] in (0, followed)], method, "n")
-        _draw(right, [r for r in table if r["n"] == sizes[0]], method, "lam")
+    followed = max(row["lam"] for row in table if row["n"] == sizes[-1])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6))
+    for style in STYLES:
+        _draw(left, [r for r in table if r["lam"] in (0, followed)], style, "n")
+        _draw(right, [r for r in table if r["n"] == sizes[0]], style, "lam")
     left.set(xscale="log", yscale="log", xlabel="n", title=f"IDM at $\\lambda$ = {followed:g}")
     left.set_xticks(sizes, sizes)
     left.minorticks_off()
     right.set(xscale="log", yscale="log", xlabel=r"$\lambda$", title=f"n = {sizes[0]}")
     for ax in (left, right):
         ax.set_ylabel(r"RMSE of $n V$")
-    right.legend(fontsize=8)
+    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     figure.tight_layout()
     return figure
 
 
-def _draw(ax, table, method, against):
-    rows = sorted((r for r in table if r["method"] == method), key=lambda r: r[against])
-    if not rows:
+def _draw(ax, table, style, against):
+    rows = [r for r in table if (r["fit"], r["method"]) == style and np.isfinite(r["rmse"])]
+    rows.sort(key=lambda r: r[against])
+    if not rows or (against == "n" and len(rows) == 1):
         return
-    color, line, label = STYLES[method]
+    color, line, label = STYLES[style]
     x, y, error = (np.array([row[key] for row in rows]) for key in (against, "rmse", "error"))
     if against == "lam" and x[-1] == 0:  # has no lambda: a level
-        x, y, error = np.array([1e-3, 10.0]), np.repeat(y, 2), np.repeat(error, 2)
-        line = line.strip("os")
+        x, y, error = np.array([1e-3, 4.0]), np.repeat(y, 2), np.repeat(error, 2)
     ax.plot(x, y, line, color=color, label=label, ms=4)
     ax.fill_between(x, np.maximum(y - error, y / 10), y + error, color=color, alpha=0.2, lw=0)
