@@ -51,20 +51,20 @@ def run_times(records):
 
 
 def _times(records, name):
-    paper, beyond = (by_method(records, name, part) for part in ("paper", "beyond"))
-    training = np.mean([part["training"]["seconds"] for part in (paper, beyond)])
-    bootstrap, refit = float(REPLICATES * training), beyond["sg"]["seconds"]
+    beyond = by_method(records, name, "beyond")
+    training, refit = (beyond[method]["seconds"] for method in ("training", "sg"))
+    bootstrap = float(REPLICATES * training)
     their_idm, their_bootstrap = PAPER_SECONDS[name]
     return {
         "dataset": name,
-        "training": float(training),
+        "training": training,
         "bootstrap": bootstrap,
         "sg_refit": refit,
-        "sg_with_training": float(refit + training),
+        "sg_with_training": refit + training,
         "infinitesimal": beyond["trained"]["seconds"],
         "passes": beyond["trained"]["passes"],
         "sg_times_faster": bootstrap / refit,
-        "sg_with_training_times_faster": float(bootstrap / (refit + training)),
+        "sg_with_training_times_faster": bootstrap / (refit + training),
         "infinitesimal_times_faster": bootstrap / beyond["trained"]["seconds"],
         "paper_times_faster": their_bootstrap / their_idm,
     }

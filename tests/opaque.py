@@ -54,6 +54,9 @@ class Diagonal(FittedModel):
     def at(self, theta):
         return replace(self, theta=theta)
 
+    def batch_score(self, theta, rows):
+        raise NotImplementedError("one observation has no minibatches")
+
     def ascend(self, bonus, batches, optimizer):
         raise NotImplementedError("one observation has no minibatches")
 

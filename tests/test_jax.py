@@ -354,11 +354,11 @@ def test_averages_and_random_evaluations_are_evaluations_too(polished):
 def test_a_step_with_all_rows_is_a_step_of_gradient_descent():
     penalty = lambda p: (p["inner"]["w"] ** 4).sum()
     model = small_model(penalty=penalty, weights=np.arange(50.0))
-    bonus = lambda theta: np.cos(theta)
+    bonus = lambda theta, rows: np.cos(theta)
     rows, rate = [np.arange(50)] * 3, 0.05
     theta = model.theta
     for step in model.ascend(bonus, rows, rate):
-        theta = theta + rate * (model.score(theta) + bonus(theta)) / model.n
+        theta = theta + rate * (model.score(theta) + bonus(theta, rows)) / model.n
         np.testing.assert_allclose(step, theta, rtol=1e-12)
 
 

@@ -482,7 +482,7 @@ def test_stochastic_steps_climb_to_the_maximum():
     *_, last = model.at(model.theta + 0.1).ascend(None, everything, 0.3)
     np.testing.assert_allclose(last, model.theta, atol=1e-8)
     lam = 2.0
-    *_, pushed = model.ascend(lambda theta: lam * np.eye(4)[1], everything, 0.3)
+    *_, pushed = model.ascend(lambda theta, rows: lam * np.eye(4)[1], everything, 0.3)
     response = (pushed - model.theta)[1] / lam
     # To first order the response is the variance; what is left is of second order in the push.
     assert response == pytest.approx(errors_of(sm.Poisson(COUNTS, X).fit(disp=0))[1] ** 2, rel=0.02)

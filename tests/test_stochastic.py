@@ -9,6 +9,7 @@ from torch.utils.data import IterableDataset
 
 import implicit_delta as idm
 from implicit_delta import StochasticFiniteDifference
+from implicit_delta.methods._training_pair import Anchor
 from implicit_delta.testing import check_method
 
 torch.set_num_threads(1)
@@ -56,15 +57,26 @@ def test_keeps_the_contract():
     check_method(StochasticFiniteDifference(rng=0, samples=20), rtol=0.02)
 
 
-def test_noise_of_the_training_is_a_bias_that_extrapolation_removes():
-    """Identical seeds, so both see the same minibatches; the bias goes with 1 / batch size."""
+def test_noise_of_the_training_is_a_bias_that_an_anchor_removes():
+    """Identical seeds, so both see the same minibatches; only the anchored ones hold still."""
     model, psi = logistic(n=2_000)
     exact = idm.infer(model, psi).standard_error
     options = {"batch_size": 64, "steps": 30, "samples": 120, "runs": 3, "rng": 0}
-    plain = idm.infer(model, psi, StochasticFiniteDifference(**options, extrapolate=False))
+    plain = idm.infer(model, psi, StochasticFiniteDifference(**options, anchored=False))
     better = idm.infer(model, psi, StochasticFiniteDifference(**options))
     assert plain.standard_error < 0.97 * exact
     assert abs(better.standard_error - exact) < abs(plain.standard_error - exact) / 2
+
+
+def test_an_anchored_training_without_a_push_stays_at_the_maximum():
+    model, _ = logistic(n=2_000)
+    anchor = Anchor(model)
+    rng = np.random.default_rng(0)
+    batches = [rng.integers(2_000, size=64) for _ in range(20)]
+    for theta in model.ascend(lambda theta, rows: anchor(rows), batches, 1.0):
+        np.testing.assert_allclose(theta, model.theta, atol=1e-8)
+    *_, noisy = model.ascend(None, batches, 1.0)
+    assert np.max(abs(noisy - model.theta)) > 0.01
 
 
 @pytest.mark.parametrize("steps", [0, 5, 20])
@@ -161,7 +173,7 @@ def test_the_same_seed_gives_the_same_answer_and_prints_itself():
     first, again = (idm.infer(model, psi, StochasticFiniteDifference(**options)) for _ in "ab")
     assert first.standard_error == again.standard_error
     assert "rng=3" in first.method
-    assert first.diagnostics.notes["lam"] * first.standard_error == pytest.approx(0.5, rel=0.2)
+    assert first.diagnostics.notes["lam"] * first.standard_error == pytest.approx(0.1, rel=0.2)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,11 @@ def _check_score(model: FittedModel, theta: Array, block: Array, rtol: float) ->
     _require(score.shape == (model.d,), "score must have shape (d,)")
     numeric = differentiate(lambda t: np.array([model.objective(t)]), theta, block)
     _close(score @ block, numeric.value[0], rtol, 1.0, "score is not the gradient of objective")
+    if model.n > 1:
+        halves = np.array_split(np.arange(model.n), 2)
+        parts = [model.batch_score(theta, rows) * (len(rows) / model.n) for rows in halves]
+        text = "batch_score, averaged over all rows, is not the score"
+        _close(sum(parts) @ block, score @ block, rtol, 1.0, text)
 
 
 def _check_information(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:

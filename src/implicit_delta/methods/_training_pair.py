@@ -1,5 +1,6 @@
 """Two trainings that differ by a little of psi and by nothing else."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.base import Bonus, FittedModel
+from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference
@@ -24,6 +25,24 @@ class Responses:
     theta: Array
 
 
+class Anchor:
+    """What a batch says wrongly about the score where the trainings start, (d,).
+
+    Adding it to every step leaves, of the noise of minibatches, only what grows with the distance
+    from there (Johnson and Zhang, 2013).
+    """
+
+    def __init__(self, model: FittedModel) -> None:
+        self.model, self.score = model, model.score(model.theta)
+        self._last: tuple[RowNumbers | None, Array] = None, self.score
+
+    def __call__(self, rows: RowNumbers) -> Array:
+        """Correct a step on these rows; computed once for both ends of a pair."""
+        if self._last[0] is not rows:
+            self._last = rows, self.score - self.model.batch_score(self.model.theta, rows)
+        return self._last[1]
+
+
 @dataclass(frozen=True)
 class TrainingPair:
     """Two trainings on identical minibatches, with a bonus of +lam psi_k and of -lam psi_k."""
@@ -33,8 +52,8 @@ class TrainingPair:
     evaluation: Evaluation
     k: int
     lam: float
-    batch_size: int
     seed: tuple[int, ...]
+    anchor: Anchor | None
     bar: Any
 
     def averaged(self, steps: int) -> Responses:
@@ -74,22 +93,27 @@ class TrainingPair:
 
     def _path(self) -> Iterator[tuple[Array, Array]]:
         """Parameters of both trainings after each step."""
+        signs = (1.0, -1.0) if self.method.central else (1.0, 0.0)
         ends = (
-            self.model.ascend(self._bonus(sign), self._minibatches(), self.method.optimizer)
-            for sign in ((1.0, -1.0) if self.method.central else (1.0, 0.0))
+            self.model.ascend(self._bonus(sign), batches, self.method.optimizer)
+            for sign, batches in zip(signs, itertools.tee(self._minibatches()), strict=True)
         )
         for pair in zip(*ends, strict=True):
             self.bar.update()
             yield pair
 
-    def _bonus(self, sign: float) -> Bonus | None:
-        if sign == 0:
-            return None
-        return lambda theta: sign * self.lam * self.evaluation.jacobian(theta)[self.k]
+    def _bonus(self, sign: float) -> Bonus:
+        def bonus(theta: Array, rows: RowNumbers) -> Array:
+            fixed = np.zeros(self.model.d) if self.anchor is None else self.anchor(rows)
+            push = sign * self.lam
+            return fixed + push * self.evaluation.jacobian(theta)[self.k] if push else fixed
 
-    def _minibatches(self) -> Iterator[Any]:
-        """Epochs without end, the same for every pair member."""
-        generator, size = np.random.default_rng(self.seed), self.batch_size
+        return bonus
+
+    def _minibatches(self) -> Iterator[RowNumbers]:
+        """Epochs without end."""
+        generator = np.random.default_rng(self.seed)
+        size = min(self.method.batch_size, self.model.n)
         while True:
             order = generator.permutation(self.model.n)
             for start in range(0, self.model.n - size + 1, size):

@@ -12,12 +12,13 @@ from implicit_delta._progress import progress
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._training_pair import TrainingPair
+from implicit_delta.methods._training_pair import Anchor, TrainingPair
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import conjugate_gradient
 
+PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
 REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
 POWER_ITERATIONS = 20
 
@@ -33,14 +34,16 @@ class StochasticFiniteDifference(Method):
 
     Both trainings see **identical minibatches**: their common noise, which is much larger than
     the response, cancels. What is left of it is a bias, since the trainings wander about in a
-    region around the maximum whose size goes with 1 / B for minibatches of B rows. So each run is
-    repeated with minibatches of 2 B and extrapolated. Independent runs tell how much noise remains.
+    region around the maximum, where psi and the curvature are others. So the trainings are
+    **anchored**: from every step, what its batch says of the score at theta is taken away, and what
+    all data say of it is added (variance reduction of Johnson and Zhang, 2013). Then the noise
+    shrinks with the push. Independent runs tell how much of it remains.
 
     Parameters
     ----------
     lam : float, optional
-        The push, in units of 1 / psi. By default half a standard error of each psi_k, from a rough
-        pilot solve.
+        The push, in units of 1 / psi. By default a tenth of a standard error of each psi_k, from a
+        rough pilot solve.
     optimizer : float or callable, optional
         The learning rate of plain stochastic gradient ascent on the *mean* log-likelihood; or, for
         torch models, a function that makes an optimizer of a list of parameters, such as
@@ -57,8 +60,9 @@ class StochasticFiniteDifference(Method):
         Independent repetitions.
     central : bool
         Push to both sides, or train with :math:`\lambda` and without psi, as in the paper.
-    extrapolate : bool
-        Whether to train with twice the batch size too, and to extrapolate to no noise.
+    anchored : bool
+        Whether to reduce the noise as above, at the cost of half a gradient for each step, or to
+        train as in the paper.
     tolerance : float
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
@@ -100,7 +104,7 @@ class StochasticFiniteDifference(Method):
     samples: int = 200
     runs: int = 5
     central: bool = True
-    extrapolate: bool = True
+    anchored: bool = True
     tolerance: float = 0.01
     max_steps: int = 100_000
     curvature: Curvature = "hessian"
@@ -124,9 +128,11 @@ class StochasticFiniteDifference(Method):
         pushes = self._pushes(model, evaluation)
         optimizer = self.optimizer or _default_rate(model, self.curvature)
         named = replace(self, optimizer=optimizer, rng=as_seed(self.rng))
+        anchor = Anchor(model) if self.anchored else None
         with progress("training pairs", unit="step") as bar:
             columns = [
-                _Column.of(named, model, evaluation, k, lam, bar) for k, lam in enumerate(pushes)
+                _Column.of(named, model, evaluation, k, lam, anchor, bar)
+                for k, lam in enumerate(pushes)
             ]
         directions = np.column_stack([column.direction for column in columns])
         shares = _shares(model, evaluation, directions, self.curvature)
@@ -152,7 +158,7 @@ class StochasticFiniteDifference(Method):
             return [float(self.lam)] * evaluation.size
         rough = Infinitesimal(conjugate_gradient(rtol=0.1), curvature=self.curvature)
         errors = np.sqrt(np.diag(rough.respond(model, evaluation).covariance))
-        return [0.5 / error if error > 0 else 1.0 for error in errors]
+        return [PUSH / error if error > 0 else 1.0 for error in errors]
 
 
 @dataclass(frozen=True)
@@ -171,23 +177,22 @@ class _Column:
         evaluation: Evaluation,
         k: int,
         lam: float,
+        anchor: Anchor | None,
         bar: Any,
     ) -> "_Column":
         """Train all pairs; the first finds how many steps are needed, if that was left open."""
         psi, direction, steps = [], np.zeros(model.d), method.steps
         for run in range(method.runs):
-            for size, share in _batch_sizes(method, model.n):
-                seed = (as_seed(method.rng), k, run, size)
-                pair = TrainingPair(method, model, evaluation, k, lam, size, seed, bar)
-                if steps is None:
-                    steps, responses = pair.settled()
-                else:
-                    responses = pair.averaged(steps)
-                psi.append(share * responses.psi)
-                direction += share * responses.theta / method.runs
+            seed = (as_seed(method.rng), k, run)
+            pair = TrainingPair(method, model, evaluation, k, lam, seed, anchor, bar)
+            if steps is None:
+                steps, responses = pair.settled()
+            else:
+                responses = pair.averaged(steps)
+            psi.append(responses.psi)
+            direction += responses.theta / method.runs
         assert steps is not None
-        by_run = np.array(psi).reshape(method.runs, -1, evaluation.size).sum(axis=1)
-        return cls(by_run, direction, steps)
+        return cls(np.array(psi), direction, steps)
 
     @property
     def psi(self) -> Array:
@@ -200,19 +205,10 @@ class _Column:
         if variances.mean() <= 0:
             raise ConvergenceError(
                 f"The variance came out as {variances.mean():.3g}: the noise of the training is "
-                "larger than the response. Use more `samples`, a larger `lam` (left out, it is "
-                "half a standard error) or a smaller learning rate."
+                "larger than the response. Use more `samples`, a larger batch, or a "
+                "smaller learning rate."
             )
         return float(variances.std(ddof=1) / math.sqrt(len(variances)) / variances.mean() / 2)
-
-
-def _batch_sizes(method: StochasticFiniteDifference, n: int) -> list[tuple[int, float]]:
-    """Batch sizes, and their shares in the extrapolation to no noise: 1 / B - 1 / n to 0."""
-    small, large = min(method.batch_size, n), min(2 * method.batch_size, n)
-    if not method.extrapolate or small == large:
-        return [(small, 1.0)]
-    noise = 1 / small - 1 / n, 1 / large - 1 / n
-    return [(small, -noise[1] / (noise[0] - noise[1])), (large, noise[0] / (noise[0] - noise[1]))]
 
 
 def _default_rate(model: FittedModel, curvature: Curvature) -> float:

@@ -17,7 +17,7 @@ from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._given import as_parameters, as_rate, as_weights
 from implicit_delta.models._jacobian import jacobian_of
-from implicit_delta.models.base import Bonus, Curvature, FittedModel
+from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 from implicit_delta.numerics.tracing import traced_jacobian
 
 DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept
@@ -177,17 +177,21 @@ class HostModel(FittedModel):
         """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        """Estimate the score from a batch of rows, (d,)."""
+        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+        b = self.coordinates.coefficients(theta)
+        slope = self.likelihood.score(b, self.weights * counts) - self.ridge * b
+        return self.coordinates.pull(slope)
+
     def ascend(
-        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
         theta, rate = self.theta, as_rate(optimizer)
         for rows in batches:
-            counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
-            b = self.coordinates.coefficients(theta)
-            slope = self.likelihood.score(b, self.weights * counts) - self.ridge * b
-            step = self.coordinates.pull(slope) + (0.0 if bonus is None else bonus(theta))
-            theta = theta + rate / self.n * step
+            slope = self.batch_score(theta, rows)
+            theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:

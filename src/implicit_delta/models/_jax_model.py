@@ -23,7 +23,7 @@ from implicit_delta.models._jax_training import train
 from implicit_delta.models._last import Last
 from implicit_delta.models._module_checks import NO_OUTPUTS, check_numbers
 from implicit_delta.models._noise import with_variance
-from implicit_delta.models.base import Bonus, Curvature, FittedModel
+from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
@@ -182,8 +182,19 @@ class JaxModel(FittedModel):
         """Build the same model at another theta, with the same noise variance."""
         return replace(self, theta=as_parameters(theta))
 
+    @_precise
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        """Estimate the score from a batch of rows, (d,)."""
+        flat = self.functional.flat(theta)
+        batch = jax.tree_util.tree_map(lambda array: array[rows], self.batches.arrays)
+        weights = self.functional.flat(self.weights[rows] * (self.n / len(rows)))
+        total = np.asarray(self.program.gradient(flat, batch, weights)) - self.l2 * theta
+        if self.program.penalty is not None:
+            total -= np.asarray(self.program.penalty_gradient(flat))
+        return total
+
     def ascend(
-        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta after each step of an optax optimizer, or of a rate."""
         return train(self, bonus, batches, optimizer)

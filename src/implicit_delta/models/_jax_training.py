@@ -11,14 +11,14 @@ import numpy as np
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.models._jax_program import Program
-from implicit_delta.models.base import Bonus
+from implicit_delta.models.base import Bonus, RowNumbers
 
 if TYPE_CHECKING:
     from implicit_delta.models._jax_model import JaxModel
 
 
 def train(
-    model: "JaxModel", bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+    model: "JaxModel", bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
 ) -> Iterator[Array]:
     """Yield theta after each step; see `FittedModel.ascend`."""
     functional, arrays = model.functional, model.batches.arrays
@@ -29,7 +29,7 @@ def train(
         state = start(flat)
     theta = model.theta
     for rows in batches:
-        extra = model.l2 * theta if bonus is None else model.l2 * theta - bonus(theta)
+        extra = model.l2 * theta if bonus is None else model.l2 * theta - bonus(theta, rows)
         # Not around the yield: whoever takes theta has a precision of their own.
         with functional.precision():
             weights = functional.flat(model.weights[rows])

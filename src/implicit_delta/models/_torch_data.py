@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils import data as loading
 
-from implicit_delta._typing import Array
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
+from implicit_delta.models.base import RowNumbers
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass
 
@@ -50,7 +50,7 @@ class Batches:
         if keep:
             self._kept[:] = loaded
 
-    def take(self, rows: Array) -> Any:
+    def take(self, rows: RowNumbers) -> Any:
         """Make a batch of the rows with these numbers."""
         if isinstance(self.source, Stream):
             raise UnsupportedModelError(
@@ -72,7 +72,7 @@ class Rows:
     """Rows that can be asked for by number."""
 
     count: int
-    take: Callable[[Array], Any]
+    take: Callable[[RowNumbers], Any]
     slice: Callable[[int, int], Any]
 
     def batches(self, batch_size: int) -> Iterator[Any]:
@@ -123,7 +123,7 @@ def _from_tensors(tensors: Any) -> Rows:
     if count == 0:
         raise ValueError("There are no rows in data.")
 
-    def take(rows: Array) -> Any:
+    def take(rows: RowNumbers) -> Any:
         index = torch.as_tensor(np.asarray(rows))
         return map_tensors(lambda t: t[index.to(t.device)], tensors)
 

@@ -22,7 +22,7 @@ from implicit_delta.models._torch_module import Functional, separate
 from implicit_delta.models._torch_noise import with_noise
 from implicit_delta.models._torch_terms import Supervised, Written, terms_of
 from implicit_delta.models._torch_training import train
-from implicit_delta.models.base import Bonus, Curvature, FittedModel
+from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
@@ -158,8 +158,16 @@ class TorchModel(FittedModel):
         """Build the same model at another theta, with the same noise variance."""
         return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
 
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        """Estimate the score from a batch of rows, (d,)."""
+        batch = self.batches.take(rows)
+        weights = torch.as_tensor(self.weights[rows], device=self.functional.device)
+        slope = self._gradient(theta, self._sum, batch, weights) * (self.n / len(rows))
+        total = slope - self.l2 * theta
+        return total if self.penalty is None else total - self._gradient(theta, self.penalty)
+
     def ascend(
-        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta after each step of a torch optimizer, given as a factory or a rate."""
         return train(self, bonus, batches, optimizer)

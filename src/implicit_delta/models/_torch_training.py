@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.models.base import Bonus
+from implicit_delta.models.base import Bonus, RowNumbers
 
 if TYPE_CHECKING:
     from implicit_delta.models._torch_model import TorchModel
 
 
 def train(
-    model: "TorchModel", bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+    model: "TorchModel", bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
 ) -> Iterator[Array]:
     """Yield theta after each step; see `FittedModel.ascend`."""
     leaves = model.functional.leaves(model.theta)
@@ -25,12 +25,14 @@ def train(
         batch = model.batches.take(rows)
         weights = torch.as_tensor(model.weights[rows], device=model.functional.device)
 
-        def closure(batch: Any = batch, weights: Tensor = weights) -> Tensor:
+        def closure(
+            rows: RowNumbers = rows, batch: Any = batch, weights: Tensor = weights
+        ) -> Tensor:
             stepper.zero_grad()
             loss: Tensor = model.functional.call(_mean_loss, leaves, model, batch, weights)
             loss.backward()  # type: ignore[no-untyped-call]
             theta = _flat(leaves)
-            extra = model.l2 * theta if bonus is None else model.l2 * theta - bonus(theta)
+            extra = model.l2 * theta if bonus is None else model.l2 * theta - bonus(theta, rows)
             _add_gradient(leaves, extra / model.n)
             return loss.detach()
 

@@ -4,10 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Self, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from implicit_delta._typing import Array, Psi
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
-Bonus: TypeAlias = Callable[[Array], Array]  # gradient of what is added to L, (d,) to (d,)
+RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # numbers of the observations in a batch, (B,)
+Bonus: TypeAlias = Callable[
+    [Array, RowNumbers], Array
+]  # gradient of what is added to L in a step, (d,)
 
 
 class FittedModel(ABC):
@@ -95,12 +101,15 @@ class FittedModel(ABC):
         """Build the same model at another theta."""
 
     @abstractmethod
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
+
+    @abstractmethod
     def ascend(
-        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta (d,) after each step of a stochastic training that starts at theta.
 
-        A step climbs ``(L + bonus) / n``, with the sum over observations estimated from the rows
-        of one batch, given by their numbers, (B,). The bonus is given by its gradient; `optimizer`
-        is a learning rate, or whatever else the backend trains with.
+        A step climbs ``(L + bonus) / n`` along the `batch_score` of one batch. The bonus is given
+        by its gradient; `optimizer` is a learning rate, or whatever else the backend trains with.
         """

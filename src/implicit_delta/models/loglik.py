@@ -20,7 +20,7 @@ from implicit_delta.models._given import (
     given_point,
 )
 from implicit_delta.models._jacobian import jacobian_of
-from implicit_delta.models.base import Bonus, Curvature, FittedModel
+from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 from implicit_delta.numerics.derivatives import (
     differentiate,
     natural_units,
@@ -179,17 +179,21 @@ class LoglikModel(FittedModel):
         """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        """Estimate the score from a batch of rows, (d,)."""
+        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+        batch = replace(self, weights=self.weights * counts)
+        batch._units.append(self.units)  # alone, it may be flat along some parameter
+        return batch.score(theta)
+
     def ascend(
-        self, bonus: Bonus | None, batches: Iterable[Array], optimizer: Any
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
         theta, rate = self.theta, as_rate(optimizer)
         for rows in batches:
-            counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
-            batch = replace(self, weights=self.weights * counts)
-            batch._units.append(self.units)  # alone, it may be flat along some parameter
-            slope = batch.score(theta) + (0.0 if bonus is None else bonus(theta))
-            theta = theta + rate / self.n * slope
+            slope = self.batch_score(theta, rows)
+            theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
 
     @property
