@@ -38,6 +38,7 @@ class Setting:
 
     `steps` are of a training with penalty, `paper_steps` of one without; `folds` says how many of
     the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`.
+    `finish` is whether to `polish`, or with which maximizer.
     """
 
     steps: int = 20_000
@@ -47,7 +48,7 @@ class Setting:
     warm_replicates: int = 200
     paper_refit_steps: int = 1_000
     refits: Refits = Refits()
-    finish: bool = True
+    finish: object = True
     dtype: torch.dtype = torch.float64
 
 
@@ -86,11 +87,14 @@ class Study:
         model = trained
         if self.setting.finish:
             started = process_time()
-            model = idm.polish(trained)
+            maximize = None if self.setting.finish is True else self.setting.finish
+            model = idm.polish(trained, maximize=maximize)
             gain = model.objective(model.theta) - trained.objective(trained.theta)
             rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
-            rows += [self.answer("ggn", model, GGN), self.answer("hessian", model, HESSIAN)]
-            rows.append(self.answer("robust", model, HESSIAN, robust=True))
+            hessian = self.answer("hessian", model, HESSIAN)
+            best = HESSIAN if "std_error" in hessian else GGN
+            robust = self.answer("robust", model, best, robust=True)
+            rows += [self.answer("ggn", model, GGN), hessian, robust]
         rows.append(self.answer("sg", model, self.refits(model)))
         if self.setting.warm_replicates:
             rows.append(self.warm_bootstrap(model))
