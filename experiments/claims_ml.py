@@ -157,9 +157,9 @@ def _autoencoder(title, table):
         + "; ".join(f"{f:.0%} noisy {_gain(gains[weights[-1], f])}" for f in fractions),
         all(at(T, a) < at(T, b) for T in weights[1:] for a, b in pairwise(fractions)),
         f"With the standard error over repeats. It is largest at {most:.0%} noisy images. Noise is "
-        "independent from pixel to pixel, and no latent vector can reconstruct it: what can be "
-        "gained is to tell noisy images from clean ones, and when all are noisy there is nothing "
-        "to tell.",
+        "independent from pixel to pixel, and no latent vector can reconstruct it; a likely reason "
+        "is that what can be gained is to tell noisy images from clean ones, and when all are "
+        "noisy there is nothing to tell.",
     )
 
 

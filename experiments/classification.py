@@ -42,7 +42,7 @@ class Config:
         # In single precision, finished until no entry of the score is above one.
         ("mnist", Setting(
             steps=80_000, folds=1, warm_replicates=0, paper_refit_steps=300, dtype=torch.float32,
-            refits=Refits(2048, steps=400, samples=20, runs=3, rate=1.0, momentum=0.98),
+            refits=Refits(2048, steps=400, samples=20, runs=3, rate=1.0),
             finish=idm.lbfgs(tolerance=1.0, max_iterations=1_500),
         )),
     )  # fmt: skip

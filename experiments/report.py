@@ -188,7 +188,11 @@ def times_table(results):
     if not rows:
         return '<p class="missing">No experiment has been timed yet.</p>'
     columns = {"experiment": "Experiment", "minutes": "Minutes", "jobs": "Processes"}
-    return "<p>By the clock; of several runs the longest.</p>" + table(rows, columns)
+    told = (
+        "<p>By the clock; of several runs the longest. A run that resumes computes only what is "
+        "missing: the processor time of every answer on classification costs is listed there.</p>"
+    )
+    return told + table(rows, columns)
 
 
 def table(rows, columns):
