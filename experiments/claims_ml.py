@@ -53,7 +53,7 @@ def _against_solve(name, rows):
     sg = rows["sg"]
     solved = next(
         rows[method]
-        for method in ("hessian", "ggn", "trained")
+        for method in ("hessian", "damped", "trained")
         if "std_error" in rows.get(method, {})
     )
     gap = sg["std_error"] / solved["std_error"] - 1
@@ -73,7 +73,7 @@ def _what_is_missing(beyond):
     )
     if "std_error" in beyond.get("hessian", {}):
         return told
-    return told + " The solve is with the Gauss-Newton matrix: the Hessian is not quite positive."
+    return told + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
 
 
 def faster(records):

@@ -59,7 +59,7 @@ EXHIBITS = (
         "question with l2 from cross-validation, at a maximum. What was not run in full: the "
         "finished bootstrap has 50 replicates on Satellite, and on MNIST there is none, which "
         "would take hours; MNIST is in single precision, finished until no entry of the score "
-        "exceeds one. Numbers are standard errors; where SG-FDIDM fails, its variance was "
+        "exceeds 0.1. Numbers are standard errors; where SG-FDIDM fails, its variance was "
         "negative.",
     ),
     Exhibit(
