@@ -43,7 +43,8 @@ EXHIBITS = (
         "convergence", "Convergence", "Convergence in n and in lambda", "convergence.png",
         "The rescaled error falls with n. There is a wide range of acceptable lambda; values below "
         "0.01 perform poorly, and 0.512 even outperforms the delta method.",
-        "Shading is one standard error over resamples.",
+        "The paper's rate is at the edge of stability, so half of it is shown too, and a finished "
+        "fit. Shading is one standard error over resamples.",
     ),
     Exhibit(
         "coverage", "Coverage", "Coverage of 95 % intervals", "coverage_1d.png",
@@ -221,6 +222,8 @@ def footer(quick):
 
 
 def _cell(value):
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
         value = 0.0 if abs(value) < 1e-9 else value  # rounding: the drift of a finished fit
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
