@@ -113,4 +113,4 @@ def _draw(ax, answers):
             density = norm.pdf(x, row["value"], row["std_error"])
             ax.plot(x, density, color, lw=1.2, label=f"{label}: {row['std_error']:.2g}")
         elif "why" in row:
-            ax.plot([], [], color, ls=":", label=f"{label}: negative variance")
+            ax.plot([], [], color, ls=":", label=f"{label}: {row['why']}")

@@ -12,8 +12,8 @@ pixel of a fraction of the images. What it leaves open, and what is done here:
   cross-entropy.
 - A training at T = 1 is continued once for every T, with T = 1 among them, on identical
   minibatches and latent noise, so that the noise of training cancels in the difference. The rate
-  falls to zero on the way. So do other things that are drawn cancel between fractions of noisy
-  images: the first weights, the minibatches, and which images are evaluated.
+  falls to zero on the way. The first weights, the minibatches and the choice of the evaluated
+  images are the same for all fractions of noisy images.
 """
 
 from collections import defaultdict

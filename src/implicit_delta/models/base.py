@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from implicit_delta._typing import Array, Psi
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
-RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # numbers of the observations in a batch, (B,)
-Bonus: TypeAlias = Callable[
-    [Array, RowNumbers], Array
-]  # gradient of what is added to L in a step, (d,)
+RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
+Bonus: TypeAlias = Callable[[Array, RowNumbers], Array]  # gradient of what is added to L, (d,)
 
 
 class FittedModel(ABC):
