@@ -118,8 +118,8 @@ def _agrees(records, followed):
         "closely, at n = 25",
         f"ratio of standard deviations at three inputs: {told}",
         abs(np.log(last)).max() < np.log(1.25),
-        "At the largest n; within 25 % counts as agreement. Looked at after the agreement at n = 25 "
-        "had failed. A likely reason there: the noise variance of the paper, RSS / n, is too small.",
+        "At the largest n; within 25 % counts as agreement. Looked at after the agreement at "
+        "n = 25 had failed. A likely reason there: the paper's noise variance, RSS / n, is small.",
     )
 
 
