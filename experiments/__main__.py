@@ -8,7 +8,10 @@ from time import perf_counter
 from experiments.times import note_time
 
 # The last two only read what the others have left.
-NAMES = ("fits_1d", "convergence", "coverage_1d", "classification", "vae", "claims_1d", "report")
+NAMES = (
+    "fits_1d", "convergence", "coverage_1d", "noise_1d", "classification", "vae", "claims_1d",
+    "report",
+)  # fmt: skip
 
 
 def main(arguments=None):

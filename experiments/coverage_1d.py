@@ -73,10 +73,14 @@ def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     save_picture(plot(records), results / "coverage_1d.png")
 
 
+def stream(seed, name, data_set):
+    """Randomness of one data set, which depends on nothing but its number."""
+    return np.random.default_rng([seed, list(TASKS).index(name), data_set])
+
+
 def one_data_set(config, seed, name, data_set):
     task, points = TASKS[name], grid(config.points)
-    # the stream of a data set depends on nothing but its number
-    rng = np.random.default_rng([seed, list(TASKS).index(name), data_set])
+    rng = stream(seed, name, data_set)
     x, y = task.draw(rng)
     starts = draw_starts(config.training.network, rng)
     theta, halvings = fit_as_paper(task, x, y, starts[0], config.training)

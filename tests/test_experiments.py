@@ -9,12 +9,12 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from experiments import __main__ as command
-from experiments import claims_1d, convergence, coverage_1d, fits_1d
-from experiments.bands_1d import Band, Training, mixture, project
+from experiments import claims_1d, convergence, coverage_1d, fits_1d, noise_1d
+from experiments.bands_1d import Band, Training, draw_starts, fit_as_paper, mixture, project
 from experiments.evidence import NEAR, maximize_evidence, weakest
 from experiments.network import Network, descend
 from experiments.records import load_records, resume, save_records
-from experiments.tasks_1d import QUADRATIC, SIN
+from experiments.tasks_1d import NOISE, QUADRATIC, SIN, grid
 
 SHORT = Training(network=Network(units=4), steps=60, refit_steps=20)
 COVERAGE = coverage_1d.Config(data_sets=2, points=3, training=SHORT)
@@ -156,7 +156,7 @@ def results(tmp_path_factory):
             (fits_1d, FITS),
         ):
             patch.setattr(module, "QUICK", config)
-        names = ["fits_1d", "convergence", "coverage_1d", "claims_1d"]
+        names = ["fits_1d", "convergence", "coverage_1d", "noise_1d", "claims_1d"]
         command.main([*names, "--quick", "--jobs", "1", "--results", str(folder)])
     return folder
 
@@ -181,6 +181,36 @@ def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
     np.testing.assert_allclose(
         [row["error"] for row in saved], [row["error"] for row in again], rtol=1e-4
     )
+
+
+def test_true_noise_replaces_that_of_the_residuals(results):
+    records = load_records(results / "coverage_1d.csv.gz")
+    noises = load_records(results / "noise_1d.csv")
+    assert len(noises) == COVERAGE.data_sets
+    told = {row["data_set"]: row["rmse"] for row in noises}
+    saved = [r for r in records if (r["task"], r["method"]) == ("quadratic", "idm")]
+    corrected = noise_1d.with_true_noise(records, noises)
+    for before, after in zip(saved, corrected, strict=True):
+        factor = NOISE / told[before["data_set"]]
+        assert after["std_error"] == pytest.approx(factor * before["std_error"])
+        assert after["error"] == before["error"]
+
+
+def test_residuals_are_those_of_the_fit_in_the_study(results):
+    """IDM and the delta method are multiples of the noise, so their streams must be the same."""
+    rng = coverage_1d.stream(0, "quadratic", 1)
+    x, y = QUADRATIC.draw(rng)
+    network = COVERAGE.training.network
+    theta, _ = fit_as_paper(QUADRATIC, x, y, draw_starts(network, rng)[0], COVERAGE.training)
+    records = load_records(results / "coverage_1d.csv.gz")
+    saved = [
+        row["error"] + QUADRATIC.truth(row["x"])
+        for row in records
+        if (row["task"], row["method"], row["data_set"]) == ("quadratic", "idm", 1)
+    ]
+    np.testing.assert_allclose(network.predict(theta, grid(COVERAGE.points)), saved, atol=1e-4)
+    rmse = {row["data_set"]: row["rmse"] for row in load_records(results / "noise_1d.csv")}[1]
+    assert np.sqrt(np.mean((y - network.predict(theta, x)) ** 2)) == pytest.approx(rmse, rel=1e-3)
 
 
 def test_convergence_has_all_methods(results):
