@@ -9,6 +9,7 @@ from torch.utils.data import IterableDataset
 
 import implicit_delta as idm
 from implicit_delta import StochasticFiniteDifference
+from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._training_pair import Anchor
 from implicit_delta.testing import check_method
 
@@ -69,14 +70,60 @@ def test_noise_of_the_training_is_a_bias_that_an_anchor_removes():
 
 
 def test_an_anchored_training_without_a_push_stays_at_the_maximum():
-    model, _ = logistic(n=2_000)
-    anchor = Anchor(model)
+    model, psi = logistic(n=2_000)
+    anchor = Anchor(model, Evaluation.of(model, psi))
     rng = np.random.default_rng(0)
     batches = [rng.integers(2_000, size=64) for _ in range(20)]
     for theta in model.ascend(lambda theta, rows: anchor(rows), batches, 1.0):
         np.testing.assert_allclose(theta, model.theta, atol=1e-8)
     *_, noisy = model.ascend(None, batches, 1.0)
     assert np.max(abs(noisy - model.theta)) > 0.01
+
+
+def test_batches_that_do_not_depend_on_each_other_leave_no_bias():
+    """Rows of different curvature, one at a time; visited in epochs, 8.7 % would be missing."""
+    h, y = np.array([0.2, 0.2, 0.2, 3.4]), np.array([1.0, 2.0, 3.0, 2.0])
+    model = idm.from_loglik(
+        lambda b: -h * (y - b[0]) ** 2 / 2,
+        [np.average(y, weights=h)],
+        score=lambda b: (h * (y - b[0]))[:, None],
+    )
+    method = StochasticFiniteDifference(
+        optimizer=0.2, batch_size=1, steps=40, samples=100, runs=40, rng=0
+    )
+    estimate = idm.infer(model, lambda b: b[0], method, strict=False)
+    noise = estimate.diagnostics.notes["monte_carlo_error"]
+    assert noise < 0.015
+    assert estimate.standard_error == pytest.approx(h.sum() ** -0.5, rel=3 * noise)
+
+
+def test_an_anchored_training_evaluates_psi_only_in_its_samples():
+    model, calls = orthogonal(), []
+
+    def psi(b):
+        calls.append(b)
+        return np.exp(b[0])
+
+    counts = []
+    for steps in (20, 60):
+        calls.clear()
+        idm.infer(model, psi, StochasticFiniteDifference(steps=steps, samples=5, runs=2))
+        counts.append(len(calls))
+    assert counts[0] == counts[1]
+
+
+def test_the_tangent_of_psi_is_wrong_in_the_second_order():
+    """Twice the push, four times the error: sinh(z) / z, with z = lambda V, for psi = exp(b)."""
+    model = orthogonal()
+    psi = lambda b: np.exp(b[0])
+    exact = idm.infer(model, psi).standard_error ** 2
+    for push in (0.25, 0.5):
+        lam = push / exact**0.5
+        method = StochasticFiniteDifference(lam=lam, steps=200, batch_size=300, runs=2, samples=1)
+        moved = lam * exact / psi(model.theta)  # of b, so that psi moves by lam * exact
+        found = idm.infer(model, psi, method).standard_error ** 2
+        assert found / exact == pytest.approx(np.sinh(moved) / moved, rel=1e-6)
+        assert found / exact - 1 > 1e-5
 
 
 @pytest.mark.parametrize("steps", [0, 5, 20])

@@ -26,14 +26,15 @@ class Responses:
 
 
 class Anchor:
-    """What a batch says wrongly about the score where the trainings start, (d,).
+    """What is known where the trainings start: the score of all rows and the slopes of psi.
 
-    Adding it to every step leaves, of the noise of minibatches, only what grows with the distance
-    from there (Johnson and Zhang, 2013).
+    Adding what a batch says wrongly about that score to every step leaves, of the noise of
+    minibatches, only what grows with the distance from there (Johnson and Zhang, 2013).
     """
 
-    def __init__(self, model: FittedModel) -> None:
+    def __init__(self, model: FittedModel, evaluation: Evaluation) -> None:
         self.model, self.score = model, model.score(model.theta)
+        self.slopes = evaluation.jacobian(model.theta)
         self._last: tuple[RowNumbers | None, Array] = None, self.score
 
     def __call__(self, rows: RowNumbers) -> Array:
@@ -103,18 +104,18 @@ class TrainingPair:
             yield pair
 
     def _bonus(self, sign: float) -> Bonus:
+        push = sign * self.lam
+
         def bonus(theta: Array, rows: RowNumbers) -> Array:
-            fixed = np.zeros(self.model.d) if self.anchor is None else self.anchor(rows)
-            push = sign * self.lam
-            return fixed + push * self.evaluation.jacobian(theta)[self.k] if push else fixed
+            if self.anchor is not None:
+                return np.asarray(self.anchor(rows) + push * self.anchor.slopes[self.k])
+            return push * self.evaluation.jacobian(theta)[self.k] if push else np.zeros(theta.size)
 
         return bonus
 
     def _minibatches(self) -> Iterator[RowNumbers]:
-        """Epochs without end."""
+        """Rows of every step, drawn anew; batches that share an epoch would leave a bias."""
         generator = np.random.default_rng(self.seed)
         size = min(self.method.batch_size, self.model.n)
         while True:
-            order = generator.permutation(self.model.n)
-            for start in range(0, self.model.n - size + 1, size):
-                yield order[start : start + size]
+            yield generator.choice(self.model.n, size, replace=False)

@@ -37,7 +37,9 @@ class StochasticFiniteDifference(Method):
     region around the maximum, where psi and the curvature are others. So the trainings are
     **anchored**: from every step, what its batch says of the score at theta is taken away, and what
     all data say of it is added (variance reduction of Johnson and Zhang, 2013). Then the noise
-    shrinks with the push. Independent runs tell how much of it remains.
+    shrinks with the push. Independent runs tell how much of it remains. For psi its tangent at
+    theta is added, so that only the samples evaluate psi; this changes V only in the order of
+    lambda that the difference is wrong in anyway.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class StochasticFiniteDifference(Method):
         ``lambda p: torch.optim.Adam(p, lr=1e-3)``, and for JAX models an optax optimizer, such as
         ``optax.adam(1e-3)``. By default half of the largest stable rate.
     batch_size : int
-        Rows in a minibatch; every epoch visits all rows once, in a new order.
+        Rows in a minibatch. They are drawn anew for every step: in epochs, batches would depend on
+        each other, which leaves a bias.
     steps : int, optional
         Steps before sampling starts. By default their number is doubled until the variance
         changes by less than `tolerance`.
@@ -61,8 +64,8 @@ class StochasticFiniteDifference(Method):
     central : bool
         Push to both sides, or train with :math:`\lambda` and without psi, as in the paper.
     anchored : bool
-        Whether to reduce the noise as above, at the cost of half a gradient for each step, or to
-        train as in the paper.
+        Whether to train as above, which takes half a gradient more for each step and none of psi,
+        or as in the paper.
     tolerance : float
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
@@ -128,7 +131,7 @@ class StochasticFiniteDifference(Method):
         pushes = self._pushes(model, evaluation)
         optimizer = self.optimizer or _default_rate(model, self.curvature)
         named = replace(self, optimizer=optimizer, rng=as_seed(self.rng))
-        anchor = Anchor(model) if self.anchored else None
+        anchor = Anchor(model, evaluation) if self.anchored else None
         with progress("training pairs", unit="step") as bar:
             columns = [
                 _Column.of(named, model, evaluation, k, lam, anchor, bar)

@@ -1,4 +1,4 @@
-"""A memory of one theta."""
+"""A memory of one argument."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
-
 
 @dataclass
 class Last:
-    """What was made for the theta asked for last, by name. The array must not change later."""
+    """What was made for the array asked for last, by name. The array must not change later."""
 
-    theta: Array | None = None
+    asked: np.ndarray | None = None
     made: dict[str, Any] = field(default_factory=dict)
 
-    def get(self, theta: Array, name: str, make: Callable[[], Any]) -> Any:
-        """Return what has this name, made now if theta is another or it is the first time."""
-        if self.theta is None or not np.array_equal(self.theta, theta):
-            self.theta = theta
+    def get(self, asked: np.ndarray, name: str, make: Callable[[], Any]) -> Any:
+        """Return what has this name, made now if the array is another or it is the first time."""
+        if self.asked is None or not np.array_equal(self.asked, asked):
+            self.asked = asked
             self.made.clear()
         if name not in self.made:
             self.made[name] = make()

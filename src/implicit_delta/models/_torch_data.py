@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils import data as loading
 
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
+from implicit_delta.models._last import Last
 from implicit_delta.models.base import RowNumbers
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass
@@ -33,6 +34,7 @@ class Batches:
     dtype: torch.dtype
     device: torch.device
     _kept: list[Any] = field(init=False, default_factory=list, repr=False)
+    _taken: Last = field(init=False, default_factory=Last, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
         """Go through all rows once; what fits into memory is not loaded a second time."""
@@ -51,13 +53,14 @@ class Batches:
             self._kept[:] = loaded
 
     def take(self, rows: RowNumbers) -> Any:
-        """Make a batch of the rows with these numbers."""
-        if isinstance(self.source, Stream):
+        """Make a batch of the rows with these numbers; once, if it is asked for repeatedly."""
+        source = self.source
+        if isinstance(source, Stream):
             raise UnsupportedModelError(
                 "Minibatches of random rows need data with a length and an index: tensors, a "
                 "Dataset or a DataLoader of one, not an iterable that can only be read in order."
             )
-        return self._moved(self.source.take(rows))
+        return self._taken.get(rows, "batch", lambda: self._moved(source.take(rows)))
 
     def _moved(self, batch: Any) -> Any:
         def move(tensor: Tensor) -> Tensor:
