@@ -9,7 +9,7 @@ from experiments.times import note_time
 
 # The last two only read what the others have left.
 NAMES = (
-    "fits_1d", "convergence", "coverage_1d", "noise_1d", "classification", "vae", "claims_1d",
+    "fits_1d", "convergence", "coverage_1d", "lengths_1d", "classification", "vae", "claims_1d",
     "report",
 )  # fmt: skip
 

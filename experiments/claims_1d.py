@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments import convergence, fits_1d
 from experiments.claim import claim
-from experiments.claims_coverage_1d import claims_on_coverage, claims_on_noise
+from experiments.claims_coverage_1d import claims_on_coverage, claims_on_lengths
 from experiments.records import load_records
 
 
@@ -16,13 +16,12 @@ def reproduce(results, **_):
         "fits_1d": claims_on_fits,
         "convergence": claims_on_convergence,
         "coverage_1d": claims_on_coverage,
+        "lengths_1d": claims_on_lengths,
     }
     claims = []
     for name, judge in judges.items():
         if records := load_records(results / f"{name}.csv.gz"):
             claims += judge(records)
-    if noises := load_records(results / "noise_1d.csv"):
-        claims += claims_on_noise(load_records(results / "coverage_1d.csv.gz"), noises)
     text = json.dumps(claims, indent=1, ensure_ascii=False)
     (results / "claims_1d.json").write_text(text + "\n", encoding="utf-8")
 

@@ -33,13 +33,13 @@ class Config:
 
     settings: tuple[tuple[str, Setting], ...] = (
         ("vehicle", Setting()),
-        ("waveform", Setting(refits=Refits(batch_size=2048, runs=3))),
+        ("waveform", Setting(refits=Refits(2048, runs=3))),
         # Trained for longer: after 20 000 steps psi would still move by half a standard error.
         ("satellite", Setting(steps=40_000)),
         # In single precision, finished until no entry of the score is above a tenth.
         ("mnist", Setting(
-            steps=80_000, folds=1, warm_replicates=25, paper_refit_steps=300, dtype=torch.float32,
-            refits=Refits(batch_size=2048), finish=idm.lbfgs(tolerance=0.1, max_iterations=4_000),
+            steps=80_000, folds=1, warm_replicates=10, paper_refit_steps=300, dtype=torch.float32,
+            refits=Refits(2048, runs=3), finish=idm.lbfgs(tolerance=0.1, max_iterations=4_000),
         )),
     )  # fmt: skip
     l2: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

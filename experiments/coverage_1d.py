@@ -20,6 +20,7 @@ from experiments.bands_1d import (
 from experiments.records import resume, save_picture, save_records
 from experiments.tasks_1d import TASKS, grid
 
+BULK = (-1.2, 1.2)  # three quarters of the inputs of the quadratic task
 SIMULATED = {
     "simulation": ("idm", "Simulation of the paper's fit"),
     "simulation_finished": ("mixture", "Simulation of the mixture"),

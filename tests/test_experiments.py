@@ -9,14 +9,14 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from experiments import __main__ as command
-from experiments import claims_1d, convergence, coverage_1d, fits_1d, noise_1d
-from experiments.bands_1d import Band, Training, draw_starts, fit_as_paper, mixture, project
+from experiments import claims_1d, convergence, coverage_1d, fits_1d, lengths_1d
+from experiments.bands_1d import Band, Training, mixture, project
 from experiments.evidence import NEAR, maximize_evidence, weakest
 from experiments.network import Network, descend
 from experiments.records import load_records, resume, save_records
-from experiments.tasks_1d import NOISE, QUADRATIC, SIN, grid
+from experiments.tasks_1d import QUADRATIC, SIN
 
-SHORT = Training(network=Network(units=4), steps=60, refit_steps=20)
+SHORT = Training(network=Network(units=4), steps=60, refit_steps=12)
 COVERAGE = coverage_1d.Config(data_sets=2, points=3, training=SHORT)
 CONVERGENCE = convergence.Config(
     sizes=(25, 30),
@@ -26,6 +26,7 @@ CONVERGENCE = convergence.Config(
     inputs=(0.5,),
     training=SHORT,
 )
+LENGTHS = lengths_1d.Config(data_sets=2, points=3, steps=(30, 60), training=SHORT)
 FITS = fits_1d.Config(points=5, simulations=2, training=SHORT)
 
 
@@ -154,15 +155,22 @@ def results(tmp_path_factory):
             (coverage_1d, COVERAGE),
             (convergence, CONVERGENCE),
             (fits_1d, FITS),
+            (lengths_1d, LENGTHS),
         ):
             patch.setattr(module, "QUICK", config)
-        names = ["fits_1d", "convergence", "coverage_1d", "noise_1d", "claims_1d"]
+        names = ["fits_1d", "convergence", "coverage_1d", "lengths_1d", "claims_1d"]
         command.main([*names, "--quick", "--jobs", "1", "--results", str(folder)])
     return folder
 
 
 def test_command_leaves_pictures_and_claims(results):
-    for name in ("sin_fit.png", "cubic_fit.png", "convergence.png", "coverage_1d.png"):
+    for name in (
+        "sin_fit.png",
+        "cubic_fit.png",
+        "convergence.png",
+        "coverage_1d.png",
+        "lengths_1d.png",
+    ):
         assert (results / name).stat().st_size > 10_000
     claims = json.loads((results / "claims_1d.json").read_text(encoding="utf-8"))
     assert len(claims) > 10
@@ -183,34 +191,28 @@ def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
     )
 
 
+def test_lengths_are_stages_of_one_training(results):
+    """At the length of the study of coverage, on the same data, the fit is the same."""
+    records = load_records(results / "lengths_1d.csv.gz")
+    assert len(records) == 2 * len(LENGTHS.steps) * LENGTHS.points * LENGTHS.data_sets
+    study = load_records(results / "coverage_1d.csv.gz")
+    for method in ("idm", "delta"):
+        saved, again = (
+            [row for row in rows if (row["method"], row["task"]) == (method, "quadratic")]
+            for rows in (study, [r for r in records if r["steps"] == SHORT.steps])
+        )
+        for key in ("error", "std_error"):
+            np.testing.assert_allclose(
+                [row[key] for row in saved], [row[key] for row in again], rtol=1e-3, atol=1e-5
+            )
+
+
 def test_true_noise_replaces_that_of_the_residuals(results):
-    records = load_records(results / "coverage_1d.csv.gz")
-    noises = load_records(results / "noise_1d.csv")
-    assert len(noises) == COVERAGE.data_sets
-    told = {row["data_set"]: row["rmse"] for row in noises}
-    saved = [r for r in records if (r["task"], r["method"]) == ("quadratic", "idm")]
-    corrected = noise_1d.with_true_noise(records, noises)
-    for before, after in zip(saved, corrected, strict=True):
-        factor = NOISE / told[before["data_set"]]
-        assert after["std_error"] == pytest.approx(factor * before["std_error"])
-        assert after["error"] == before["error"]
-
-
-def test_residuals_are_those_of_the_fit_in_the_study(results):
-    """IDM and the delta method are multiples of the noise, so their streams must be the same."""
-    rng = coverage_1d.stream(0, "quadratic", 1)
-    x, y = QUADRATIC.draw(rng)
-    network = COVERAGE.training.network
-    theta, _ = fit_as_paper(QUADRATIC, x, y, draw_starts(network, rng)[0], COVERAGE.training)
-    records = load_records(results / "coverage_1d.csv.gz")
-    saved = [
-        row["error"] + QUADRATIC.truth(row["x"])
-        for row in records
-        if (row["task"], row["method"], row["data_set"]) == ("quadratic", "idm", 1)
-    ]
-    np.testing.assert_allclose(network.predict(theta, grid(COVERAGE.points)), saved, atol=1e-4)
-    rmse = {row["data_set"]: row["rmse"] for row in load_records(results / "noise_1d.csv")}[1]
-    assert np.sqrt(np.mean((y - network.predict(theta, x)) ** 2)) == pytest.approx(rmse, rel=1e-3)
+    records = load_records(results / "lengths_1d.csv.gz")
+    row = {**records[0], "data_set": 0, "error": 0.15, "std_error": 0.05, "rmse": 0.05}
+    for true_noise, covered in ((False, 0.0), (True, 1.0)):  # 0.05 becomes 0.1
+        (table,) = lengths_1d.tabulate([row, row], true_noise=true_noise).values()
+        assert table[0]["covered"] == covered
 
 
 def test_convergence_has_all_methods(results):
