@@ -1,16 +1,12 @@
 """An estimate as text and as HTML."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from implicit_delta._critical import checked_level
-
-if TYPE_CHECKING:
-    from implicit_delta.estimate import Diagnostics
+from implicit_delta._diagnostics import Diagnostics
 
 
 def percent(level: float) -> str:

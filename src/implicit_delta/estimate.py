@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from implicit_delta._checked import checked_covariance, checked_names, read_only
+from implicit_delta._contrast import combination_names, combine
 from implicit_delta._critical import (
     checked_level,
     deviations,
@@ -20,6 +21,7 @@ from implicit_delta._critical import (
     normal_quantile,
     sup_t_quantile,
 )
+from implicit_delta._diagnostics import Diagnostics
 from implicit_delta._scales import Transform, ends_on_scale
 from implicit_delta._storage import plain, read, write
 from implicit_delta._tables import (
@@ -60,46 +62,6 @@ class WaldTest(NamedTuple):
 
     statistic: float | Array
     p_value: float | Array
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """How far the numbers behind an estimate can be trusted; NaN is what the method cannot know.
-
-    Attributes
-    ----------
-    drift : float
-        Largest ``|w' score| / SE`` over the evaluations: by how many standard errors psi would
-        still move if training were finished.
-    smallest_curvature : float
-        Smallest curvature of minus the objective met by the solver.
-    linearity : float
-        ``|psi(+) + psi(-) - 2 psi(0)| / |psi(+) - psi(-)|`` at the two ends of a push of half a
-        standard error: 0 is straight, 1 means that one end does not move.
-    asymmetry : float
-        Largest ``|V - V'|`` relative to ``SE_j SE_k``, before the covariance was symmetrized.
-    residual : float
-        Relative residual (or relative gap of the bounds) of the linear solve; for refits, the
-        remaining gradient in standard errors.
-    passes : int
-        Passes over the data.
-    seconds : float
-        Wall-clock time.
-    notes : mapping of str to float or str
-        What only one method has to tell, such as ``lam`` or ``monte_carlo_error``.
-    """
-
-    drift: float = math.nan
-    smallest_curvature: float = math.nan
-    linearity: float = math.nan
-    asymmetry: float = math.nan
-    residual: float = math.nan
-    passes: int = 0
-    seconds: float = 0.0
-    notes: Mapping[str, float | str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "notes", dict(self.notes))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,21 +111,24 @@ class Estimate:
     draws: Array | None = None
 
     def __post_init__(self) -> None:
-        value = _read_only("value", self.value)
+        value = read_only("value", self.value)
         if value.ndim > 1 or value.size == 0:
             raise ValueError(f"value has shape {value.shape}; give a number or a (K,) array, K > 0")
-        names = _names(self.names, value.size)
+        names = checked_names(self.names, value.size)
         checked: dict[str, Any] = {
             "value": float(value) if value.ndim == 0 else value,
             "names": names,
-            "covariance": _covariance("covariance", self.covariance, names),
+            "covariance": checked_covariance("covariance", self.covariance, names),
             "parts": MappingProxyType(
-                {part: _covariance(f"parts[{part!r}]", V, names) for part, V in self.parts.items()}
+                {
+                    part: checked_covariance(f"parts[{part!r}]", V, names)
+                    for part, V in self.parts.items()
+                }
             ),
         }
         for many in ("influence", "draws"):
             rows = getattr(self, many)
-            checked[many] = None if rows is None else _read_only(many, rows, width=value.size)
+            checked[many] = None if rows is None else read_only(many, rows, width=value.size)
         for name, content in checked.items():
             object.__setattr__(self, name, content)
 
@@ -302,12 +267,12 @@ class Estimate:
         value = rows @ np.atleast_1d(self.value)
         return Estimate(
             value=float(value[0]) if combined.ndim == 1 else value,
-            covariance=_combine(rows, self.covariance),
-            names=_combination_names(rows, self.names) if names is None else _names(names),
+            covariance=combine(rows, self.covariance),
+            names=combination_names(rows, self.names) if names is None else checked_names(names),
             method=self.method,
             diagnostics=self.diagnostics,
             influence=None if self.influence is None else self.influence @ rows.T,
-            parts={part: _combine(rows, V) for part, V in self.parts.items()},
+            parts={part: combine(rows, V) for part, V in self.parts.items()},
             draws=None if self.draws is None else self.draws @ rows.T,
         )
 
@@ -501,72 +466,3 @@ class Estimate:
         digits = decimals(errors["total"], errors["total"])
         rows = list(zip(digits, self.names, *errors.values(), strict=True))
         return elided(["", *errors], rows, budget_cells)
-
-
-# Construction: every array is copied, checked once and locked.
-
-
-def _read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Array:
-    array = np.array(content, dtype=np.float64)
-    if width is not None and (array.ndim != 2 or array.shape[1] != width):
-        raise ValueError(
-            f"{what} has shape {array.shape}; for {width} evaluations it is (rows, {width})"
-        )
-    if not np.isfinite(array).all():
-        raise ValueError(
-            f"{what} is not finite. Usual causes: overflow in psi, or a division by zero. Without "
-            "finite numbers there is no interval to give."
-        )
-    array.setflags(write=False)
-    return array
-
-
-def _covariance(what: str, content: ArrayLike, names: tuple[str, ...]) -> Array:
-    V = _read_only(what, content, width=len(names))
-    if V.shape[0] != V.shape[1]:
-        raise ValueError(f"{what} has shape {V.shape}; it must be square")
-    worst = int(np.argmin(np.diag(V)))
-    if V[worst, worst] < 0:
-        raise ValueError(
-            f"{what} gives {names[worst]!r} the negative variance {V[worst, worst]:.3g}. Usual "
-            "causes: an inexact solve, an optimum that is none, or a combination of evaluations "
-            "whose covariance is not positive semi-definite. Tighten the solver or polish the fit."
-        )
-    return V
-
-
-def _names(names: Iterable[str] | str, count: int | None = None) -> tuple[str, ...]:
-    found = (names,) if isinstance(names, str) else tuple(map(str, names))
-    if count is not None and len(found) != count:
-        raise ValueError(f"there are {count} evaluations, but {len(found)} names: {found[:5]}")
-    return found
-
-
-# Linear combinations.
-
-
-def _combine(rows: Array, V: Array) -> Array:
-    """Return ``rows @ V @ rows.T``, with variances that are nothing but rounding set to zero."""
-    combined = rows @ V @ rows.T
-    scale = np.abs(rows) @ deviations(V)
-    rounding = 4 * len(V) * np.finfo(np.float64).eps * scale**2
-    combined[np.abs(np.diag(combined)) <= rounding, :] = 0.0
-    combined[:, np.diag(combined) == 0.0] = 0.0
-    return (combined + combined.T) / 2
-
-
-def _combination_names(rows: Array, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_spelled(row, names) or f"contrast[{i}]" for i, row in enumerate(rows))
-
-
-def _spelled(row: Array, names: tuple[str, ...]) -> str:
-    """Write up to three terms in words, those with a plus first; nothing for longer sums."""
-    used = sorted(np.flatnonzero(row), key=lambda k: row[k] < 0)
-    if not 1 <= len(used) <= 3:
-        return ""
-    text = "".join(f" {'-' if row[k] < 0 else '+'} {_factor(abs(row[k]))}{names[k]}" for k in used)
-    return text[3:] if text.startswith(" + ") else "-" + text[3:]
-
-
-def _factor(size: float) -> str:
-    return "" if size == 1 else f"{size:.4g} "

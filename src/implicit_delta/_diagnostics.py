@@ -1,0 +1,45 @@
+"""How far the numbers behind an estimate can be trusted."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How far the numbers behind an estimate can be trusted; NaN is what the method cannot know.
+
+    Attributes
+    ----------
+    drift : float
+        Largest ``|w' score| / SE`` over the evaluations: by how many standard errors psi would
+        still move if training were finished.
+    smallest_curvature : float
+        Smallest curvature of minus the objective met by the solver.
+    linearity : float
+        ``|psi(+) + psi(-) - 2 psi(0)| / |psi(+) - psi(-)|`` at the two ends of a push of half a
+        standard error: 0 is straight, 1 means that one end does not move.
+    asymmetry : float
+        Largest ``|V - V'|`` relative to ``SE_j SE_k``, before the covariance was symmetrized.
+    residual : float
+        Relative residual (or relative gap of the bounds) of the linear solve; for refits, the
+        remaining gradient in standard errors.
+    passes : int
+        Passes over the data.
+    seconds : float
+        Wall-clock time.
+    notes : mapping of str to float or str
+        What only one method has to tell, such as ``lam`` or ``monte_carlo_error``.
+    """
+
+    drift: float = math.nan
+    smallest_curvature: float = math.nan
+    linearity: float = math.nan
+    asymmetry: float = math.nan
+    residual: float = math.nan
+    passes: int = 0
+    seconds: float = 0.0
+    notes: Mapping[str, float | str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", dict(self.notes))
