@@ -84,14 +84,16 @@ def claims_on_lengths(records):
         + ".",
     )
     rmse = float(np.median([row["rmse"] for row in records if row["steps"] == longest]))
+    found, worst = _ratios(known[longest])
     told = {m: _mean_cover(known[longest], m) for m in lengths_1d.METHODS}
     yield claim(
-        f"quadratic, {longest:,} steps and the true noise variance: close to 95 % coverage",
-        "close to 95 %, with RSS / n",
-        f"IDM {told['idm']:.1f} %, delta method {told['delta']:.1f} %",
-        all(abs(c - 95) <= 3 for c in told.values()),
-        f"The median of sqrt(RSS / n) is {rmse:.3f} where the noise is {NOISE:g}, known only in a "
-        "simulation.",
+        f"quadratic, {longest:,} steps and the true noise variance: agreement and coverage",
+        "with RSS / n",
+        f"{found}; coverage of IDM {told['idm']:.1f} %, of the delta method {told['delta']:.1f} %",
+        worst < np.log(1.25) and all(abs(c - 95) <= 3 for c in told.values()),
+        f"The same marks. The median of sqrt(RSS / n) is {rmse:.3f} where the noise is {NOISE:g}, "
+        "which is known only in a simulation: the paper's estimate of it is the main reason for "
+        "the misses above.",
     )
 
 

@@ -125,7 +125,7 @@ def plot(records):
     left.axhline(95, color="k", lw=0.8, ls="--")
     right.axhline(1, color="k", lw=0.8, ls="--")
     left.set(ylabel="coverage (%), mean over x")
-    right.set(ylabel="standard error / spread, |x| <= 1.2")
+    right.set(ylabel="standard error / spread, |x| ≤ 1.2", ylim=(None, 1.05))
     for ax in (left, right):
         ax.set(xlabel="steps of gradient descent", xscale="log")
     left.legend(fontsize=8, frameon=False)
