@@ -82,6 +82,7 @@ def plot(records):
             _draw(ax, answers)
             ax.set_title(f"{titled(name)}, {_setting(answers)}", fontsize=9)
             ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, 1.6 * ax.get_ylim()[1]))
+            ax.locator_params(axis="x", nbins=5)
             ax.legend(fontsize=7, loc="upper right")
     figure.tight_layout()
     return figure
@@ -100,7 +101,6 @@ def _draw(ax, answers):
             row = answers[method]
             draws = np.array(str(row["draws"]).split(), dtype=float)
             label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
-            ax.set_xlim(draws.mean() - 6 * draws.std(), draws.mean() + 6 * draws.std())
             ax.hist(
                 draws, bins=min(25, 5 + draws.size // 5), density=True, color="0.8", label=label
             )
