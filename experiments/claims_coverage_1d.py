@@ -4,7 +4,7 @@ import numpy as np
 
 from experiments import lengths_1d
 from experiments.claim import claim
-from experiments.coverage_1d import BULK, mean_over, tabulate
+from experiments.coverage_1d import BULK, column, mean_over, tabulate
 from experiments.tasks_1d import NOISE, SIN
 
 
@@ -22,16 +22,11 @@ def claims_on_coverage(records):
 
 def _ratio(table, task, method, key, other, other_key, within):
     pairs = zip(
-        _column(table, task, method, key, within),
-        _column(table, task, other, other_key, within),
+        column(table, task, method, key, within),
+        column(table, task, other, other_key, within),
         strict=True,
     )
     return np.array([a / b for a, b in pairs])
-
-
-def _column(table, task, method, key, within):
-    rows = [r for r in table if (r["task"], r["method"]) == (task, method)]
-    return [r[key] for r in sorted(rows, key=lambda r: r["x"]) if within[0] <= r["x"] <= within[1]]
 
 
 def _agree(table):

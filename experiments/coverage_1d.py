@@ -20,6 +20,7 @@ from experiments.bands_1d import (
 from experiments.records import resume, save_picture, save_records
 from experiments.tasks_1d import TASKS, grid
 
+ROUNDING = 1e-9  # of grid points
 BULK = (-1.2, 1.2)  # three quarters of the inputs of the quadratic task
 SIMULATED = {
     "simulation": ("idm", "Simulation of the paper's fit"),
@@ -155,16 +156,19 @@ class _Cell:
 
 def mean_over(table, task, method, key="covered", within=(-2.0, 2.0)):
     """Mean of a column over the grid points in an interval."""
+    return float(np.mean(column(table, task, method, key, within)))
+
+
+def column(table, task, method, key, within):
+    """A column of the table, in the order of the grid points in an interval."""
     low, high = within
-    return float(
-        np.mean(
-            [
-                row[key]
-                for row in table
-                if (row["task"], row["method"]) == (task, method) and low <= row["x"] <= high
-            ]
-        )
-    )
+    chosen = [
+        (row["x"], row[key])
+        for row in table
+        if (row["task"], row["method"]) == (task, method)
+        and low - ROUNDING <= row["x"] <= high + ROUNDING
+    ]
+    return [number for _, number in sorted(chosen)]
 
 
 def plot(records):
