@@ -11,6 +11,7 @@ import numpy as np
 from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.models._last import Last
 from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
 
 if TYPE_CHECKING:
@@ -35,13 +36,14 @@ class Anchor:
     def __init__(self, model: FittedModel, evaluation: Evaluation) -> None:
         self.model, self.score = model, model.score(model.theta)
         self.slopes = evaluation.jacobian(model.theta)
-        self._last: tuple[RowNumbers | None, Array] = None, self.score
+        self._last = Last()
 
     def __call__(self, rows: RowNumbers) -> Array:
         """Correct a step on these rows; computed once for both ends of a pair."""
-        if self._last[0] is not rows:
-            self._last = rows, self.score - self.model.batch_score(self.model.theta, rows)
-        return self._last[1]
+        correction: Array = self._last.get(
+            rows, "correction", lambda: self.score - self.model.batch_score(self.model.theta, rows)
+        )
+        return correction
 
 
 @dataclass(frozen=True)
