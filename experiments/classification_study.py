@@ -25,9 +25,9 @@ HESSIAN = idm.Infinitesimal(idm.conjugate_gradient)
 class Refits:
     """SG-FDIDM at a maximum: SGD with momentum, at a rate relative to the largest curvature.
 
-    With the spectra of the four Hessians, as psi's gradient sees them, the same recursion on all
-    rows ends within 0.12 % of the standard error. What is left is noise of the batches, which must
-    be large enough: where curvature differs much between rows, trainings of small ones get lost.
+    Steps and momentum are such that, without noise, they reach the standard error of the four
+    networks to 0.12 % (see `settling`). Batches must be large enough to keep the noise small: where
+    curvature differs much between rows, trainings with small ones get lost in it.
     """
 
     batch_size: int = 512
@@ -36,6 +36,14 @@ class Refits:
     runs: int = 4
     rate: float = 0.5
     momentum: float = 0.995
+
+    @property
+    def total(self):
+        return self.steps + self.samples
+
+    def falling(self, step):
+        """Of the rate, at a step."""
+        return min(1.0, max(1 - step / self.total, 0.0) / FALLING)
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,7 @@ class Study:
         model = trained
         if self.setting.finish:
             started = process_time()
-            maximize = None if self.setting.finish is True else self.setting.finish
-            model = idm.polish(trained, maximize=maximize)
+            model = self.finished(trained)
             gain = model.objective(model.theta) - trained.objective(trained.theta)
             rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
             rows.append(self.answer("ggn", model, GGN))
@@ -117,6 +124,10 @@ class Study:
         model = idm.from_torch(module, data, idm.Categorical(), l2=l2, dtype=dtype)
         return model, seconds
 
+    def finished(self, model):
+        maximize = None if self.setting.finish is True else self.setting.finish
+        return idm.polish(model, maximize=maximize)
+
     def cost(self, model):
         return float(model.evaluate(self.psi, model.theta))
 
@@ -132,13 +143,11 @@ class Study:
     def refits(self, model):
         """As the library would have it: anchored, and with a rate that falls to zero."""
         setting = self.setting.refits
-        total = setting.steps + setting.samples
-        rate = setting.rate * model.n / _largest_curvature(model)
-        falling = lambda step: min(1.0, max(1 - step / total, 0.0) / FALLING)
+        rate = setting.rate * model.n / largest_curvature(model)
 
         def optimizer(parameters):
             sgd = torch.optim.SGD(parameters, lr=rate, momentum=setting.momentum)
-            schedule = torch.optim.lr_scheduler.LambdaLR(sgd, falling)
+            schedule = torch.optim.lr_scheduler.LambdaLR(sgd, setting.falling)
             sgd.register_step_post_hook(lambda *_: schedule.step())
             return sgd
 
@@ -198,7 +207,7 @@ class Study:
         }
 
 
-def _largest_curvature(model):
+def largest_curvature(model):
     v, size = np.random.default_rng(0).normal(size=model.d), 1.0
     for _ in range(POWER_ITERATIONS):
         v = model.information(model.theta, v / np.linalg.norm(v), "ggn")

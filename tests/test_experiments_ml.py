@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import classification, classification_study, data, report, vae
+from experiments import classification, classification_study, data, report, settling, vae
 from experiments.claims_ml import write_claims
 from experiments.classifier import average_cost, train
 from experiments.records import save_picture, save_records
@@ -223,3 +223,28 @@ def test_the_report_is_one_page_with_everything_in_it(results):
     assert "has not been made yet" in page
     assert "http" not in page
     assert "$" not in page
+
+
+def test_settling_is_the_recursion_in_the_parameters():
+    """Lanczos sees of the matrix what g sees: the same variance, and the same after few steps."""
+    rng = np.random.default_rng(0)
+    root, g = rng.normal(size=(12, 12)), rng.normal(size=12)
+    A = root @ root.T + np.eye(12)
+    spectrum = settling.Spectrum.of(lambda v: A @ v, g)
+    exact = g @ np.linalg.solve(A, g)
+    assert spectrum.variance == pytest.approx(exact, rel=1e-9)
+    refits, rate = classification_study.Refits(steps=40, samples=5, momentum=0.8), 0.003
+    theta, speed, total = np.zeros(12), np.zeros(12), 0.0
+    for step in range(45):
+        speed = 0.8 * speed + g - A @ theta
+        theta = theta + rate * min(1.0, (1 - step / 45) / 0.3) * speed
+        total += g @ theta * (step >= 40)
+    assert total / 5 < 0.9 * exact
+    assert spectrum.reached(refits, rate) == pytest.approx((total / 5 / exact) ** 0.5, rel=1e-9)
+
+
+def test_settling_tells_of_every_data_set(directory, monkeypatch, capsys):
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(settling, "Config", lambda: CONFIG)
+    settling.main(["vehicle", "--data", str(directory)])
+    assert "vehicle: standard error 0.0" in capsys.readouterr().out
