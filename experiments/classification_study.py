@@ -26,7 +26,7 @@ class Refits:
     """SG-FDIDM at a maximum: SGD with momentum, at a rate relative to the largest curvature.
 
     Steps and momentum are such that, without noise, they reach the standard error of the four
-    networks to 0.12 % (see `settling`). Batches must be large enough to keep the noise small: where
+    networks to 0.4 % (see `settling`). Batches must be large enough to keep the noise small: where
     curvature differs much between rows, trainings with small ones get lost in it.
     """
 
