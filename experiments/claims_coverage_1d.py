@@ -88,7 +88,7 @@ def claims_on_lengths(records):
         worst < np.log(1.25) and all(abs(c - 95) <= 3 for c in told.values()),
         f"The same marks. The median of sqrt(RSS / n) is {rmse:.3f} where the noise is {NOISE:g}, "
         "which is known only in a simulation: the paper's estimate of it is the main reason for "
-        "the misses above.",
+        "the misses at this length.",
     )
 
 

@@ -69,9 +69,9 @@ def _against_solve(name, rows):
 
 def _what_is_missing(beyond):
     told = (
-        "They come from three or four runs. Momentum and steps were chosen so that without noise "
-        "no more than 0.4 % are left out (`experiments.settling`); the sizes of batches by trials "
-        "at this or a neighboring maximum, with other minibatches than those counted here."
+        "They come from three or four runs. Without noise, refits of this length leave out at most "
+        "0.4 % (`experiments.settling`). The sizes of batches were chosen by trials at this or a "
+        "neighboring maximum, with other minibatches than those counted here."
     )
     if "std_error" in beyond.get("hessian", {}):
         return told

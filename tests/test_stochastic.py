@@ -97,6 +97,27 @@ def test_batches_that_do_not_depend_on_each_other_leave_no_bias():
     assert estimate.standard_error == pytest.approx(h.sum() ** -0.5, rel=3 * noise)
 
 
+def test_a_training_as_in_the_paper_visits_all_rows_in_turn(monkeypatch):
+    seen = []
+
+    def ascend(self, bonus, batches, optimizer):
+        for rows in batches:
+            seen.append(rows)
+            yield self.theta
+
+    model = orthogonal()
+    monkeypatch.setattr(type(model), "ascend", ascend)
+    for anchored, repeats in ((True, True), (False, False)):
+        seen.clear()
+        method = StochasticFiniteDifference(
+            lam=1.0, optimizer=0.1, batch_size=100, steps=5, samples=1, runs=2, anchored=anchored
+        )
+        with pytest.raises(idm.ConvergenceError):  # nothing moves
+            idm.infer(model, lambda b: b[0], method)
+        epoch = np.concatenate(seen[:6:2])  # of one end; the other sees the same rows
+        assert (np.unique(epoch).size < 300) == repeats
+
+
 def test_an_anchored_training_evaluates_psi_only_in_its_samples():
     model, calls = orthogonal(), []
 

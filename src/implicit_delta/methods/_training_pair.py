@@ -116,8 +116,15 @@ class TrainingPair:
         return bonus
 
     def _minibatches(self) -> Iterator[RowNumbers]:
-        """Rows of every step, drawn anew; batches that share an epoch would leave a bias."""
-        generator = np.random.default_rng(self.seed)
-        size = min(self.method.batch_size, self.model.n)
+        """Rows of every step: drawn anew, or in the paper's way, from epochs without end.
+
+        Batches of an epoch depend on each other, which would leave a bias in anchored trainings.
+        """
+        generator, n = np.random.default_rng(self.seed), self.model.n
+        size = min(self.method.batch_size, n)
+        while self.anchor is not None:
+            yield generator.choice(n, size, replace=False)
         while True:
-            yield generator.choice(self.model.n, size, replace=False)
+            order = generator.permutation(n)
+            for start in range(0, n - size + 1, size):
+                yield order[start : start + size]

@@ -52,8 +52,8 @@ class StochasticFiniteDifference(Method):
         ``lambda p: torch.optim.Adam(p, lr=1e-3)``, and for JAX models an optax optimizer, such as
         ``optax.adam(1e-3)``. By default half of the largest stable rate.
     batch_size : int
-        Rows in a minibatch. They are drawn anew for every step: in epochs, batches would depend on
-        each other, which leaves a bias.
+        Rows in a minibatch. They are drawn anew for every step of an anchored training: in epochs,
+        batches would depend on each other, which leaves a bias.
     steps : int, optional
         Steps before sampling starts. By default their number is doubled until the variance
         changes by less than `tolerance`.
@@ -65,7 +65,7 @@ class StochasticFiniteDifference(Method):
         Push to both sides, or train with :math:`\lambda` and without psi, as in the paper.
     anchored : bool
         Whether to train as above, which takes half a gradient more for each step and none of psi,
-        or as in the paper.
+        or as in the paper, on all rows in turn.
     tolerance : float
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
