@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 
 Sample: TypeAlias = Literal["independent", "training", "unknown"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._average import add_errors, sampling_covariance
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
 
 

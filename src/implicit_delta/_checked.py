@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 
 def read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Array:

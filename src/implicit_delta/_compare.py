@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from implicit_delta._comparison import Comparison, Row
+from implicit_delta._core.types import Psi
 from implicit_delta._critical import checked_level
 from implicit_delta._infer import infer
 from implicit_delta._profile import profile
 from implicit_delta._profile_result import Profile
-from implicit_delta._typing import Psi
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation

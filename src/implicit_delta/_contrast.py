@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from implicit_delta._core.types import Array
 from implicit_delta._critical import deviations
-from implicit_delta._typing import Array
 
 
 def combine(rows: Array, V: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, ndtri
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 
 def checked_level(level: Any) -> float:

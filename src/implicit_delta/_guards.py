@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._budget import add_up
+from implicit_delta._core.types import Array, Psi
 from implicit_delta._guards import guard
 from implicit_delta._influence import (
     Clusters,
@@ -16,7 +17,6 @@ from implicit_delta._influence import (
     sandwich,
     small_sample_factor,
 )
-from implicit_delta._typing import Array, Psi
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response

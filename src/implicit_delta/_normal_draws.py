@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from implicit_delta._progress import progress
-from implicit_delta._typing import Array
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.inverse_root import inverse_root

@@ -6,8 +6,8 @@ from typing import Generic, TypeVar, overload
 
 import numpy as np
 
-from implicit_delta._progress import progress
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.infinitesimal import Infinitesimal

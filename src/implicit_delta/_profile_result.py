@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from implicit_delta._core.types import Array
 from implicit_delta._critical import checked_level, normal_quantile
 from implicit_delta._tables import aligned, as_html, decimals, number, percent
-from implicit_delta._typing import Array
 from implicit_delta.estimate import Interval
 
 if TYPE_CHECKING:

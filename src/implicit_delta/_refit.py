@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from joblib import Parallel, delayed
 
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array, Psi
 from implicit_delta._guards import _object_to_bend
 from implicit_delta._infer import _covariance
-from implicit_delta._progress import progress
-from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import _checked

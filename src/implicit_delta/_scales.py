@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import expit, logit
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
 

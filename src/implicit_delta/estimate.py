@@ -14,6 +14,7 @@ from scipy.special import ndtr
 
 from implicit_delta._checked import checked_covariance, checked_names, read_only
 from implicit_delta._contrast import combination_names, combine
+from implicit_delta._core.types import Array
 from implicit_delta._critical import (
     checked_level,
     deviations,
@@ -35,7 +36,6 @@ from implicit_delta._tables import (
     estimate_cells,
     percent,
 )
-from implicit_delta._typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

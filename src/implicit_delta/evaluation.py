@@ -8,9 +8,9 @@ import numpy as np
 
 from implicit_delta._average import Average, checked_units
 from implicit_delta._composed import Composed, composed
+from implicit_delta._core.types import Array, Psi
 from implicit_delta._replicated import Replicated
 from implicit_delta._smoothed import Smoothed, Surrogate
-from implicit_delta._typing import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.base import FittedModel
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._ascent import Ascent, Push

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.cache import Last
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models._last import Last
 from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
 
 if TYPE_CHECKING:

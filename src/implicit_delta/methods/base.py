@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.named import changed_fields
+from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
-from implicit_delta.numerics._named import changed_fields
 
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 

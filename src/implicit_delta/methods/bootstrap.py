@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from joblib import Parallel, delayed
 
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
 from implicit_delta._influence import Clusters
 from implicit_delta._normal_draws import as_seed
-from implicit_delta._progress import progress
-from implicit_delta._typing import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._ascent import Ascent

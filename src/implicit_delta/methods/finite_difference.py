@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from joblib import Parallel, delayed
 
-from implicit_delta._progress import progress
-from implicit_delta._typing import Array
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._ascent import Ascent

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.arguments import as_parameters, as_rate, as_weights
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._given import as_parameters, as_rate, as_weights
 from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 from implicit_delta.numerics.tracing import traced_jacobian

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.numerics.derivatives import constant_beside, differentiate
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._jax_data import Batches
 from implicit_delta.models._jax_evaluation import NOT_TRACEABLE

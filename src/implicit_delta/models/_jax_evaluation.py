@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models._jax_params import Functional
 from implicit_delta.models._jax_repeated import Repeated

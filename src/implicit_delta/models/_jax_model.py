@@ -9,18 +9,18 @@ import jax
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.arguments import Counter, as_parameters, as_weights
+from implicit_delta._core.cache import Last
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models import _jax_checks as checks
-from implicit_delta.models._given import Counter, as_parameters, as_weights
 from implicit_delta.models._jax_data import Batches, arrays_of
 from implicit_delta.models._jax_evaluation import Evaluator
 from implicit_delta.models._jax_params import Functional, separate
 from implicit_delta.models._jax_program import Compiled, Program
 from implicit_delta.models._jax_terms import Supervised, terms_of
 from implicit_delta.models._jax_training import train
-from implicit_delta.models._last import Last
 from implicit_delta.models._module_checks import NO_OUTPUTS, check_numbers
 from implicit_delta.models._noise import with_variance
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers

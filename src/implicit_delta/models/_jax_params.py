@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._module_checks import parameter_names
 

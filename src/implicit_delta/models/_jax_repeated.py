@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.types import Array, Psi
 
 COMPILED_FROM = 10  # calls: compiling takes about as long as ten of them
 KEPT = 4  # evaluations

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.models._jax_program import Program
 from implicit_delta.models.base import Bonus, RowNumbers

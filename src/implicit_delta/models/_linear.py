@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, gammaln, log_ndtr, logsumexp
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.models._host import Likelihood
 from implicit_delta.models.base import Curvature
 

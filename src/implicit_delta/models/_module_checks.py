@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
 
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function

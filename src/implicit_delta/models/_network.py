@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.models._host import Likelihood
 from implicit_delta.models._linear import Response
 from implicit_delta.models.base import Curvature

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.models._host import Likelihood
 from implicit_delta.models._linear import (
     Counts,

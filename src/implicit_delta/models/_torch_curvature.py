@@ -10,7 +10,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood, Product
 from implicit_delta.models._torch_graph import Linearization
 from implicit_delta.models._torch_module import Functional

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils import data as loading
 
+from implicit_delta._core.cache import Last
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
-from implicit_delta.models._last import Last
 from implicit_delta.models.base import RowNumbers
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass

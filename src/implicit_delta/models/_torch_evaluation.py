@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models._module_checks import GRADIENT_FREE
 from implicit_delta.models._torch_module import Functional

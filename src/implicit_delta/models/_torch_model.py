@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_delta._typing import Array, Psi
+from implicit_delta._core.arguments import Counter, as_parameters, as_weights
+from implicit_delta._core.cache import Last
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import _torch_checks as checks
-from implicit_delta.models._given import Counter, as_parameters, as_weights
-from implicit_delta.models._last import Last
 from implicit_delta.models._module_checks import NO_OUTPUTS
 from implicit_delta.models._torch_curvature import GaussNewton, dense_gauss_newton
 from implicit_delta.models._torch_data import Batches, rows_of

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.models.base import Bonus, RowNumbers
 

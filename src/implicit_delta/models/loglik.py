@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._polish import polish
-from implicit_delta._typing import Array, Psi
-from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._given import (
+from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
     as_rate,
@@ -19,6 +16,9 @@ from implicit_delta.models._given import (
     check_terms,
     given_point,
 )
+from implicit_delta._core.types import Array, Psi
+from implicit_delta._polish import polish
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 from implicit_delta.numerics.derivatives import (

@@ -6,15 +6,15 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from implicit_delta._typing import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.models._given import (
+from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
     check_terms,
     given_point,
 )
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.numerics.derivatives import differentiate
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.arguments import as_weights
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._given import as_weights
 from implicit_delta.models._host import Coordinates, HostModel, check_terms
 from implicit_delta.models._sklearn_table import SUPPORTED, Builder
 

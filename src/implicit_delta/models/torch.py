@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics._factor import factorize
 from implicit_delta.numerics._solution import Operator, Solution, Solver
 

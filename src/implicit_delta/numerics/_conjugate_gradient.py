@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.numerics._descent import ROUNDING, Descent
 from implicit_delta.numerics._solution import Operator, Solution, Solver

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics import _refusals
 from implicit_delta.numerics._solution import Operator
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve, eigh, lapack, solve_triangular
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.numerics import _refusals
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
 from implicit_delta.numerics._scaled import Diverged, Scaled
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from implicit_delta._typing import Array
-from implicit_delta.numerics._named import Named
+from implicit_delta._core.named import Named
+from implicit_delta._core.types import Array
 
 
 class Scale(Protocol):

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics._traced import (
     FUNCTIONS,
     PLAIN,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics._objective import Maximum, Objective
 
 UNSCALED_REACH = 1e6  # how much farther to let x go when its natural unit is unknown

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from implicit_delta._typing import Array
-from implicit_delta.numerics._named import Named
+from implicit_delta._core.named import Named
+from implicit_delta._core.types import Array
 
 Operator = Callable[[Array], Array]
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 Pullback: TypeAlias = Callable[[Array], Array]
 Parents: TypeAlias = Sequence[tuple["Node", Pullback]]

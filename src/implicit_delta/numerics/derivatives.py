@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 Function = Callable[[Array], Array]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.numerics import _refusals
 from implicit_delta.numerics._solution import Operator

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 from implicit_delta.numerics import _partials, _rules  # noqa: F401 (they fill the tables)
 from implicit_delta.numerics._traced import Node, Traced
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._typing import Array
+from implicit_delta._core.types import Array
 
 
 def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:
