@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.numerics._traced import Traced
+from implicit_delta.numerics.tracing.traced import Traced
 
 
 class TracedSeries(Traced):

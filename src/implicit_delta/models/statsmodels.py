@@ -17,7 +17,7 @@ from implicit_delta.models._statsmodels_table import (
     numerical,
 )
 from implicit_delta.models._traced_series import TracedSeries
-from implicit_delta.numerics._traced import Traced
+from implicit_delta.numerics.tracing.traced import Traced
 
 
 def from_statsmodels(

@@ -7,8 +7,8 @@ from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics import _refusals
-from implicit_delta.numerics._solution import Operator
+from implicit_delta.numerics.solvers import refusals
+from implicit_delta.numerics.solvers.base import Operator
 
 CHECK_EVERY = 5  # steps between two looks at the convergence
 
@@ -118,10 +118,10 @@ def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
     ended = np.flatnonzero(offdiagonal == 0)
     size = int(ended[0]) + 1 if ended.size else diagonal.size
     if not np.all(np.isfinite(diagonal)):
-        raise _refusals.not_finite()
+        raise refusals.not_finite()
     values, vectors = eigh_tridiagonal(diagonal[:size], offdiagonal[: size - 1])
     if values[0] <= 0:
-        raise _refusals.saddle(float(values[0]))
+        raise refusals.saddle(float(values[0]))
     column = np.zeros(diagonal.size)
     column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column

@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 Pullback: TypeAlias = Callable[[Array], Array]
 Parents: TypeAlias = Sequence[tuple["Node", Pullback]]
 
-# Filled by `_partials` and `_rules`; what is in none of them is refused.
+# Filled by `partials` and `rules`; what is in none of them is refused.
 PARTIALS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 PLAIN: set[Any] = set()

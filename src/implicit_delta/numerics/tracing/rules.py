@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._traced import (
+from implicit_delta.numerics.tracing.traced import (
     FUNCTIONS,
     PLAIN,
     Pullback,

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
-from implicit_delta.numerics._scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
+from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
 
 RADIUS = 0.5  # first step in scaled coordinates: half a standard error
 EVALUATIONS_PER_VARIABLE = 1000

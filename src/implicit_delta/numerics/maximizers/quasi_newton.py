@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
-from implicit_delta.numerics._scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
+from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
 
 ROUNDING_GRADIENT = 1e-4  # scaled gradient at which a stalled line search is put down to rounding
 MEMORY = 20

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._objective import Maximum, Objective
+from implicit_delta.numerics.maximizers.base import Maximum, Objective
 
 UNSCALED_REACH = 1e6  # how much farther to let x go when its natural unit is unknown
 UNBELIEVABLE = 1e12  # times the value at the start: no log-likelihood rises so much

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import special
 
-from implicit_delta.numerics._traced import PARTIALS, PLAIN
+from implicit_delta.numerics.tracing.traced import PARTIALS, PLAIN
 
 ROOT = np.sqrt(2 * np.pi)
 

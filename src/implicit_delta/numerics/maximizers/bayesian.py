@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._derivative_free import refine
-from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
-from implicit_delta.numerics._scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
+from implicit_delta.numerics.maximizers.derivative_free import refine
+from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
 
 
 @dataclass(frozen=True, repr=False)

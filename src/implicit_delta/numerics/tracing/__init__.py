@@ -1,7 +1,7 @@
 """Exact derivatives of NumPy code: run a function once on an array that remembers its history.
 
 A function written for NumPy arrays is called with a `Traced` array instead. NumPy hands every
-operation on it to the tables in `_partials` and `_rules`, which note how the result depends
+operation on it to the tables in `partials` and `rules`, which note how the result depends
 on the arguments; one sweep backwards then gives all derivatives for about the cost of the function
 itself, where differences cost at least twice the number of parameters times that.
 
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics import _partials, _rules  # noqa: F401 (they fill the tables)
-from implicit_delta.numerics._traced import Node, Traced
+from implicit_delta.numerics.tracing import partials, rules  # noqa: F401 (they fill the tables)
+from implicit_delta.numerics.tracing.traced import Node, Traced
 
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
 

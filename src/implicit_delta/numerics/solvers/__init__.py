@@ -11,10 +11,10 @@ cholesky [[0.666667]]
 conjugate_gradient(rtol=1e-08) [[0.666667]]
 """
 
-from implicit_delta.numerics._cholesky import Cholesky, cholesky
-from implicit_delta.numerics._conjugate_gradient import ConjugateGradient, conjugate_gradient
-from implicit_delta.numerics._factor import Factor, factorize
-from implicit_delta.numerics._solution import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.direct import Cholesky, cholesky
+from implicit_delta.numerics.solvers.factor import Factor, factorize
+from implicit_delta.numerics.solvers.iterative import ConjugateGradient, conjugate_gradient
 
 __all__ = [
     "Cholesky",

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics import _refusals
-from implicit_delta.numerics._solution import Operator
+from implicit_delta.numerics.solvers import refusals
+from implicit_delta.numerics.solvers.base import Operator
 
 CHUNK = 2**16  # numbers updated at a time
 ROUNDING = float(np.finfo(float).eps)
@@ -108,7 +108,7 @@ class Descent:
         if self.preconditioner is not None and (sizes < 0).any():
             raise ValueError("The preconditioner is not positive definite: r' M^-1 r < 0.")
         if not np.isfinite(sizes).all():
-            raise _refusals.not_finite()
+            raise refusals.not_finite()
         return sizes
 
     def _curvatures(self, searches: Array, images: Array) -> Array:
@@ -116,14 +116,14 @@ class Descent:
         products = _dots(searches, images)
         curvatures = products / _dots(searches, searches)
         if not np.isfinite(curvatures).all():
-            raise _refusals.not_finite()
+            raise refusals.not_finite()
         smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
         self.smallest_curvature = min(self.smallest_curvature, smallest)
         self.largest_curvature = max(self.largest_curvature, largest)
         if abs(smallest) <= FLAT * self.largest_curvature:
-            raise _refusals.flat(smallest)
+            raise refusals.flat(smallest)
         if smallest < 0:
-            raise _refusals.saddle(smallest)
+            raise refusals.saddle(smallest)
         return products
 
 

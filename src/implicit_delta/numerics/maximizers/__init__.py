@@ -9,11 +9,16 @@ nelder_mead(tolerance=1e-07) [1. 1.]
 cobyqa [1. 1.]
 """
 
-from implicit_delta.numerics._bayesian import BayesianOptimization, bayesian_optimization
-from implicit_delta.numerics._derivative_free import Cobyqa, NelderMead, cobyqa, nelder_mead
-from implicit_delta.numerics._lbfgs import LBFGS, lbfgs
-from implicit_delta.numerics._newton_krylov import NewtonKrylov, newton_krylov
-from implicit_delta.numerics._objective import Maximizer, Maximum, Objective, Scale
+from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective, Scale
+from implicit_delta.numerics.maximizers.bayesian import BayesianOptimization, bayesian_optimization
+from implicit_delta.numerics.maximizers.derivative_free import (
+    Cobyqa,
+    NelderMead,
+    cobyqa,
+    nelder_mead,
+)
+from implicit_delta.numerics.maximizers.newton import NewtonKrylov, newton_krylov
+from implicit_delta.numerics.maximizers.quasi_newton import LBFGS, lbfgs
 
 __all__ = [
     "LBFGS",

@@ -10,8 +10,8 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics._descent import ROUNDING, Descent
-from implicit_delta.numerics._solution import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 
 MOST_ITERATIONS = 10_000
 SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed

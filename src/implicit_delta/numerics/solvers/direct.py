@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._factor import factorize
-from implicit_delta.numerics._solution import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.factor import factorize
 
 
 @dataclass(frozen=True, repr=False)

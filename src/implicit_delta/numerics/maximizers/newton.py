@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics._objective import Maximizer, Maximum, Objective
-from implicit_delta.numerics._scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
+from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
 
 NEARBY = 1e-4  # decrement below which the full step needs no proof: values cannot resolve it
 ARMIJO = 1e-4
