@@ -181,7 +181,7 @@ def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     model = small_model(penalty=penalty, weights=np.arange(50.0), batch_size=20)
     columns = model.information(model.theta, np.eye(model.d)[:, :20], "ggn")
     assert model.d >= 20
-    monkeypatch.setattr("implicit_delta.models._jax_model.JACOBIAN_BYTES", 8 * model.d * 3 * 7)
+    monkeypatch.setattr("implicit_delta.models.jax.model.JACOBIAN_BYTES", 8 * model.d * 3 * 7)
     formed = model.gauss_newton_matrix(model.theta)
     np.testing.assert_allclose(formed[:, :20], columns, atol=1e-10)
     wide = model.information(model.theta, np.hstack([np.eye(model.d)] * 2), "ggn")
@@ -192,7 +192,7 @@ def test_blocks_of_every_width_are_the_same_columns(reference, monkeypatch):
     model = reference
     v = np.random.default_rng(0).normal(size=(model.d, 7))
     whole = model.information(model.theta, v)
-    monkeypatch.setattr("implicit_delta.models._jax_model.ROWS_AT_ONCE", 3 * model.n)
+    monkeypatch.setattr("implicit_delta.models.jax.model.ROWS_AT_ONCE", 3 * model.n)
     np.testing.assert_allclose(model.information(model.theta, v), whole, rtol=1e-10)
     np.testing.assert_allclose(model.information(model.theta, v[:, 3]), whole[:, 3], rtol=1e-10)
 

@@ -208,7 +208,7 @@ def test_a_saddle_is_refused_with_its_curvature_and_advice():
 
 
 def test_batches_are_chosen_by_memory(monkeypatch):
-    monkeypatch.setattr("implicit_delta.models._jax_model.BATCH_BYTES", 600)
+    monkeypatch.setattr("implicit_delta.models.jax.model.BATCH_BYTES", 600)
     small = fitted()
     assert 1 < len(small.batches.bounds) <= 30
     sizes = [stop - start for start, stop in small.batches.bounds]

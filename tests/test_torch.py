@@ -321,7 +321,7 @@ def test_parameters_are_an_evaluation_for_every_method():
 
 
 def test_very_many_parameters_stay_in_single_precision(monkeypatch):
-    monkeypatch.setattr("implicit_delta.models._torch_module.MOST_DOUBLE", 10)
+    monkeypatch.setattr("implicit_delta.models.torch.module.MOST_DOUBLE", 10)
     X, y = small_data()
     psi = lambda net: net(X[:1].to(next(net.parameters()).dtype)).mean()
     method = idm.Infinitesimal(idm.conjugate_gradient, "ggn")

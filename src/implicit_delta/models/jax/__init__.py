@@ -7,7 +7,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood
 
 if TYPE_CHECKING:
-    from implicit_delta.models._jax_model import JaxModel
+    from implicit_delta.models.jax.model import JaxModel
 
 
 def from_jax(
@@ -79,7 +79,7 @@ def from_jax(
     (0.994286, 0.023905)
     """
     try:
-        from implicit_delta.models._jax_model import make
+        from implicit_delta.models.jax.model import make
     except ModuleNotFoundError as error:
         if error.name not in ("jax", "jaxlib"):
             raise

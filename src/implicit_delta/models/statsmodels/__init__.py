@@ -8,15 +8,15 @@ import numpy as np
 from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._host import Coordinates, HostModel, check_terms
-from implicit_delta.models._statsmodels_table import (
+from implicit_delta.models.glm.model import Coordinates, HostModel, check_terms
+from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
     Builder,
     host_curvature,
     numerical,
 )
-from implicit_delta.models._traced_series import TracedSeries
+from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced
 
 

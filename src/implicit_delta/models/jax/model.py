@@ -14,16 +14,16 @@ from implicit_delta._core.cache import Last
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models import _jax_checks as checks
-from implicit_delta.models._jax_data import Batches, arrays_of
-from implicit_delta.models._jax_evaluation import Evaluator
-from implicit_delta.models._jax_params import Functional, separate
-from implicit_delta.models._jax_program import Compiled, Program
-from implicit_delta.models._jax_terms import Supervised, terms_of
-from implicit_delta.models._jax_training import train
-from implicit_delta.models._module_checks import NO_OUTPUTS, check_numbers
-from implicit_delta.models._noise import with_variance
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
+from implicit_delta.models.jax import checks as checks
+from implicit_delta.models.jax.data import Batches, arrays_of
+from implicit_delta.models.jax.evaluation import Evaluator
+from implicit_delta.models.jax.graph import Compiled, Program
+from implicit_delta.models.jax.module import Functional, separate
+from implicit_delta.models.jax.terms import Supervised, terms_of
+from implicit_delta.models.jax.training import train
+from implicit_delta.models.module_checks import NO_OUTPUTS, check_numbers
+from implicit_delta.models.noise import with_variance
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._module_checks import parameter_names
+from implicit_delta.models.module_checks import parameter_names
 
 # Beyond, float64 copies of float32 parameters would not leave room for the work itself.
 MOST_DOUBLE = 20_000_000

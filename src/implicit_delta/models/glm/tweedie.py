@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.models._linear import Response
+from implicit_delta.models.glm.predictors import Response
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models._noise import with_variance
-from implicit_delta.models._torch_terms import Supervised
+from implicit_delta.models.noise import with_variance
+from implicit_delta.models.torch.terms import Supervised
 
 if TYPE_CHECKING:
-    from implicit_delta.models._torch_model import TorchModel
+    from implicit_delta.models.torch.model import TorchModel
 
 
 def with_noise(model: "TorchModel") -> "TorchModel":

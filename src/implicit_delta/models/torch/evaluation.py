@@ -9,8 +9,8 @@ from torch import Tensor
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models._module_checks import GRADIENT_FREE
-from implicit_delta.models._torch_module import Functional
+from implicit_delta.models.module_checks import GRADIENT_FREE
+from implicit_delta.models.torch.module import Functional
 
 
 def evaluate_psi(functional: Functional, psi: Psi, theta: Array) -> Any:

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._module_checks import (
+from implicit_delta.models.module_checks import (
     check_finite,
     check_numbers,
     check_one_per_row,
     check_same,
 )
-from implicit_delta.models._torch_data import Batches, Rows, Stream, leaves
-from implicit_delta.models._torch_graph import Quadratic, graph_bytes
-from implicit_delta.models._torch_module import Functional
-from implicit_delta.models._torch_terms import Supervised, Written
+from implicit_delta.models.torch.data import Batches, Rows, Stream, leaves
+from implicit_delta.models.torch.graph import Quadratic, graph_bytes
+from implicit_delta.models.torch.module import Functional
+from implicit_delta.models.torch.terms import Supervised, Written
 
 PROBE_ROWS = 16
 NOT_THE_SAME = (

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from implicit_delta._core.types import Array
-from implicit_delta.models._host import Likelihood
-from implicit_delta.models._linear import Response
 from implicit_delta.models.base import Curvature
+from implicit_delta.models.glm.model import Likelihood
+from implicit_delta.models.glm.predictors import Response
 
 LARGEST_BLOCK = 2**20  # numbers per activation when many directions go together
 LARGEST_ROWS = 2**22  # numbers in the rows that a Gauss-Newton matrix is summed from at a time

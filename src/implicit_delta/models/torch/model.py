@@ -12,17 +12,17 @@ from implicit_delta._core.arguments import Counter, as_parameters, as_weights
 from implicit_delta._core.cache import Last
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models import _torch_checks as checks
-from implicit_delta.models._module_checks import NO_OUTPUTS
-from implicit_delta.models._torch_curvature import GaussNewton, dense_gauss_newton
-from implicit_delta.models._torch_data import Batches, rows_of
-from implicit_delta.models._torch_evaluation import differentiate_psi, evaluate_psi
-from implicit_delta.models._torch_graph import Linearization, Quadratic
-from implicit_delta.models._torch_module import Functional, separate
-from implicit_delta.models._torch_noise import with_noise
-from implicit_delta.models._torch_terms import Supervised, Written, terms_of
-from implicit_delta.models._torch_training import train
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
+from implicit_delta.models.module_checks import NO_OUTPUTS
+from implicit_delta.models.torch import checks as checks
+from implicit_delta.models.torch.curvature import GaussNewton, dense_gauss_newton
+from implicit_delta.models.torch.data import Batches, rows_of
+from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
+from implicit_delta.models.torch.graph import Linearization, Quadratic
+from implicit_delta.models.torch.module import Functional, separate
+from implicit_delta.models.torch.noise import with_noise
+from implicit_delta.models.torch.terms import Supervised, Written, terms_of
+from implicit_delta.models.torch.training import train
 
 DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper

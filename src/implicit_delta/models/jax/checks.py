@@ -9,11 +9,11 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._jax_data import Batches
-from implicit_delta.models._jax_evaluation import NOT_TRACEABLE
-from implicit_delta.models._jax_program import Program
-from implicit_delta.models._jax_terms import Supervised
-from implicit_delta.models._module_checks import check_finite, check_one_per_row, check_same
+from implicit_delta.models.jax.data import Batches
+from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
+from implicit_delta.models.jax.graph import Program
+from implicit_delta.models.jax.terms import Supervised
+from implicit_delta.models.module_checks import check_finite, check_one_per_row, check_same
 
 PROBE_ROWS = 4
 NOT_ALONE = (

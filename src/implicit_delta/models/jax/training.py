@@ -10,11 +10,11 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.models._jax_program import Program
 from implicit_delta.models.base import Bonus, RowNumbers
+from implicit_delta.models.jax.graph import Program
 
 if TYPE_CHECKING:
-    from implicit_delta.models._jax_model import JaxModel
+    from implicit_delta.models.jax.model import JaxModel
 
 
 def train(

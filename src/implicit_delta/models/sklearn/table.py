@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._host import Likelihood
-from implicit_delta.models._linear import Counts, LinearPredictor, Logistic, Normal, Softmax
-from implicit_delta.models._network import Head, Network, OneOfSeveral, OneOutput
-from implicit_delta.models._sklearn_copies import (
+from implicit_delta.models.glm.model import Likelihood
+from implicit_delta.models.glm.network import Head, Network, OneOfSeveral, OneOutput
+from implicit_delta.models.glm.predictors import Counts, LinearPredictor, Logistic, Normal, Softmax
+from implicit_delta.models.glm.tweedie import Tweedie
+from implicit_delta.models.sklearn.copies import (
     linear_copies,
     multinomial_copies,
     perceptron_copies,
 )
-from implicit_delta.models._tweedie import Tweedie
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from scipy.special import digamma, gammaln, polygamma
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._host import Likelihood
-from implicit_delta.models._linear import Response
 from implicit_delta.models.base import Curvature
+from implicit_delta.models.glm.model import Likelihood
+from implicit_delta.models.glm.predictors import Response
 from implicit_delta.models.loglik import LoglikModel
 
 

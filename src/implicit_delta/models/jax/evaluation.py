@@ -11,9 +11,9 @@ import numpy as np
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models._jax_params import Functional
-from implicit_delta.models._jax_repeated import Repeated
-from implicit_delta.models._module_checks import GRADIENT_FREE
+from implicit_delta.models.jax.module import Functional
+from implicit_delta.models.jax.repeated import Repeated
+from implicit_delta.models.module_checks import GRADIENT_FREE
 
 NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 ROWS_AT_ONCE = 64  # entries of psi that are pulled back together

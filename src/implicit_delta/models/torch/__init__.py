@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from implicit_delta.models._torch_model import TorchModel
+    from implicit_delta.models.torch.model import TorchModel
 
 
 def from_torch(
@@ -74,7 +74,7 @@ def from_torch(
     (0.994286, 0.023905)
     """
     try:
-        from implicit_delta.models._torch_model import make
+        from implicit_delta.models.torch.model import make
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from implicit_delta.models._jax_params import x64
+from implicit_delta.models.jax.module import x64
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.models.base import Bonus, RowNumbers
 
 if TYPE_CHECKING:
-    from implicit_delta.models._torch_model import TorchModel
+    from implicit_delta.models.torch.model import TorchModel
 
 
 def train(

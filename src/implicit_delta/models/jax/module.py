@@ -12,7 +12,7 @@ from jax import tree_util
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._module_checks import parameter_names
+from implicit_delta.models.module_checks import parameter_names
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_parameters, as_rate, as_weights
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._jacobian import jacobian_of
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
+from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import traced_jacobian
 
 DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept

@@ -9,8 +9,8 @@ import numpy as np
 from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models._host import Coordinates, HostModel, check_terms
-from implicit_delta.models._sklearn_table import SUPPORTED, Builder
+from implicit_delta.models.glm.model import Coordinates, HostModel, check_terms
+from implicit_delta.models.sklearn.table import SUPPORTED, Builder
 
 
 def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> HostModel:

@@ -12,9 +12,9 @@ from torch.func import vjp, vmap
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood, Product
-from implicit_delta.models._torch_graph import Linearization
-from implicit_delta.models._torch_module import Functional
-from implicit_delta.models._torch_terms import Supervised
+from implicit_delta.models.torch.graph import Linearization
+from implicit_delta.models.torch.module import Functional
+from implicit_delta.models.torch.terms import Supervised
 
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
 

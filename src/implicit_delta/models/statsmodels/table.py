@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.models._host import Likelihood
-from implicit_delta.models._linear import (
+from implicit_delta.models.base import Curvature
+from implicit_delta.models.glm.model import Likelihood
+from implicit_delta.models.glm.predictors import (
     Counts,
     LinearPredictor,
     Logistic,
@@ -17,7 +18,7 @@ from implicit_delta.models._linear import (
     Response,
     Softmax,
 )
-from implicit_delta.models._statsmodels_terms import (
+from implicit_delta.models.statsmodels.terms import (
     Family,
     NegativeBinomial,
     Numerical,
@@ -25,7 +26,6 @@ from implicit_delta.models._statsmodels_terms import (
     Ordered,
     RowWise,
 )
-from implicit_delta.models.base import Curvature
 
 # A builder gets results, coefficients and the penalty, and returns the likelihood, frequency
 # weights and the ridge on the scale of the likelihood.

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from implicit_delta.models._jax_params import Functional
-from implicit_delta.models._jax_terms import Supervised, Written
+from implicit_delta.models.jax.module import Functional
+from implicit_delta.models.jax.terms import Supervised, Written
 
 Compiled: TypeAlias = Callable[..., jax.Array]
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import expit, gammaln, log_ndtr, logsumexp
 
 from implicit_delta._core.types import Array
-from implicit_delta.models._host import Likelihood
 from implicit_delta.models.base import Curvature
+from implicit_delta.models.glm.model import Likelihood
 
 
 class Response(ABC):
