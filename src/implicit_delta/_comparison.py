@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta._profile_result import Profile
-from implicit_delta._tables import aligned, as_html, decimals, number, percent
 from implicit_delta.estimate import Estimate
+from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ class Comparison:
         **style
             Passed to matplotlib's ``errorbar``.
         """
-        from implicit_delta.plot import comparison_plot
+        from implicit_delta.estimate.plot import comparison_plot
 
         return comparison_plot(self, ax, **style)
 

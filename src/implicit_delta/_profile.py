@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Psi
-from implicit_delta._critical import checked_level, normal_quantile
 from implicit_delta._guards import guard_drift
 from implicit_delta._path import Side
 from implicit_delta._profile_result import Curve, Profile
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
+from implicit_delta.estimate.quantiles import checked_level, normal_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods._ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from implicit_delta._core.types import Array
-from implicit_delta._critical import checked_level, normal_quantile
-from implicit_delta._tables import aligned, as_html, decimals, number, percent
 from implicit_delta.estimate import Interval
+from implicit_delta.estimate.quantiles import checked_level, normal_quantile
+from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ class Profile:
         **style
             Passed to matplotlib's ``plot`` for the deviance.
         """
-        from implicit_delta.plot import profile_plot
+        from implicit_delta.estimate.plot import profile_plot
 
         return profile_plot(self, ax, **style)
 

@@ -12,20 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from implicit_delta._checked import checked_covariance, checked_names, read_only
-from implicit_delta._contrast import combination_names, combine
 from implicit_delta._core.types import Array
-from implicit_delta._critical import (
+from implicit_delta.estimate.algebra import combination_names, combine
+from implicit_delta.estimate.checks import checked_covariance, checked_names, read_only
+from implicit_delta.estimate.diagnostics import Diagnostics
+from implicit_delta.estimate.quantiles import (
     checked_level,
     deviations,
     joint_test,
     normal_quantile,
     sup_t_quantile,
 )
-from implicit_delta._diagnostics import Diagnostics
-from implicit_delta._scales import Transform, ends_on_scale
-from implicit_delta._storage import plain, read, write
-from implicit_delta._tables import (
+from implicit_delta.estimate.storage import plain, read, write
+from implicit_delta.estimate.tables import (
     aligned,
     as_html,
     budget_cells,
@@ -36,6 +35,7 @@ from implicit_delta._tables import (
     estimate_cells,
     percent,
 )
+from implicit_delta.estimate.transforms import Transform, ends_on_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -418,7 +418,7 @@ class Estimate:
         **style
             Passed to matplotlib's ``errorbar``, ``plot`` or ``pcolormesh``.
         """
-        from implicit_delta.plot import estimate_plot
+        from implicit_delta.estimate.plot import estimate_plot
 
         return estimate_plot(
             self,

@@ -5,11 +5,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicit_delta._critical import checked_level
-from implicit_delta._diagnostics import Diagnostics
+from implicit_delta.estimate.diagnostics import Diagnostics
+from implicit_delta.estimate.quantiles import checked_level
 
 
 def percent(level: float) -> str:
+    """Write a confidence level as a percentage."""
     return f"{100 * checked_level(level):.10g}%"
 
 
@@ -33,11 +34,13 @@ def estimate_cells(
     low: float,
     high: float,
 ) -> list[str]:
+    """Format one row of the table of estimates."""
     on_scale = [number(x, decimals) for x in (value, error, low, high)]
     return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
 
 
 def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
+    """Format one row of the table of sources of error."""
     return [_short(name), *(number(error, decimals) for error in errors)]
 
 
@@ -57,6 +60,7 @@ def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
 
 
 def number(x: float, decimals: int) -> str:
+    """Format a number with so many decimals, or in scientific notation."""
     size = abs(x)
     if 0 <= decimals <= 8 or (8 < decimals <= 12 and size >= 1e-4):
         return f"{x:.{decimals}f}"
@@ -87,6 +91,7 @@ _MEANINGS = {
 
 
 def diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
+    """Format the diagnostics that are known, with their meanings."""
     told = {name: getattr(diagnostics, name) for name in _MEANINGS}
     uncounted = {name for name in ("passes", "seconds") if told[name] == 0}
     known = [name for name in told if math.isfinite(told[name]) and name not in uncounted]
@@ -112,6 +117,8 @@ def aligned(cells: list[list[str]], *, left: bool = False) -> str:
 
 
 def as_html(cells: list[list[str]], caption: str) -> str:
+    """Format cells as an HTML table for notebooks."""
+
     def line(tag: str, row: list[str]) -> str:
         first, *others = (html.escape(cell) for cell in row)
         numbers = "".join(f'<{tag} style="text-align: right">{cell}</{tag}>' for cell in others)

@@ -30,6 +30,7 @@ _SCALES = {
 def ends_on_scale(
     transform: Transform, value: Array, error: Array, critical: float, names: tuple[str, ...]
 ) -> tuple[Array, Array]:
+    """Build the interval on the scale of a transform and map it back, (K,) and (K,)."""
     scale = _scale(transform)
     with np.errstate(all="ignore"):
         center, slope = scale.forward(value), scale.slope(value, error)

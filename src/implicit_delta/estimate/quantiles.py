@@ -10,12 +10,14 @@ from implicit_delta._core.types import Array
 
 
 def checked_level(level: Any) -> float:
+    """Validate a confidence level."""
     if isinstance(level, Real) and 0 < float(level) < 1:
         return float(level)
     raise ValueError(f"confidence_level is a number between 0 and 1, such as 0.95, not {level!r}")
 
 
 def normal_quantile(level: float) -> float:
+    """Return z with ``P(|Z| < z) = level`` for Z standard normal."""
     return float(ndtri((1 + level) / 2))
 
 
@@ -60,6 +62,7 @@ def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
 
 
 def joint_test(gap: Array, V: Array) -> tuple[float, float]:
+    """Test that K gaps with covariance V are all zero: chi-squared statistic and p-value."""
     moving = np.diag(V) > 0
     if not moving.any():
         raise ValueError("no evaluation has any variance, so there is nothing to test against")
@@ -72,4 +75,5 @@ def joint_test(gap: Array, V: Array) -> tuple[float, float]:
 
 
 def deviations(V: Array) -> Array:
+    """Return the standard errors in a covariance."""
     return np.sqrt(np.diag(V))

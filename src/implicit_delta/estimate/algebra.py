@@ -3,7 +3,7 @@
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._critical import deviations
+from implicit_delta.estimate.quantiles import deviations
 
 
 def combine(rows: Array, V: Array) -> Array:

@@ -1,0 +1,304 @@
+"""Pictures of estimates, profiles and comparisons of methods."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from implicit_delta._comparison import Comparison
+    from implicit_delta._profile_result import Profile
+    from implicit_delta.estimate import Estimate
+
+__all__ = [
+    "band_plot",
+    "comparison_plot",
+    "covariance_plot",
+    "estimate_plot",
+    "influence_plot",
+    "interval_plot",
+    "profile_plot",
+]
+
+FEW = 30
+
+
+def estimate_plot(
+    estimate: Estimate,
+    ax: Axes | None = None,
+    *,
+    x: ArrayLike | None = None,
+    kind: str | None = None,
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    **style: Any,
+) -> Axes:
+    """Draw an estimate in the way that fits it; see :meth:`Estimate.plot`.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        What to draw.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure unless given.
+    x : (K,) array, optional
+        Position of each evaluation.
+    kind : {"interval", "band", "covariance", "influence"}, optional
+        A band when ``x`` is given, intervals for up to 30 evaluations, else the covariance.
+    confidence_level, simultaneous
+        As in :meth:`Estimate.confidence_interval`.
+    **style
+        Passed to the matplotlib function that draws.
+    """
+    kind = kind or _fitting_kind(estimate, x)
+    if kind == "covariance":
+        return covariance_plot(estimate, ax, x=x, **style)
+    if kind == "influence":
+        return influence_plot(estimate, ax, **style)
+    levels: dict[str, Any] = {"confidence_level": confidence_level, "simultaneous": simultaneous}
+    if kind == "interval":
+        return interval_plot(estimate, ax, **levels, **style)
+    if kind != "band":
+        raise ValueError(f"kind is 'interval', 'band', 'covariance' or 'influence', not {kind!r}")
+    if x is None:
+        raise ValueError("kind='band' needs x, the position of each evaluation")
+    return band_plot(estimate, x, ax, **levels, **style)
+
+
+def interval_plot(
+    estimate: Estimate,
+    ax: Axes | None = None,
+    *,
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    **style: Any,
+) -> Axes:
+    """Draw each evaluation as a point with a horizontal bar, the first on top."""
+    K = len(estimate.names)
+    ax = _new_axes(width=6.0, height=1.1 + 0.3 * K) if ax is None else ax
+    value = np.atleast_1d(estimate.value)
+    low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
+    look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
+    ax.errorbar(value, np.arange(K), xerr=[value - low, high - value], **look)
+    ax.set_yticks(np.arange(K), estimate.names)
+    ax.set_ylim(K - 0.4, -0.6)
+    if low.min() < 0 < high.max():
+        ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set_xlabel(
+        f"estimate with {_described(confidence_level, simultaneous and K > 1, '')} interval"
+    )
+    return ax
+
+
+def band_plot(
+    estimate: Estimate,
+    x: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    confidence_level: float = 0.95,
+    simultaneous: bool = False,
+    **style: Any,
+) -> Axes:
+    """Draw the evaluations as a line along x inside a shaded band."""
+    at = _positions(estimate, x)
+    order = np.argsort(at, kind="stable")
+    ax = _new_axes() if ax is None else ax
+    low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
+    look: dict[str, Any] = {"label": "estimate"} | style
+    (line,) = ax.plot(at[order], np.atleast_1d(estimate.value)[order], **look)
+    ax.fill_between(
+        at[order],
+        low[order],
+        high[order],
+        color=line.get_color(),
+        alpha=0.2,
+        linewidth=0,
+        label=f"{_described(confidence_level, simultaneous, 'pointwise')} band",
+    )
+    ax.margins(x=0)
+    ax.set_xlabel("x")
+    ax.set_ylabel("estimate")
+    ax.legend()
+    return ax
+
+
+def covariance_plot(
+    estimate: Estimate, ax: Axes | None = None, *, x: ArrayLike | None = None, **style: Any
+) -> Axes:
+    """Draw the covariance as an image, red above zero and blue below, first evaluation on top."""
+    K = len(estimate.names)
+    ax = _new_axes(width=5.6, height=4.6) if ax is None else ax
+    ends = np.abs(estimate.covariance).max() or 1.0
+    look: dict[str, Any] = {
+        "cmap": "RdBu_r",
+        "vmin": -ends,
+        "vmax": ends,
+        "rasterized": True,
+    } | style
+    at = np.arange(K) if x is None else _positions(estimate, x)
+    order = np.argsort(at, kind="stable")
+    image = ax.pcolormesh(at[order], at[order], estimate.covariance[np.ix_(order, order)], **look)
+    ax.figure.colorbar(image, ax=ax, label="covariance")
+    ax.set_aspect("equal")
+    ax.invert_yaxis()
+    if x is not None:
+        ax.set(xlabel="x", ylabel="x")
+    elif K <= FEW:
+        ax.set_xticks(at, estimate.names, rotation=90)
+        ax.set_yticks(at, estimate.names)
+    else:
+        ax.set(xlabel="evaluation", ylabel="evaluation")
+    return ax
+
+
+def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw the influence of every training row, with the numbers of the ten largest."""
+    top = estimate.top_influence(10)
+    rows = np.asarray(estimate.influence)
+    ax = _new_axes(width=6.4) if ax is None else ax
+    look: dict[str, Any] = {"marker": ".", "linestyle": "none", "markersize": 3.0} | style
+    for k, name in enumerate(estimate.names):
+        ax.plot(np.arange(len(rows)), rows[:, k], label=name, **look)
+    for row in top.row:
+        k = int(np.argmax(np.abs(rows[row])))
+        up = rows[row, k] >= 0
+        ax.annotate(
+            f"{row}",
+            (row, rows[row, k]),
+            (0, 3 if up else -3),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if up else "top",
+            fontsize="x-small",
+        )
+    ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    ax.margins(y=0.12)
+    ax.set(xlabel="training row", ylabel="influence of one more copy")
+    if len(estimate.names) > 1:
+        ax.legend()
+    return ax
+
+
+def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw the deviance against psi, the parabola of the Wald interval, and the ends."""
+    ax = _new_axes() if ax is None else ax
+    psi, deviance = _smooth_curve(profile)
+    look: dict[str, Any] = {"label": "deviance", "zorder": 3} | style
+    (line,) = ax.plot(psi, deviance, **look)
+    quantiles = {level: _quantile(level) for level in profile.intervals}
+    low, high = _window(profile)
+    along = np.linspace(low, high, 200)
+    parabola = ((along - profile.value) / profile.standard_error) ** 2
+    ax.plot(along, parabola, "--", color="0.5", label="Wald")
+    for level, quantile in quantiles.items():
+        ax.axhline(quantile, color="0.8", linewidth=0.8, zorder=0)
+        ax.annotate(f"{100 * level:.10g}%", (high, quantile), va="bottom", ha="right", color="0.4")
+        ends = [float(end) for end in profile.intervals[level] if np.isfinite(end)]
+        ax.vlines(ends, 0, quantile, color=line.get_color(), linewidth=0.8, linestyle=":")
+    ax.set_xlim(low, high)
+    ax.set_ylim(0, 1.25 * max(quantiles.values()))
+    ax.set(xlabel=profile.name, ylabel="deviance")
+    ax.legend()
+    return ax
+
+
+def comparison_plot(comparison: Comparison, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw the interval of each method, one group of bars per evaluation."""
+    methods, names = comparison.methods, comparison.names
+    count = len(methods) * len(names)
+    ax = (
+        _new_axes(width=6.0, height=1.3 + 0.3 * count + 0.2 * (len(names) - 1))
+        if ax is None
+        else ax
+    )
+    look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
+    for m, method in enumerate(methods):
+        rows = [row for row in comparison.rows if row.method == method]
+        y = np.array([names.index(row.term) * (len(methods) + 1) + m for row in rows])
+        value, low, high = (
+            np.array([getattr(row, what) for row in rows]) for what in ("estimate", "low", "high")
+        )
+        spread = np.nan_to_num([value - low, high - value], nan=0.0, posinf=0.0)
+        ax.errorbar(value, y, xerr=np.maximum(spread, 0.0), **look, color=f"C{m}")
+    ticks = [k * (len(methods) + 1) + m for k in range(len(names)) for m in range(len(methods))]
+    labels = [f"{name}: {m}" if len(names) > 1 else m for name in names for m in methods]
+    ax.set_yticks(ticks, labels)
+    ax.set_ylim(max(ticks) + 0.6, -0.6)
+    ax.set_xlabel(f"estimate with {100 * comparison.confidence_level:.10g}% interval")
+    return ax
+
+
+def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
+    """Interpolate psi as a function of the root of the deviance: its slope is known, r / lam."""
+    from scipy.interpolate import CubicHermiteSpline
+
+    lam, psi, deviance = profile.curve
+    root = np.sign(psi - profile.value) * np.sqrt(deviance)
+    slope = np.where(lam == 0, 0.0, root / np.where(lam == 0, 1.0, lam))
+    slope[root == 0] = profile.standard_error
+    along = np.linspace(root[0], root[-1], 400)
+    return CubicHermiteSpline(root, psi, slope)(along), along**2
+
+
+def _window(profile: Profile) -> tuple[float, float]:
+    """Frame all ends that are not too far out."""
+    reach = 8 * profile.standard_error * np.sqrt(_quantile(max(profile.intervals)))
+    ends = [float(end) for interval in profile.intervals.values() for end in interval]
+    near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
+    low, high = min(*near, profile.value), max(*near, profile.value)
+    wald = profile.wald(max(profile.intervals))
+    low, high = min(low, float(wald.low)), max(high, float(wald.high))
+    margin = 0.06 * (high - low)
+    return low - margin, high + margin
+
+
+def _quantile(level: float) -> float:
+    """The quantile of chi-squared with one degree of freedom."""
+    from scipy.special import chdtri
+
+    return float(chdtri(1, 1 - level))
+
+
+def _fitting_kind(estimate: Estimate, x: ArrayLike | None) -> str:
+    if x is not None:
+        return "band"
+    return "interval" if len(estimate.names) <= FEW else "covariance"
+
+
+def _interval(estimate: Estimate, level: float, simultaneous: bool) -> tuple[Any, Any]:
+    return estimate.confidence_interval(level, simultaneous=simultaneous)
+
+
+def _described(level: float, simultaneous: bool, otherwise: str) -> str:
+    return f"{100 * level:.10g}% {'simultaneous' if simultaneous else otherwise}".rstrip()
+
+
+def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any]]:
+    at = np.asarray(x)
+    if at.shape != (len(estimate.names),):
+        raise ValueError(
+            f"x has shape {at.shape}, but there are {len(estimate.names)} evaluations; "
+            "give one number for each"
+        )
+    return at
+
+
+def _new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
+    _, ax = _pyplot().subplots(figsize=(width, height), layout="compressed")
+    axes: Axes = ax
+    return axes
+
+
+def _pyplot() -> ModuleType:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "Plots need matplotlib, which is not installed: `pip install 'implicit-delta[plot]'`."
+        ) from error
+    return pyplot
