@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
 import implicit_delta as idm
-from implicit_delta._average import add_errors
+from implicit_delta.evaluation.average import add_errors
 
 BETA = np.array([0.5, 1.0, -0.7])
 

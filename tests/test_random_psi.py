@@ -8,7 +8,7 @@ import pytest
 from opaque import steps
 
 import implicit_delta as idm
-from implicit_delta._replicated import accepts_rng
+from implicit_delta.evaluation.replicated import accepts_rng
 
 METHODS = [
     idm.Infinitesimal(),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._budget import add_up
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._guards import guard
 from implicit_delta._influence import (
@@ -19,6 +18,7 @@ from implicit_delta._influence import (
 )
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.budget import add_up
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal

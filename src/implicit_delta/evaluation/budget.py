@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._average import add_errors, sampling_covariance
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.average import add_errors, sampling_covariance
 
 
 @dataclass(frozen=True)

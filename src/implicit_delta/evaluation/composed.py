@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._average import Average, mean_over_rows
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._replicated import Replicated, accepts_rng, mean_over_seeds
-from implicit_delta._smoothed import Smoothed
+from implicit_delta.evaluation.average import Average, mean_over_rows
+from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
+from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.models.base import FittedModel
 
 

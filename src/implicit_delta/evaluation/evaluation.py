@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._average import Average, checked_units
-from implicit_delta._composed import Composed, composed
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._replicated import Replicated
-from implicit_delta._smoothed import Smoothed, Surrogate
 from implicit_delta.errors import EvaluationError
+from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation.composed import Composed, composed
+from implicit_delta.evaluation.smoothed import Smoothed, Surrogate
 from implicit_delta.models.base import FittedModel
-
-__all__ = ["Average", "Evaluation", "Replicated", "Smoothed", "parameters"]
 
 SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
 

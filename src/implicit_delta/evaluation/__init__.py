@@ -1,0 +1,8 @@
+"""Evaluations: psi bound to a model, with the wrappers that say what kind of number it is."""
+
+from implicit_delta.evaluation.average import Average
+from implicit_delta.evaluation.evaluation import Evaluation, parameters
+from implicit_delta.evaluation.replicated import Replicated
+from implicit_delta.evaluation.smoothed import Smoothed
+
+__all__ = ["Average", "Evaluation", "Replicated", "Smoothed", "parameters"]
