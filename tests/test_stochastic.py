@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset
 import implicit_delta as idm
 from implicit_delta import StochasticFiniteDifference
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._training_pair import Anchor
+from implicit_delta.methods.training_pair import Anchor
 from implicit_delta.testing import check_method
 
 torch.set_num_threads(1)

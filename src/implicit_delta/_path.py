@@ -16,7 +16,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._surface import FARTHEST, Point, Surface
 from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._ascent import Ascent
+from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 
 LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-6  # in r

@@ -15,7 +15,7 @@ from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, normal_quantile
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._ascent import Ascent
+from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer

@@ -7,7 +7,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._ascent import Ascent
+from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Objective
 

@@ -11,10 +11,10 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._ascent import Ascent
-from implicit_delta.methods._refits import End, Refit, Rise
+from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.refits import End, Refit, Rise
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer

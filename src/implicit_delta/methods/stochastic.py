@@ -12,9 +12,9 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import as_seed
-from implicit_delta.methods._training_pair import Anchor, TrainingPair
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import conjugate_gradient
 

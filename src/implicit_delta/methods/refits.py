@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods._ascent import Ascent, Push
+from implicit_delta.methods.ascent import Ascent, Push
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.maximizers import Maximum
 
