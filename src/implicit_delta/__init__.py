@@ -15,13 +15,6 @@ point?
 (13.328, 0.295)
 """
 
-from implicit_delta._compare import compare
-from implicit_delta._comparison import Comparison
-from implicit_delta._infer import infer
-from implicit_delta._polish import polish
-from implicit_delta._profile import profile
-from implicit_delta._profile_result import Profile
-from implicit_delta._refit import refit
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
@@ -35,6 +28,13 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
 from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
+from implicit_delta.inference.compare import compare
+from implicit_delta.inference.comparison import Comparison
+from implicit_delta.inference.infer import infer
+from implicit_delta.inference.polish import polish
+from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.result import Profile
+from implicit_delta.inference.refit import refit
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference

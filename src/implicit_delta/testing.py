@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._infer import infer
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.inference.infer import infer
 from implicit_delta.methods.base import Method
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.loglik import from_loglik

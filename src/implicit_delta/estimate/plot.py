@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from implicit_delta._comparison import Comparison
-    from implicit_delta._profile_result import Profile
     from implicit_delta.estimate import Estimate
+    from implicit_delta.inference.comparison import Comparison
+    from implicit_delta.inference.profile.result import Profile
 
 __all__ = [
     "band_plot",

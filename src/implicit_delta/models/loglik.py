@@ -17,8 +17,8 @@ from implicit_delta._core.arguments import (
     given_point,
 )
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._polish import polish
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.inference.polish import polish
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.derivatives import (

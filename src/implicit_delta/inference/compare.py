@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._comparison import Comparison, Row
 from implicit_delta._core.types import Psi
-from implicit_delta._infer import infer
-from implicit_delta._profile import profile
-from implicit_delta._profile_result import Profile
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.comparison import Comparison, Row
+from implicit_delta.inference.infer import infer
+from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.result import Profile
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._guards import guard
-from implicit_delta._influence import (
+from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.budget import add_up
+from implicit_delta.inference.guards import guard
+from implicit_delta.inference.influence import (
     Clusters,
     Correction,
     influence_of,
     sandwich,
     small_sample_factor,
 )
-from implicit_delta.estimate import Diagnostics, Estimate
-from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import add_up
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._profile_result import Profile
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
+from implicit_delta.inference.profile.result import Profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Psi
-from implicit_delta._guards import guard_drift
-from implicit_delta._path import Side
-from implicit_delta._profile_result import Curve, Profile
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, normal_quantile
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.guards import guard_drift
+from implicit_delta.inference.profile.path import Side
+from implicit_delta.inference.profile.result import Curve, Profile
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel

@@ -11,11 +11,11 @@ from joblib import Parallel, delayed
 
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._guards import _object_to_bend
-from implicit_delta._infer import _covariance
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation.evaluation import _checked
+from implicit_delta.inference.guards import _object_to_bend
+from implicit_delta.inference.infer import _covariance
 from implicit_delta.methods.base import PROBE, Response, nonlinearity
 
 Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]

@@ -13,9 +13,9 @@ How it differs from the textbook (Venzon and Moolgavkar, 1988) and from a push w
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._surface import FARTHEST, Point, Surface
 from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.profile.surface import FARTHEST, Point, Surface
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 

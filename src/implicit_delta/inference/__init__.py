@@ -1,0 +1,1 @@
+"""Doors onto the one road from a question to an answer: infer, refit, polish, profile, compare."""
