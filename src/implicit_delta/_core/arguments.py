@@ -109,3 +109,14 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
     if names is not None and len(names) != d:
         raise ValueError(f"{len(names)} names were given for {d} parameters.")
     return None if names is None else tuple(map(str, names))
+
+
+def as_seed(rng: Any) -> int:
+    """Make one number of what scipy calls `rng`, so that the draws can be named and repeated."""
+    if rng is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**32))
+    if isinstance(rng, int | np.integer) and rng >= 0:
+        return int(rng)
+    raise ValueError(f"rng must be a seed (an integer >= 0), a numpy Generator or None: {rng!r}.")

@@ -1,4 +1,4 @@
-"""A memory of one argument."""
+"""One-entry cache keyed by an array's value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,17 +8,27 @@ import numpy as np
 
 
 @dataclass
-class Last:
-    """What was made for the array asked for last, by name. The array must not change later."""
+class LastCache:
+    """Results for the last array only, by name: whatever was made for another array is dropped.
 
-    asked: np.ndarray | None = None
-    made: dict[str, Any] = field(default_factory=dict)
+    The array is kept as it is, so it must not change later. A pickled cache is empty.
+    """
 
-    def get(self, asked: np.ndarray, name: str, make: Callable[[], Any]) -> Any:
-        """Return what has this name, made now if the array is another or it is the first time."""
-        if self.asked is None or not np.array_equal(self.asked, asked):
-            self.asked = asked
-            self.made.clear()
-        if name not in self.made:
-            self.made[name] = make()
-        return self.made[name]
+    key: np.ndarray | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def get(self, key: np.ndarray, name: str, make: Callable[[], Any]) -> Any:
+        """Return the result with this name, made now unless it is known for this array."""
+        if self.key is None or not np.array_equal(self.key, key):
+            self.key = key
+            self.results.clear()
+        if name not in self.results:
+            self.results[name] = make()
+        return self.results[name]
+
+    def holds(self, key: np.ndarray, name: str) -> bool:
+        """Whether the result with this name is known for this array."""
+        return name in self.results and self.key is not None and np.array_equal(self.key, key)
+
+    def __reduce__(self) -> tuple[type["LastCache"], tuple[()]]:
+        return LastCache, ()

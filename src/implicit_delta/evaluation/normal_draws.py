@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
@@ -16,7 +16,6 @@ from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import factorize
 
-DENSE_LIMIT = 2500  # parameters up to which the curvature is factorized
 BLOCK_NUMBERS = 2**17  # numbers in a block of vectors beyond that; the basis holds hundreds of them
 CHUNKS = 64  # pieces of work: enough for a smooth bar, few enough that handing out data is cheap
 
@@ -120,17 +119,6 @@ def simulate(
 def both_signs(steps: Array) -> Array:
     """Turn b columns into 2 b rows: each step, followed by its opposite."""
     return np.stack([steps.T, -steps.T], axis=1).reshape(-1, steps.shape[0])
-
-
-def as_seed(rng: Any) -> int:
-    """Make one number of what scipy calls `rng`, so that the draws can be named and repeated."""
-    if rng is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**32))
-    if isinstance(rng, int | np.integer) and rng >= 0:
-        return int(rng)
-    raise ValueError(f"rng must be a seed (an integer >= 0), a numpy Generator or None: {rng!r}.")
 
 
 @dataclass(frozen=True, eq=False)

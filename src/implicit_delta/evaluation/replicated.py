@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.arguments import as_seed
 from implicit_delta.errors import EvaluationError
-from implicit_delta.evaluation.normal_draws import as_seed
 
 
 @dataclass(frozen=True, eq=False)

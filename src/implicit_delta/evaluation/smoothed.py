@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
-from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, as_seed, simulate
+from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, simulate
 from implicit_delta.models.base import Curvature, FittedModel
 
 WIDTH = 1.0  # standard errors

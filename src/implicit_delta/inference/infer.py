@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import add_up
 from implicit_delta.inference.guards import guard
 from implicit_delta.inference.influence import (
-    Clusters,
     Correction,
     influence_of,
     sandwich,
@@ -21,7 +22,7 @@ from implicit_delta.inference.influence import (
 )
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
-from implicit_delta.methods.infinitesimal import DENSE_LIMIT, Infinitesimal
+from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 

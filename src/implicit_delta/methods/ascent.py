@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.infinitesimal import DENSE_LIMIT
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import (
     Maximizer,

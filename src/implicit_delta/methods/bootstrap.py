@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 from joblib import Parallel, delayed
 
+from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.normal_draws import as_seed
-from implicit_delta.inference.influence import Clusters
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import Curvature, FittedModel

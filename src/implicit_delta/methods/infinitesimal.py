@@ -12,7 +12,6 @@ from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
-DENSE_LIMIT = 2500  # parameters up to which the curvature is factorized when it is used often
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, as_seed, both_signs, simulate
+from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, both_signs, simulate
 from implicit_delta.evaluation.smoothed import check_curvature, check_draws
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import Curvature, FittedModel

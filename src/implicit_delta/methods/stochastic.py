@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.normal_draws import as_seed
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.training_pair import Anchor, TrainingPair

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.cache import Last
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
@@ -36,7 +36,7 @@ class Anchor:
     def __init__(self, model: FittedModel, evaluation: Evaluation) -> None:
         self.model, self.score = model, model.score(model.theta)
         self.slopes = evaluation.jacobian(model.theta)
-        self._last = Last()
+        self._last = LastCache()
 
     def __call__(self, rows: RowNumbers) -> Array:
         """Correct a step on these rows; computed once for both ends of a pair."""

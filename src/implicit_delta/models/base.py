@@ -7,6 +7,8 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.arguments import as_rate
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -98,11 +100,22 @@ class FittedModel(ABC):
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
 
-    @abstractmethod
+    # What follows from the members above; a backend may know a faster way.
+
+    def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
+        r"""Weighted sum of outer products of derivatives of terms along v: (d, k) to (k, k).
+
+        :math:`\sum_i w_i f_i f_i'` with :math:`f_i` the derivatives of term i along the columns of
+        v, or with clusters the sum over these of the outer product of their sums of
+        :math:`w_i f_i`. It is all that robust and clustered variances need of the rows.
+        """
+        return scatter_of(self.terms_along(theta, v), self.weights, clusters)
+
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
+        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+        return self.reweighted(self.weights * counts).score(theta)
 
-    @abstractmethod
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
@@ -111,3 +124,16 @@ class FittedModel(ABC):
         A step climbs ``(L + bonus) / n`` along the `batch_score` of one batch. The bonus is given
         by its gradient; `optimizer` is a learning rate, or whatever else the backend trains with.
         """
+        theta, rate = self.theta, as_rate(optimizer)
+        for rows in batches:
+            slope = self.batch_score(theta, rows)
+            theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
+            yield theta
+
+
+def scatter_of(rows: Array, weights: Array, clusters: Clusters | None = None) -> Array:
+    """Sum weighted outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
+    if clusters is None:
+        return np.asarray((weights[:, None] * rows).T @ rows)
+    sums = clusters.sums(weights[:, None] * rows)
+    return np.asarray(sums.T @ sums)

@@ -1,6 +1,6 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
-    as_rate,
     as_weights,
     check_names,
     check_rows,
@@ -18,8 +17,8 @@ from implicit_delta._core.arguments import (
 )
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.inference.polish import polish
-from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
+from implicit_delta.models._maximize import maximum_of
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.derivatives import (
     differentiate,
@@ -102,7 +101,7 @@ def from_loglik(
         check_rows(score(point.copy()), (n, point.size), "score")
     if not np.isfinite(model.objective(point)):
         raise ValueError(f"penalty(theta) is {penalty(point.copy())!r} at the given parameters.")  # type: ignore[misc]
-    return model if start is None else polish(model)
+    return model if start is None else model.at(maximum_of(model)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,16 +184,6 @@ class LoglikModel(FittedModel):
         batch = replace(self, weights=self.weights * counts)
         batch._units.append(self.units)  # alone, it may be flat along some parameter
         return batch.score(theta)
-
-    def ascend(
-        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
-    ) -> Iterator[Array]:
-        """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
-        theta, rate = self.theta, as_rate(optimizer)
-        for rows in batches:
-            slope = self.batch_score(theta, rows)
-            theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
-            yield theta
 
     @property
     def units(self) -> Array:

@@ -5,7 +5,7 @@ which likelihood it is, where its maximum is and in which language psi is writte
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,15 +13,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import as_parameters, as_rate, as_weights
+from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import traced_jacobian
 
-DENSE_LIMIT = 2500  # parameters up to which the curvature is formed and kept
-CHEAP_LIMIT = 500  # parameters up to which it is formed only to find the unit of a step
 FORM_FROM = 10  # if at least every tenth column is asked for, form all of it
 
 
@@ -183,16 +182,6 @@ class HostModel(FittedModel):
         b = self.coordinates.coefficients(theta)
         slope = self.likelihood.score(b, self.weights * counts) - self.ridge * b
         return self.coordinates.pull(slope)
-
-    def ascend(
-        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
-    ) -> Iterator[Array]:
-        """Yield theta after each step of stochastic gradient ascent at the rate `optimizer`."""
-        theta, rate = self.theta, as_rate(optimizer)
-        for rows in batches:
-            slope = self.batch_score(theta, rows)
-            theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
-            yield theta
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:
         """The curvature as a matrix; the last one of each kind is kept."""

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from implicit_delta._core.arguments import Counter, as_parameters, as_weights
-from implicit_delta._core.cache import Last
+from implicit_delta._core.cache import LastCache
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
@@ -25,7 +26,6 @@ from implicit_delta.models.jax.training import train
 from implicit_delta.models.module_checks import NO_OUTPUTS, check_numbers
 from implicit_delta.models.noise import with_variance
 
-DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
 BATCH_BYTES = 2**28  # what the second derivatives of one batch may keep
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
@@ -95,7 +95,7 @@ class JaxModel(FittedModel):
     l2: float = 0.0
     names: tuple[str, ...] | None = None
     counter: Counter = field(default_factory=Counter)
-    _last: Last = field(init=False, default_factory=Last)
+    _last: LastCache = field(init=False, default_factory=LastCache)
 
     @property
     def passes(self) -> int:
@@ -146,7 +146,7 @@ class JaxModel(FittedModel):
         if curvature == "ggn" and not isinstance(self.program.row_terms, Supervised):
             raise UnsupportedModelError(NO_OUTPUTS)
         block = v.reshape(self.d, -1)
-        if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= DENSE_LIMIT:
+        if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= GAUSS_NEWTON_LIMIT:
             return np.asarray(self.gauss_newton_matrix(theta) @ v)
         return self._products(theta, block, curvature).reshape(v.shape)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import data as loading
 
-from implicit_delta._core.cache import Last
+from implicit_delta._core.cache import LastCache
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.models.base import RowNumbers
 
@@ -34,7 +34,7 @@ class Batches:
     dtype: torch.dtype
     device: torch.device
     _kept: list[Any] = field(init=False, default_factory=list, repr=False)
-    _taken: Last = field(init=False, default_factory=Last, repr=False)
+    _taken: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
         """Go through all rows once; what fits into memory is not loaded a second time."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from implicit_delta._core.arguments import Counter, as_parameters, as_weights
-from implicit_delta._core.cache import Last
+from implicit_delta._core.cache import LastCache
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers
@@ -24,7 +25,6 @@ from implicit_delta.models.torch.noise import with_noise
 from implicit_delta.models.torch.terms import Supervised, Written, terms_of
 from implicit_delta.models.torch.training import train
 
-DENSE_LIMIT = 5_000  # parameters up to which a Gauss-Newton matrix is formed
 DENSE_FROM = 32  # columns asked for at once from which on forming it is cheaper
 GRAPH_BYTES = 2**28  # what the graph of one batch may take
 KEPT_BYTES = 2**29  # what the graphs of all batches may take to be kept between products
@@ -87,7 +87,7 @@ class TorchModel(FittedModel):
     names: tuple[str, ...] | None = None
     keep_graphs: bool = True
     counter: Counter = field(default_factory=Counter, repr=False)
-    _last: Last = field(init=False, default_factory=Last, repr=False)
+    _last: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @property
     def passes(self) -> int:
@@ -124,7 +124,7 @@ class TorchModel(FittedModel):
         if curvature == "ggn" and not isinstance(self.row_terms, Supervised):
             raise UnsupportedModelError(NO_OUTPUTS)
         block = v.reshape(self.d, -1)
-        if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= DENSE_LIMIT:
+        if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= GAUSS_NEWTON_LIMIT:
             return _times(self.gauss_newton_matrix(theta), v)
         return self._products(theta, block, curvature).reshape(v.shape)
 
