@@ -135,7 +135,7 @@ shortest = idm.Replicated(wait, repeats=40, rng=1)
 ways = {
     "simulation": (shortest, draws),
     "smoothed": (idm.Smoothed(shortest, draws=100, rng=0), idm.Infinitesimal()),
-    "refits": (shortest, idm.FiniteDifference(maximize=idm.cobyqa(tolerance=1e-2))),
+    "refits": (shortest, idm.FiniteDifference(maximizer=idm.cobyqa(tolerance=1e-2))),
 }
 estimates = {}
 for name, (psi, method) in ways.items():

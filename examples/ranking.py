@@ -111,7 +111,7 @@ except idm.EvaluationError as error:
 ways = {
     "simulation": (share, idm.Simulation(rng=0)),
     "smoothed": (idm.Smoothed(share, rng=0), idm.Infinitesimal()),
-    "refits": (share, idm.FiniteDifference(maximize=idm.nelder_mead(tolerance=1e-2))),
+    "refits": (share, idm.FiniteDifference(maximizer=idm.nelder_mead(tolerance=1e-2))),
 }
 estimates = {}
 for name, (psi, method) in ways.items():

@@ -95,7 +95,7 @@ def test_columns_are_evaluations(problem, sample):
 @pytest.mark.parametrize("sample", ["independent", "unknown", "training"])
 @pytest.mark.parametrize(
     "method",
-    [idm.FiniteDifference(), idm.Simulation(rng=0), idm.FiniteDifference(maximize=idm.cobyqa)],
+    [idm.FiniteDifference(), idm.Simulation(rng=0), idm.FiniteDifference(maximizer=idm.cobyqa)],
 )
 def test_every_method_with_a_response_takes_averages(problem, sample, method):
     model, X, y, _, _ = problem

@@ -54,14 +54,14 @@ def test_finite_difference_at_its_default_push(case):
 @pytest.mark.parametrize("maximize", [idm.lbfgs, idm.newton_krylov, idm.nelder_mead, idm.cobyqa])
 @pytest.mark.parametrize("case", [logistic(), weibull()], ids=lambda case: case.name)
 def test_maximizers_agree(case, maximize):
-    found = errors(case, idm.FiniteDifference(maximize=maximize, push=0.25))
+    found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))
     np.testing.assert_allclose(found, case.standard_error, rtol=1e-2)
 
 
 def test_bayesian_optimization_in_two_dimensions():
     case = weibull()
     maximize = idm.bayesian_optimization(evaluations=25)
-    found = errors(case, idm.FiniteDifference(maximize=maximize, push=0.25))
+    found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))
     np.testing.assert_allclose(found, case.standard_error, rtol=0.02)
 
 
@@ -146,7 +146,7 @@ def test_diagnostics_are_on_every_estimate():
     for method in (idm.Infinitesimal(), idm.FiniteDifference()):
         diagnostics = idm.infer(model_of(case), case.psi, method).diagnostics
         assert 0 <= diagnostics.drift < 1e-6
-        assert 0 < diagnostics.linearity < 0.2
+        assert 0 < diagnostics.nonlinearity < 0.2
         assert diagnostics.asymmetry == 0.0
         assert 0 <= diagnostics.residual < 1e-5
         assert diagnostics.passes > 0

@@ -13,7 +13,7 @@ from implicit_delta.evaluation.replicated import accepts_rng
 METHODS = [
     idm.Infinitesimal(),
     idm.FiniteDifference(),
-    idm.FiniteDifference(maximize=idm.nelder_mead),
+    idm.FiniteDifference(maximizer=idm.nelder_mead),
     idm.Simulation(draws=200, rng=0),
 ]
 
@@ -200,7 +200,7 @@ def test_three_ways_agree_on_a_queue():
         idm.infer(model, psi, idm.Simulation(draws=100, rng=0)),
         idm.infer(model, idm.Smoothed(psi, draws=60, rng=0), strict=False),
         idm.infer(
-            model, psi, idm.FiniteDifference(maximize=idm.cobyqa(tolerance=1e-2)), strict=False
+            model, psi, idm.FiniteDifference(maximizer=idm.cobyqa(tolerance=1e-2)), strict=False
         ),
     ]
     errors = [est.budget["model"] for est in answers]

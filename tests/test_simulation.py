@@ -156,7 +156,7 @@ def test_matrix_free_draws_need_a_maximum():
 def test_gradient_free_refits_of_many_parameters_are_refused():
     model = Diagonal.of(np.ones(10_000))
     with pytest.raises(idm.UnsupportedModelError, match=r"Simulation\(\).*Smoothed\(psi\)"):
-        idm.infer(model, np.sum, idm.FiniteDifference(maximize=idm.nelder_mead))
+        idm.infer(model, np.sum, idm.FiniteDifference(maximizer=idm.nelder_mead))
 
 
 @pytest.mark.parametrize("condition", [1e1, 1e3])

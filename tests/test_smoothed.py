@@ -52,10 +52,10 @@ def test_steps_have_a_standard_error(method):
 def test_refits_without_gradients(maximize):
     """Refits choose among the steps what suits them: a few percent more than the exact error."""
     model, share, exact = steps()
-    est = idm.infer(model, share, idm.FiniteDifference(maximize=maximize))
+    est = idm.infer(model, share, idm.FiniteDifference(maximizer=maximize))
     assert 0.97 < est.standard_error / exact < 1.16
     both = lambda b: np.array([share(b), share(-b)])
-    joint = idm.infer(model, both, idm.FiniteDifference(maximize=maximize))
+    joint = idm.infer(model, both, idm.FiniteDifference(maximizer=maximize))
     np.testing.assert_allclose(joint.standard_error, exact, rtol=0.16)
     assert joint.covariance[0, 1] == pytest.approx(-(exact**2), rel=0.2)
 
@@ -100,7 +100,7 @@ def test_the_bend_is_kept():
     direct = idm.infer(model, lambda th: th[0] ** 2)
     assert est.value == 4.0
     assert est.standard_error == pytest.approx(4.0, rel=1e-6)
-    assert est.diagnostics.linearity == pytest.approx(direct.diagnostics.linearity, rel=1e-6)
+    assert est.diagnostics.nonlinearity == pytest.approx(direct.diagnostics.nonlinearity, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", [idm.Infinitesimal(), idm.FiniteDifference()], ids=repr)

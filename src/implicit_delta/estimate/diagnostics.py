@@ -1,4 +1,4 @@
-"""How far the numbers behind an estimate can be trusted."""
+"""Diagnostics of an estimate."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far the numbers behind an estimate can be trusted; NaN is what the method cannot know.
+    """Measures of how far an estimate can be trusted; NaN is unknown to the method.
 
     Attributes
     ----------
@@ -16,7 +16,7 @@ class Diagnostics:
         still move if training were finished.
     smallest_curvature : float
         Smallest curvature of minus the objective met by the solver.
-    linearity : float
+    nonlinearity : float
         ``|psi(+) + psi(-) - 2 psi(0)| / |psi(+) - psi(-)|`` at the two ends of a push of half a
         standard error: 0 is straight, 1 means that one end does not move.
     asymmetry : float
@@ -29,12 +29,12 @@ class Diagnostics:
     seconds : float
         Wall-clock time.
     notes : mapping of str to float or str
-        What only one method has to tell, such as ``lam`` or ``monte_carlo_error``.
+        Diagnostics of one method alone, such as ``lam`` or ``monte_carlo_error``.
     """
 
     drift: float = math.nan
     smallest_curvature: float = math.nan
-    linearity: float = math.nan
+    nonlinearity: float = math.nan
     asymmetry: float = math.nan
     residual: float = math.nan
     passes: int = 0

@@ -1,4 +1,4 @@
-"""Pictures of estimates, profiles and comparisons of methods."""
+"""Pictures of estimates."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from implicit_delta.estimate import Estimate
-    from implicit_delta.inference.comparison import Comparison
-    from implicit_delta.inference.profile.result import Profile
 
 __all__ = [
     "band_plot",
-    "comparison_plot",
     "covariance_plot",
     "estimate_plot",
     "influence_plot",
     "interval_plot",
-    "profile_plot",
 ]
 
 FEW = 30
@@ -80,7 +76,7 @@ def interval_plot(
 ) -> Axes:
     """Draw each evaluation as a point with a horizontal bar, the first on top."""
     K = len(estimate.names)
-    ax = _new_axes(width=6.0, height=1.1 + 0.3 * K) if ax is None else ax
+    ax = new_axes(width=6.0, height=1.1 + 0.3 * K) if ax is None else ax
     value = np.atleast_1d(estimate.value)
     low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
     look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
@@ -107,7 +103,7 @@ def band_plot(
     """Draw the evaluations as a line along x inside a shaded band."""
     at = _positions(estimate, x)
     order = np.argsort(at, kind="stable")
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
     look: dict[str, Any] = {"label": "estimate"} | style
     (line,) = ax.plot(at[order], np.atleast_1d(estimate.value)[order], **look)
@@ -132,7 +128,7 @@ def covariance_plot(
 ) -> Axes:
     """Draw the covariance as an image, red above zero and blue below, first evaluation on top."""
     K = len(estimate.names)
-    ax = _new_axes(width=5.6, height=4.6) if ax is None else ax
+    ax = new_axes(width=5.6, height=4.6) if ax is None else ax
     ends = np.abs(estimate.covariance).max() or 1.0
     look: dict[str, Any] = {
         "cmap": "RdBu_r",
@@ -160,7 +156,7 @@ def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> 
     """Draw the influence of every training row, with the numbers of the ten largest."""
     top = estimate.top_influence(10)
     rows = np.asarray(estimate.influence)
-    ax = _new_axes(width=6.4) if ax is None else ax
+    ax = new_axes(width=6.4) if ax is None else ax
     look: dict[str, Any] = {"marker": ".", "linestyle": "none", "markersize": 3.0} | style
     for k, name in enumerate(estimate.names):
         ax.plot(np.arange(len(rows)), rows[:, k], label=name, **look)
@@ -182,86 +178,6 @@ def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> 
     if len(estimate.names) > 1:
         ax.legend()
     return ax
-
-
-def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the deviance against psi, the parabola of the Wald interval, and the ends."""
-    ax = _new_axes() if ax is None else ax
-    psi, deviance = _smooth_curve(profile)
-    look: dict[str, Any] = {"label": "deviance", "zorder": 3} | style
-    (line,) = ax.plot(psi, deviance, **look)
-    quantiles = {level: _quantile(level) for level in profile.intervals}
-    low, high = _window(profile)
-    along = np.linspace(low, high, 200)
-    parabola = ((along - profile.value) / profile.standard_error) ** 2
-    ax.plot(along, parabola, "--", color="0.5", label="Wald")
-    for level, quantile in quantiles.items():
-        ax.axhline(quantile, color="0.8", linewidth=0.8, zorder=0)
-        ax.annotate(f"{100 * level:.10g}%", (high, quantile), va="bottom", ha="right", color="0.4")
-        ends = [float(end) for end in profile.intervals[level] if np.isfinite(end)]
-        ax.vlines(ends, 0, quantile, color=line.get_color(), linewidth=0.8, linestyle=":")
-    ax.set_xlim(low, high)
-    ax.set_ylim(0, 1.25 * max(quantiles.values()))
-    ax.set(xlabel=profile.name, ylabel="deviance")
-    ax.legend()
-    return ax
-
-
-def comparison_plot(comparison: Comparison, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the interval of each method, one group of bars per evaluation."""
-    methods, names = comparison.methods, comparison.names
-    count = len(methods) * len(names)
-    ax = (
-        _new_axes(width=6.0, height=1.3 + 0.3 * count + 0.2 * (len(names) - 1))
-        if ax is None
-        else ax
-    )
-    look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
-    for m, method in enumerate(methods):
-        rows = [row for row in comparison.rows if row.method == method]
-        y = np.array([names.index(row.term) * (len(methods) + 1) + m for row in rows])
-        value, low, high = (
-            np.array([getattr(row, what) for row in rows]) for what in ("estimate", "low", "high")
-        )
-        spread = np.nan_to_num([value - low, high - value], nan=0.0, posinf=0.0)
-        ax.errorbar(value, y, xerr=np.maximum(spread, 0.0), **look, color=f"C{m}")
-    ticks = [k * (len(methods) + 1) + m for k in range(len(names)) for m in range(len(methods))]
-    labels = [f"{name}: {m}" if len(names) > 1 else m for name in names for m in methods]
-    ax.set_yticks(ticks, labels)
-    ax.set_ylim(max(ticks) + 0.6, -0.6)
-    ax.set_xlabel(f"estimate with {100 * comparison.confidence_level:.10g}% interval")
-    return ax
-
-
-def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
-    """Interpolate psi as a function of the root of the deviance: its slope is known, r / lam."""
-    from scipy.interpolate import CubicHermiteSpline
-
-    lam, psi, deviance = profile.curve
-    root = np.sign(psi - profile.value) * np.sqrt(deviance)
-    slope = np.where(lam == 0, 0.0, root / np.where(lam == 0, 1.0, lam))
-    slope[root == 0] = profile.standard_error
-    along = np.linspace(root[0], root[-1], 400)
-    return CubicHermiteSpline(root, psi, slope)(along), along**2
-
-
-def _window(profile: Profile) -> tuple[float, float]:
-    """Frame all ends that are not too far out."""
-    reach = 8 * profile.standard_error * np.sqrt(_quantile(max(profile.intervals)))
-    ends = [float(end) for interval in profile.intervals.values() for end in interval]
-    near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
-    low, high = min(*near, profile.value), max(*near, profile.value)
-    wald = profile.wald(max(profile.intervals))
-    low, high = min(low, float(wald.low)), max(high, float(wald.high))
-    margin = 0.06 * (high - low)
-    return low - margin, high + margin
-
-
-def _quantile(level: float) -> float:
-    """The quantile of chi-squared with one degree of freedom."""
-    from scipy.special import chdtri
-
-    return float(chdtri(1, 1 - level))
 
 
 def _fitting_kind(estimate: Estimate, x: ArrayLike | None) -> str:
@@ -288,7 +204,8 @@ def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any
     return at
 
 
-def _new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
+def new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
+    """Make a figure with one pair of axes."""
     _, ax = _pyplot().subplots(figsize=(width, height), layout="compressed")
     axes: Axes = ax
     return axes

@@ -82,7 +82,7 @@ def _p_value(p: float) -> str:
 _MEANINGS = {
     "drift": "standard errors psi would move if training were finished",
     "smallest_curvature": "of minus the objective, among the directions met",
-    "linearity": "bend of psi within half a standard error (0 is straight)",
+    "nonlinearity": "bend of psi within half a standard error (0 is straight)",
     "asymmetry": "of the covariance before it was symmetrized",
     "residual": "of the solve, relative",
     "passes": "over the data",

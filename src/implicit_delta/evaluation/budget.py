@@ -1,4 +1,4 @@
-"""Where the error of an estimate comes from: the model, the evaluation sample, psi's own noise."""
+"""Combine the sources of error: the model, the evaluation sample, the noise of psi itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.average import add_errors, sampling_covariance
+from implicit_delta.evaluation.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
-class Budget:
+class TotalError:
     """The covariance of an estimate and the parts it is made of.
 
     Attributes
@@ -32,13 +32,13 @@ class Budget:
     draws: Array | None
 
 
-def add_up(
+def total_error(
     evaluation: Evaluation,
     covariance: Array,
-    influence: Array | None,
-    draws: Array | None,
-    sandwich: Callable[[Array], Array],
-) -> Budget:
+    influence: Array | None = None,
+    draws: Array | None = None,
+    sandwich: Callable[[Array], Array] | None = None,
+) -> TotalError:
     """Combine the model's part with what the evaluation adds.
 
     Parameters
@@ -49,13 +49,14 @@ def add_up(
     influence : (n, K) array or None
         Of the model's part; needed for an average over the training rows.
     draws : (B, K) array or None
-    sandwich : callable
-        Makes a covariance of influences, (n, K) to (K, K).
+    sandwich : callable or None
+        Makes a covariance of influences, (n, K) to (K, K); needed likewise.
     """
     parts, total = {"model": covariance}, covariance
     units = evaluation.units
     if units is not None and evaluation.sample == "training":
         assert influence is not None
+        assert sandwich is not None
         sampling = (units - evaluation.value) / evaluation.model.weights.sum()
         parts = {"model": sandwich(influence), "evaluation": sandwich(sampling)}
         influence = influence + sampling
@@ -68,8 +69,8 @@ def add_up(
         parts["noise"] = evaluation.noise
         total = total + evaluation.noise
     if len(parts) == 1:
-        return Budget(covariance, {}, influence, draws)
-    return Budget(total, parts, influence, _stretched(draws, covariance, total))
+        return TotalError(covariance, {}, influence, draws)
+    return TotalError(total, parts, influence, _stretched(draws, covariance, total))
 
 
 def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:

@@ -1,4 +1,4 @@
-"""One function of the model, made of replicates, an average and what the user wrote."""
+"""One function of the model, made of replicates, an average and the user's function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.evaluation.average import Average, mean_over_rows
+from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
-from implicit_delta.models.base import FittedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +18,7 @@ class Composed:
 
     function: Callable[..., Any]
     seeds: tuple[int, ...]
-    average: Average | None
+    sample: Sample | None
     weights: Array | None
 
     def units(self, model: Any) -> Any:
@@ -31,15 +30,18 @@ class Composed:
     def __call__(self, model: Any) -> Any:
         """Average over seeds and rows, in the model's own language."""
         values = self.units(model)
-        return values if self.average is None else mean_over_rows(values, self.weights)
+        return values if self.sample is None else mean_over_rows(values, self.weights)
 
     def replicates(self) -> "list[Composed]":
-        """The same with each of the seeds alone."""
+        """Return the same function with each of the seeds alone."""
         return [replace(self, seeds=(seed,)) for seed in self.seeds]
 
 
-def composed(model: FittedModel, psi: Any) -> Psi:
-    """Take the wrappers apart, always in this order: replicates of an average of a function."""
+def composed(psi: Any, weights: Array | None = None) -> Psi:
+    """Take the wrappers apart, always in this order: replicates of an average of a function.
+
+    A training row with a weight, (n,), counts that often in an average over the training rows.
+    """
     replicated = psi if isinstance(psi, Replicated) else None
     inner = psi.psi if isinstance(psi, Replicated) else psi
     average = inner if isinstance(inner, Average) else None
@@ -60,11 +62,6 @@ def composed(model: FittedModel, psi: Any) -> Psi:
     if average is None and not random:
         return function
     seeds = (replicated or Replicated(function)).seeds() if random else ()
-    return Composed(function, seeds, average, _row_weights(model, average))
-
-
-def _row_weights(model: FittedModel, average: Average | None) -> Array | None:
-    """A training row that counts twice in the likelihood counts twice in the average."""
-    if average is None or average.sample != "training" or np.ptp(model.weights) == 0:
-        return None
-    return model.weights
+    sample = None if average is None else average.sample
+    counted = sample == "training" and weights is not None and np.ptp(weights) > 0
+    return Composed(function, seeds, sample, weights if counted else None)

@@ -1,19 +1,25 @@
-"""What is computed from a fitted model: psi, and the care it needs."""
+"""The whole question: values, Jacobian, evaluation sample and noise of psi, bound to a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import EvaluationError
+from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.average import checked_units
 from implicit_delta.evaluation.composed import Composed, composed
-from implicit_delta.evaluation.smoothed import Smoothed, Surrogate
+from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.values import (
+    check_same,
+    checked_value,
+    evaluation_names,
+    noise_of_mean,
+    value_at,
+)
 from implicit_delta.models.base import FittedModel
-
-SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
 
 
 def parameters(model: Any) -> Any:
@@ -25,15 +31,25 @@ def parameters(model: Any) -> Any:
     return model
 
 
+class Function(Protocol):
+    """Psi as a function of theta, with its derivative."""
+
+    def value(self, theta: Array) -> Array:
+        """Evaluate at theta: (d,) to (K,)."""
+
+    def jacobian(self, theta: Array) -> Array:
+        """Differentiate at theta: (d,) to (K, d)."""
+
+    def component(self, k: int) -> "Function":
+        """Take the k-th evaluation alone."""
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Psi bound to a model: always (K,) values and a (K, d) Jacobian, checked on the way.
 
     Attributes
     ----------
-    model : FittedModel
-    psi : callable
-        As the user gave it, in the model's own language; averages and replicates are means.
     value : (K,) array
         At the model's theta.
     scalar : bool
@@ -43,36 +59,53 @@ class Evaluation:
         Covariance of the noise that a random psi has left in `value`.
     units : (m, K) array or None
         The rows that an `Average` is the mean of, at the model's theta.
-    surrogate : Surrogate or None
-        What a `Smoothed` psi, or one of many `parameters`, is replaced by away from theta.
+    sample : {"independent", "training", "unknown"} or None
+        Relation of these rows to the training rows.
     notes : mapping
-        What the evaluation has to report, beside the method.
+        Diagnostics of the evaluation, beside those of the method.
+    function : Function or None
+        Psi away from theta: itself, or the surrogate of a `Smoothed` one. None for a black box.
+    fitted : FittedModel or None
+        None for a black box, which is known only through its trainings.
     """
 
-    model: FittedModel
-    psi: Psi
     value: Array
     scalar: bool
     names: tuple[str, ...]
     noise: Array | None = None
     units: Array | None = None
-    surrogate: "Surrogate | _Coordinate | None" = None
+    sample: str | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
+    function: Function | None = None
+    fitted: FittedModel | None = None
+    _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
         smoothed = psi if isinstance(psi, Smoothed) else None
-        inner = composed(model, psi if smoothed is None else smoothed.psi)
+        inner = composed(psi if smoothed is None else smoothed.psi, model.weights)
+        if inner is parameters:
+            labels = evaluation_names(names, model.names or _numbered(model.d))
+            value = model.theta.copy()
+            return cls(value, False, labels, function=_Identity(), fitted=model)
         units = _units(model, inner)
         raw, values = _first_look(model, inner)
-        value, noise = values.mean(axis=0), _noise_of_mean(values)
-        labels = _names(names, inner, model, raw, value)
-        plain = cls(model, inner, np.atleast_1d(value), value.ndim == 0, labels, noise, units)
+        value = values.mean(axis=0)
+        plain = cls(
+            value=np.atleast_1d(value),
+            scalar=value.ndim == 0,
+            names=evaluation_names(names, inner, raw, value),
+            noise=noise_of_mean(values),
+            units=units,
+            sample=inner.sample if isinstance(inner, Composed) else None,
+            function=_PsiOfModel(model, inner, value.size),
+            fitted=model,
+        )
         if smoothed is None:
             return plain
         surrogate, notes = smoothed.linearize(model, plain, plain.value)
-        return replace(plain, surrogate=surrogate, notes=notes)
+        return replace(plain, function=surrogate, notes=notes)
 
     @property
     def size(self) -> int:
@@ -80,33 +113,57 @@ class Evaluation:
         return self.value.size
 
     @property
-    def sample(self) -> str | None:
-        """How the rows of an average are related to the training rows."""
-        average = self.psi.average if isinstance(self.psi, Composed) else None
-        return None if average is None else average.sample
+    def model(self) -> FittedModel:
+        """The model that psi is bound to."""
+        if self.fitted is None:
+            raise UnsupportedModelError(
+                "The model is a black box: nothing but its trainings is known of it. Make a "
+                "fitted model with `from_torch` or another `from_*` function."
+            )
+        return self.fitted
 
     def __call__(self, theta: Array) -> Array:
         """Evaluate at theta, (K,)."""
-        if self.surrogate is not None:
-            return self.surrogate.value(theta)
-        if self.psi is parameters:
-            return theta.copy()
-        value = np.atleast_1d(_value(self.model, self.psi, theta, "near the fitted parameters"))
-        if value.shape != self.value.shape:
-            raise EvaluationError(
-                f"psi returned {self.value.size} value(s) at the fitted parameters and "
-                f"{value.size} nearby. It must always return the same shape; a selection that "
-                "depends on the parameters (a filter, a top-k) has to keep its length."
-            )
-        return value
+        assert self.function is not None
+        return self.function.value(theta)
 
     def jacobian(self, theta: Array) -> Array:
-        """Differentiate at theta, (K, d)."""
-        if self.surrogate is not None:
-            return self.surrogate.jacobian(theta)
-        if self.psi is parameters:
-            return np.eye(theta.size)
-        jacobian = self.model.jacobian(self.psi, theta)
+        """Differentiate at theta, (K, d); once at the model's own."""
+        if np.array_equal(theta, self.model.theta):
+            kept: Array = self._cache.get(
+                self.model.theta, "jacobian", lambda: self._differentiated(theta)
+            )
+            return kept
+        return self._differentiated(theta)
+
+    def component(self, k: int) -> "Evaluation":
+        """Take the k-th evaluation alone, with its own units and noise."""
+        if self.size == 1:
+            return self
+        one = slice(k, k + 1)
+        return replace(
+            self,
+            value=self.value[one],
+            scalar=True,
+            names=self.names[one],
+            noise=None if self.noise is None else self.noise[one, one],
+            units=None if self.units is None else self.units[:, one],
+            function=None if self.function is None else self.function.component(k),
+        )
+
+    def on(self, model: FittedModel) -> "Evaluation":
+        """Ask the same of another copy of the model, or of the same model at another theta."""
+        value = self.value
+        if not np.array_equal(model.theta, self.model.theta):
+            value = self(model.theta)
+        function = self.function
+        if isinstance(function, _PsiOfModel):
+            function = replace(function, model=model)
+        return replace(self, value=value, function=function, fitted=model)
+
+    def _differentiated(self, theta: Array) -> Array:
+        assert self.function is not None
+        jacobian = self.function.jacobian(theta)
         if not np.all(np.isfinite(jacobian)):
             raise EvaluationError(
                 "The derivative of psi is NaN or infinite at the fitted parameters. Usual causes: "
@@ -114,43 +171,34 @@ class Evaluation:
             )
         return jacobian
 
-    def component(self, k: int) -> "Evaluation":
-        """Take the k-th evaluation alone, for refits: without what belongs to all of them."""
-        if self.size == 1:
-            return self
-        surrogate: Surrogate | _Coordinate | None = None
-        if self.surrogate is not None:
-            surrogate = self.surrogate.component(k)
-        elif self.psi is parameters:  # whose model need not be an array with entries
-            surrogate = _Coordinate(k)
-        return Evaluation(
-            self.model,
-            _Component(self.psi, k),
-            self.value[k : k + 1],
-            True,
-            (self.names[k],),
-            surrogate=surrogate,
-        )
 
+@dataclass(frozen=True, eq=False)
+class _PsiOfModel:
+    """Psi in the model's own language."""
 
-@dataclass(frozen=True)
-class _Coordinate:
-    """Entry k of theta itself."""
-
-    k: int
+    model: FittedModel
+    psi: Psi
+    size: int
 
     def value(self, theta: Array) -> Array:
-        return theta[self.k : self.k + 1].copy()
+        value = np.atleast_1d(value_at(self.model, self.psi, theta, "near the fitted parameters"))
+        if value.size != self.size:
+            raise EvaluationError(
+                f"psi returned {self.size} value(s) at the fitted parameters and "
+                f"{value.size} nearby. It must always return the same shape; a selection that "
+                "depends on the parameters (a filter, a top-k) has to keep its length."
+            )
+        return value
 
     def jacobian(self, theta: Array) -> Array:
-        return np.eye(1, theta.size, self.k)
+        return self.model.jacobian(self.psi, theta)
 
-    def component(self, k: int) -> "_Coordinate":
-        return self
+    def component(self, k: int) -> "_PsiOfModel":
+        return _PsiOfModel(self.model, _Entry(self.psi, k), 1)
 
 
 @dataclass(frozen=True, eq=False)
-class _Component:
+class _Entry:
     """Entry k of psi, in the model's own language."""
 
     psi: Psi
@@ -160,100 +208,41 @@ class _Component:
         return self.psi(model)[self.k]
 
 
+@dataclass(frozen=True)
+class _Identity:
+    """Theta itself, or one entry of it: the model of an ecosystem need not be an array."""
+
+    k: int | None = None
+
+    def value(self, theta: Array) -> Array:
+        return theta.copy() if self.k is None else theta[self.k : self.k + 1].copy()
+
+    def jacobian(self, theta: Array) -> Array:
+        return np.eye(theta.size) if self.k is None else np.eye(1, theta.size, self.k)
+
+    def component(self, k: int) -> "_Identity":
+        return _Identity(k)
+
+
+def _numbered(d: int) -> tuple[str, ...]:
+    return tuple(f"theta[{j}]" for j in range(d))
+
+
+def _units(model: FittedModel, psi: Psi) -> Array | None:
+    """Evaluate each row of an average, before anything else: a bad row is then named."""
+    if not isinstance(psi, Composed) or psi.sample is None:
+        return None
+    return checked_units(np.asarray(model.evaluate(psi.units, model.theta)), psi.sample, model.n)
+
+
 def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
     """Evaluate at the fitted parameters: as returned, and checked, one row per replicate.
 
     The first evaluation is made twice, to see that it is the same.
     """
-    if psi is parameters:
-        return model.theta, model.theta[None]
     where = "at the fitted parameters"
     looks = psi.replicates() if isinstance(psi, Composed) and psi.seeds else [psi]
-    values = [_value(model, look, model.theta, where) for look in looks]
+    values = [value_at(model, look, model.theta, where) for look in looks]
     raw = model.evaluate(looks[0], model.theta)
-    _check_same(values[0], _checked(raw, where))
+    check_same(values[0], checked_value(raw, where))
     return raw, np.array(values)
-
-
-def _units(model: FittedModel, psi: Psi) -> Array | None:
-    """Evaluate each row of an average, before anything else: a bad row is then named."""
-    if not isinstance(psi, Composed) or psi.average is None:
-        return None
-    values = np.asarray(model.evaluate(psi.units, model.theta))
-    return checked_units(values, psi.average.sample, model.n)
-
-
-def _noise_of_mean(values: Array) -> Array | None:
-    """Covariance of the mean over replicates, (K, K)."""
-    if len(values) == 1:
-        return None
-    rows = values.reshape(len(values), -1)
-    return np.atleast_2d(np.cov(rows, rowvar=False)) / len(values)
-
-
-def _check_same(first: Array, second: Array) -> None:
-    if first.shape == second.shape and np.all(abs(first - second) <= SAME * np.max(abs(first))):
-        return
-    raise EvaluationError(
-        f"psi returned {first!s:.40} and then {second!s:.40} for the same parameters: it is random "
-        "or keeps a state. Give it an argument `rng` and take all random numbers from it, "
-        "`def psi(model, rng)`: it is then evaluated with the same seeds everywhere, and its noise "
-        "is reported. Dropout or shuffling must be off."
-    )
-
-
-def _value(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
-    """Evaluate and check; for a random psi that is not finite, name the seed."""
-    raw = model.evaluate(psi, theta)
-    if isinstance(psi, Composed) and psi.seeds and not _finite(raw):
-        failing = (look for look in psi.replicates() if not _finite(model.evaluate(look, theta)))
-        where += f", with rng = numpy.random.default_rng({next(failing).seeds[0]})"
-    return _checked(raw, where)
-
-
-def _finite(raw: Any) -> bool:
-    value = np.asarray(raw)
-    return value.dtype.kind != "f" or bool(np.all(np.isfinite(value)))
-
-
-def _checked(raw: Any, where: str) -> Array:
-    try:
-        value = np.asarray(raw)
-    except (TypeError, ValueError) as error:
-        raise EvaluationError(f"psi returned a {type(raw).__name__}: {error}") from error
-    if value.dtype.kind == "c":
-        raise EvaluationError("psi returned complex numbers; take .real or abs() of them.")
-    if value.dtype.kind not in "fiub":
-        raise EvaluationError(
-            f"psi returned {type(raw).__name__} {raw!r:.60}, but must return a real number or "
-            "a one-dimensional array of them. Is a `return` missing?"
-        )
-    if value.ndim > 1:
-        raise EvaluationError(
-            f"psi returned shape {value.shape}; return a number or a one-dimensional array "
-            "(K,), for example with .ravel()."
-        )
-    if value.size == 0:
-        raise EvaluationError("psi returned an empty array: there is nothing to infer.")
-    if not np.all(np.isfinite(value)):
-        raise EvaluationError(
-            f"psi is NaN or infinite {where} ({raw!r:.60}). A standard error "
-            "of it has no meaning; check the inputs of psi for missing values."
-        )
-    return value.astype(np.float64)
-
-
-def _names(given: Any, psi: Psi, model: FittedModel, raw: Any, value: Array) -> tuple[str, ...]:
-    """Use the names given, those of a labelled result, or the function's own with an index."""
-    if given is not None:
-        labels = (given,) if isinstance(given, str) else tuple(map(str, given))
-        if len(labels) != max(value.size, 1):
-            raise ValueError(f"{len(labels)} names were given for {value.size} evaluations.")
-        return labels
-    if psi is parameters:
-        return model.names or tuple(f"theta[{j}]" for j in range(model.d))
-    if value.ndim == 1 and hasattr(raw, "index") and hasattr(raw, "to_numpy"):
-        return tuple(map(str, raw.index))
-    stem = getattr(psi.function if isinstance(psi, Composed) else psi, "__name__", "psi")
-    stem = "psi" if stem == "<lambda>" else stem
-    return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -119,6 +120,16 @@ def simulate(
 def both_signs(steps: Array) -> Array:
     """Turn b columns into 2 b rows: each step, followed by its opposite."""
     return np.stack([steps.T, -steps.T], axis=1).reshape(-1, steps.shape[0])
+
+
+def check_draws(draws: Any, curvature: Any) -> None:
+    """Refuse a number of draws that does not make pairs, and an unknown curvature."""
+    if curvature not in ("hessian", "ggn", None):
+        raise ValueError(f'curvature must be "hessian" or "ggn", not {curvature!r}.')
+    if not isinstance(draws, int | np.integer) or draws < 4 or draws % 2:
+        raise ValueError(
+            f"draws must be an even number of 4 or more, since they come in pairs: {draws!r}."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,5 @@
 """A gradient for evaluations that have none: opaque, kinked or jumping."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,8 +8,9 @@ import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
-from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, simulate
+from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate
 from implicit_delta.models.base import Curvature, FittedModel
 
 WIDTH = 1.0  # standard errors
@@ -76,8 +76,7 @@ class Smoothed:
         """Check what was configured."""
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
             raise ValueError(f"width must be a positive number, not {self.width!r}.")
-        check_draws(self.draws)
-        check_curvature(self.curvature)
+        check_draws(self.draws, self.curvature)
 
     def linearize(
         self, model: FittedModel, psi: Callable[[Array], Array], value: Array
@@ -143,20 +142,6 @@ class Surrogate:
     def _distance(self, theta: Array) -> Array:
         rise = self.gradient @ (theta - self.center)
         return np.divide(rise, self.error, out=np.zeros_like(rise), where=self._moves)
-
-
-def check_draws(draws: Any) -> None:
-    """Refuse a number of draws that does not make pairs."""
-    if not isinstance(draws, int | np.integer) or draws < 4 or draws % 2:
-        raise ValueError(
-            f"draws must be an even number of 4 or more, since they come in pairs: {draws!r}."
-        )
-
-
-def check_curvature(curvature: Any) -> None:
-    """Refuse what is no curvature."""
-    if curvature not in ("hessian", "ggn", None):
-        raise ValueError(f'curvature must be "hessian" or "ggn", not {curvature!r}.')
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,12 +214,11 @@ def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
     change = abs(np.sqrt(narrow.variance[moving] / wide.variance[moving]) - 1)
     doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)[moving]
     if np.any(change > np.maximum(CHANGE_WARNS, doubt)):
-        warnings.warn(
+        warn(
             f"The standard error of the smoothed psi changes by {np.max(change):.0%} when the "
             f"width {width:g} is halved, so it depends on the width. psi is too coarse or too "
             "curved within one standard error for a normal interval: look at the percentiles of "
             "`Simulation()`.",
             NonlinearityWarning,
-            stacklevel=6,
         )
     return float(np.max(change))

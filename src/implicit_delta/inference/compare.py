@@ -1,4 +1,4 @@
-"""The same question put to several methods."""
+"""Compare methods on the same question."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,9 @@ from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.comparison import Comparison, Row
-from implicit_delta.inference.infer import infer
-from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.infer import answer, infer
+from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.profile.door import profile, profile_of
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.bootstrap import Bootstrap
@@ -47,7 +48,8 @@ def compare(
         A method is a `Method`, or any function of (model, psi) that returns an `Estimate` or a
         `Profile`, such as `profile` itself. By default `Infinitesimal`, `FiniteDifference`, the
         robust (sandwich) variance, `Bootstrap` with 200 replicates and a fixed seed, and
-        `profile`.
+        `profile`. The question is asked once: psi is evaluated, and smoothed or replicated, for
+        all methods together; a function of your own asks it again.
     confidence_level : float
         Of the intervals; `profile` is asked for this level.
 
@@ -68,9 +70,12 @@ def compare(
     [1.4, 1.56]
     """
     level = checked_level(confidence_level)
-    named = _named(methods, level)
-    names = Evaluation.of(model, psi).names
-    answers = {name: _ask(model, psi, procedure) for name, procedure in named.items()}
+    procedures = _named(methods)
+    evaluation = Evaluation.of(model, psi)
+    answers = {
+        name: _ask(evaluation, psi, procedure, level) for name, procedure in procedures.items()
+    }
+    names = evaluation.names
     rows = [row for name, answer in answers.items() for row in answer.rows(name, names, level)]
     fastest = min((row.seconds for row in rows), default=math.nan)
     return Comparison(
@@ -114,14 +119,14 @@ class _Answer:
         return self.result.diagnostics.passes
 
 
-def _named(methods: Any, level: float) -> dict[str, Procedure]:
+def _named(methods: Any) -> dict[str, Procedure]:
     if methods is None:
         return {
             "Infinitesimal": Infinitesimal(),
             "FiniteDifference": FiniteDifference(),
-            "robust": lambda model, psi: infer(model, psi, robust=True),
+            "robust": _robust,
             "Bootstrap": Bootstrap(rng=0),
-            "profile": _ProfileEach(level),
+            "profile": profile,
         }
     if isinstance(methods, Mapping):
         named = dict(methods)
@@ -137,21 +142,11 @@ def _named(methods: Any, level: float) -> dict[str, Procedure]:
                 f"{name!r} is a {type(method).__name__}: give methods such as `Infinitesimal()`, "
                 "or functions of (model, psi) that return an Estimate or a Profile."
             )
-    return {
-        name: _ProfileEach(level) if method is profile else method for name, method in named.items()
-    }
+    return named
 
 
-@dataclass(frozen=True)
-class _ProfileEach:
-    """Profile K evaluations one after the other."""
-
-    level: float
-
-    def __call__(self, model: FittedModel, psi: Psi) -> tuple[Profile, ...]:
-        whole = Evaluation.of(model, psi)
-        parts = [whole.component(k) for k in range(whole.size)]
-        return tuple(profile(model, p.psi, self.level, name=p.names[0]) for p in parts)
+def _robust(model: FittedModel, psi: Psi) -> Estimate:
+    return infer(model, psi, robust=True)
 
 
 def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
@@ -165,21 +160,28 @@ def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
     return spelled if spelled not in taken else next(n for n in numbered if n not in taken)
 
 
-def _ask(model: FittedModel, psi: Psi, procedure: Procedure) -> _Answer:
-    """Let one method answer, on a copy of the model that has nothing cached from another one."""
-    fresh = model.at(model.theta)
+def _ask(evaluation: Evaluation, psi: Psi, procedure: Procedure, level: float) -> _Answer:
+    """Answer by one method, on a copy of the model that has nothing cached from another one."""
+    fresh = evaluation.on(evaluation.model.at(evaluation.model.theta))
     started = perf_counter()
     try:
-        result = _run(fresh, psi, procedure)
+        result = _run(fresh, psi, procedure, level)
     except ImplicitDeltaError as error:
         return _Answer(None, str(error), perf_counter() - started)
     return _Answer(result, "", perf_counter() - started)
 
 
-def _run(model: FittedModel, psi: Psi, procedure: Procedure) -> Estimate | tuple[Profile, ...]:
+def _run(
+    evaluation: Evaluation, psi: Psi, procedure: Procedure, level: float
+) -> Estimate | tuple[Profile, ...]:
     if isinstance(procedure, Method):
-        return infer(model, psi, procedure)
-    result = procedure(model, psi)
+        return answer(evaluation, procedure)
+    if procedure is _robust:
+        return answer(evaluation, sandwich=Sandwich())
+    if procedure is profile:
+        parts = [evaluation.component(k) for k in range(evaluation.size)]
+        return tuple(profile_of(part, level) for part in parts)
+    result = procedure(evaluation.model, psi)
     if isinstance(result, Profile):
         return (result,)
     if not isinstance(result, Estimate | tuple):

@@ -104,13 +104,13 @@ class Comparison:
         **style
             Passed to matplotlib's ``errorbar``.
         """
-        from implicit_delta.estimate.plot import comparison_plot
+        from implicit_delta.inference.comparison_plot import comparison_plot
 
         return comparison_plot(self, ax, **style)
 
     def __repr__(self) -> str:
-        told = [f"{method}: {reason}" for method, reason in self.failures.items()]
-        return "\n".join([aligned(self._cells()), *told])
+        reasons = [f"{method}: {reason}" for method, reason in self.failures.items()]
+        return "\n".join([aligned(self._cells()), *reasons])
 
     def _repr_html_(self) -> str:
         return as_html(self._cells(), f"{percent(self.confidence_level)} confidence intervals")

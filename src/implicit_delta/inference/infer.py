@@ -1,27 +1,15 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import add_up
-from implicit_delta.inference.guards import guard
-from implicit_delta.inference.influence import (
-    Correction,
-    influence_of,
-    sandwich,
-    small_sample_factor,
-)
-from implicit_delta.methods.base import Method, Response
-from implicit_delta.methods.bootstrap import Bootstrap
+from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.influence import Correction, Sandwich
+from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
@@ -92,48 +80,37 @@ def infer(
             f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
-    started, passes = perf_counter(), model.passes
+    sandwich = Sandwich.of(model, robust, clusters)
+    cost = Cost.start(model)
     evaluation = Evaluation.of(model, psi, names)
+    return answer(
+        evaluation, method, sandwich=sandwich, influence=influence, strict=strict, cost=cost
+    )
+
+
+def answer(
+    evaluation: Evaluation,
+    method: Method | None = None,
+    *,
+    sandwich: Sandwich | None = None,
+    influence: bool = False,
+    strict: bool = True,
+    cost: Cost | None = None,
+) -> Estimate:
+    """Answer a question that has been bound to a model; see `infer`."""
+    model = evaluation.model
+    cost = cost or Cost.start(model)
     if method is None:
-        method = _default_method(model, bool(robust) or clusters is not None or influence)
-    groups = None if clusters is None else Clusters.of(clusters, model.weights)
-    factor = small_sample_factor(model, robust, groups)
-    if isinstance(method, Bootstrap):  # robust by itself, and draws clusters whole
-        method, robust, groups = replace(method, clusters=groups), False, None
-    response = method.respond(model, evaluation)
-    covariance, asymmetry, notes = _covariance(response)
-    drift = guard(model, response, covariance, strict)
-    rows = None
-    if robust or groups is not None or influence or evaluation.sample == "training":
-        rows = influence_of(model, response)
-    if rows is not None and (robust or groups is not None):
-        covariance = sandwich(rows, model.weights, groups, factor)
-    budget = add_up(
+        method = _default_method(model, sandwich is not None or influence)
+    if sandwich is not None and sandwich.clusters is not None:
+        method = method.by_clusters(sandwich.clusters)
+    return assemble(
         evaluation,
-        covariance,
-        rows,
-        response.draws,
-        lambda rows: sandwich(rows, model.weights, groups, factor),
-    )
-    diagnostics = Diagnostics(
-        drift=drift,
-        smallest_curvature=response.smallest_curvature,
-        linearity=response.linearity,
-        asymmetry=asymmetry,
-        residual=response.residual,
-        passes=model.passes - passes + response.passes,
-        seconds=perf_counter() - started,
-        notes={**evaluation.notes, **response.notes, **notes},
-    )
-    return Estimate(
-        value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
-        covariance=budget.covariance,
-        names=evaluation.names,
-        method=response.method,
-        diagnostics=diagnostics,
-        influence=budget.influence,
-        parts=budget.parts,
-        draws=budget.draws,
+        method.respond(model, evaluation),
+        sandwich=sandwich,
+        influence=influence,
+        strict=strict,
+        cost=cost,
     )
 
 
@@ -143,20 +120,3 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
         return Infinitesimal(curvature=model.curvature)
     solver: Solver = cholesky if model.d <= DENSE_LIMIT else conjugate_gradient(rtol=1e-6)
     return Infinitesimal(solver=solver)
-
-
-def _covariance(response: Response) -> tuple[Array, float, dict[str, float | str]]:
-    """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
-    raw = response.covariance
-    errors = np.sqrt(np.clip(np.diag(raw), 0, None))
-    size = np.outer(errors, errors)
-    gap = abs(raw - raw.T)
-    asymmetry = float(np.max(np.divide(gap, size, out=np.zeros_like(gap), where=size > 0)))
-    covariance = (raw + raw.T) / 2
-    values, vectors = np.linalg.eigh(covariance)
-    negative = values < -1e-12 * max(values[-1], 0.0)
-    if not np.any(negative):
-        return covariance, asymmetry, {}
-    kept = np.clip(values, 0, None)
-    notes = {"negative_eigenvalues_dropped": float(np.sum(negative))}
-    return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(notes)

@@ -1,24 +1,49 @@
-"""The influence of each training row, and the robust and clustered variances made of it."""
+"""Influence of each training row, and the robust and clustered variances made of it."""
 
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
-
-import numpy as np
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, scatter_of
 
 Correction: TypeAlias = Literal["HC0", "HC1", "CR0", "CR1", "CR1S"]
 
 
-def influence_of(model: FittedModel, response: Response) -> Array:
-    r"""Effect of one more copy of each observation on psi, to first order, (n, K).
+@dataclass(frozen=True)
+class Sandwich:
+    r"""Robust covariance :math:`\sum_i w_i f_i f_i'` of influences f, or of sums within clusters.
 
-    The derivative of the term of the observation along the response,
-    :math:`s_i' A^{-1} g`: one directional derivative of all terms, never an n x d matrix.
+    Attributes
+    ----------
+    clusters : Clusters or None
+    factor : float
+        The small-sample correction.
     """
+
+    clusters: Clusters | None = None
+    factor: float = 1.0
+
+    @classmethod
+    def of(cls, model: FittedModel, robust: bool | Correction, clusters: Any) -> "Sandwich | None":
+        """Check what a user asked for; None if that is the model's own variance."""
+        groups = None if clusters is None else Clusters.of(clusters, model.weights)
+        factor = small_sample_factor(model, robust, groups)
+        return None if not robust and groups is None else cls(groups, factor)
+
+    def of_rows(self, model: FittedModel, rows: Array) -> Array:
+        """Make the covariance of influences, (n, K) to (K, K)."""
+        return self.factor * scatter_of(rows, model.weights, self.clusters)
+
+    def of_directions(self, model: FittedModel, directions: Array) -> Array:
+        """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
+        return self.factor * model.scatter(model.theta, directions, self.clusters)
+
+
+def checked_directions(model: FittedModel, response: Response) -> Array:
+    """Return the directions, (d, K), if influences can be made of them; explain otherwise."""
     if response.directions is None:
         raise UnsupportedModelError(
             f"{response.method.split('(')[0]} does not find the direction in which the parameters "
@@ -30,32 +55,11 @@ def influence_of(model: FittedModel, response: Response) -> Array:
             "Robust and clustered errors and influences need the log-likelihood of each "
             "observation, but the model has only one (its data are dependent)."
         )
-    return model.terms_along(model.theta, response.directions)
-
-
-def sandwich(influence: Array, weights: Array, clusters: Any = None, factor: float = 1.0) -> Array:
-    r"""Robust covariance :math:`\sum_i w_i f_i f_i'`, or sums within clusters, squared.
-
-    Parameters
-    ----------
-    influence : (n, K) array
-        :math:`f_i`, of one copy of each observation.
-    weights : (n,) array
-        How often each counts.
-    clusters : Clusters or (n,) array of labels, optional
-    factor : float
-        A small-sample correction, see `small_sample_factor`.
-    """
-    if clusters is None:
-        return np.asarray(factor * (weights[:, None] * influence).T @ influence)
-    groups = Clusters.of(clusters, weights)
-    sums = np.zeros((groups.count + 1, influence.shape[1]))
-    np.add.at(sums, groups.codes, weights[:, None] * influence)
-    return np.asarray(factor * sums.T @ sums)
+    return response.directions
 
 
 def small_sample_factor(
-    model: FittedModel, robust: bool | Correction, clusters: "Clusters | None"
+    model: FittedModel, robust: bool | Correction, clusters: Clusters | None
 ) -> float:
     r"""Return the factor by which small samples inflate a robust covariance.
 

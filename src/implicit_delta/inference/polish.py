@@ -6,6 +6,7 @@ from typing import Generic, TypeVar, overload
 
 import numpy as np
 
+from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.infinitesimal import Infinitesimal
@@ -19,7 +20,7 @@ logger = logging.getLogger("implicit_delta")
 
 @dataclass(frozen=True)
 class Polished(Generic[Model]):
-    """What `polish(model, psi)` found.
+    """The result of `polish(model, psi)`.
 
     Attributes
     ----------
@@ -39,11 +40,27 @@ class Polished(Generic[Model]):
 
 
 @overload
-def polish(model: Model, psi: None = None, *, maximize: Maximizer | None = None) -> Model: ...
-@overload
-def polish(model: Model, psi: Psi, *, maximize: Maximizer | None = None) -> Polished[Model]: ...
 def polish(
-    model: Model, psi: Psi | None = None, *, maximize: Maximizer | None = None
+    model: Model,
+    psi: None = None,
+    *,
+    maximizer: Maximizer | None = None,
+    maximize: Maximizer | None = None,
+) -> Model: ...
+@overload
+def polish(
+    model: Model,
+    psi: Psi,
+    *,
+    maximizer: Maximizer | None = None,
+    maximize: Maximizer | None = None,
+) -> Polished[Model]: ...
+def polish(
+    model: Model,
+    psi: Psi | None = None,
+    *,
+    maximizer: Maximizer | None = None,
+    maximize: Maximizer | None = None,
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
 
@@ -53,9 +70,11 @@ def polish(
         Anything made by `from_*`; it is not changed.
     psi : callable, optional
         An evaluation; with it, the result also says by how many standard errors psi moved.
-    maximize : maximizer, optional
+    maximizer : maximizer, optional
         By default `lbfgs`, scaled by the factorized curvature, for up to 500 parameters and
         `newton_krylov` beyond.
+    maximize : maximizer, optional
+        Deprecated name of `maximizer`.
 
     Returns
     -------
@@ -78,7 +97,7 @@ def polish(
     0.173205
     """
     before = model.objective(model.theta)
-    found, iterations = maximum_of(model, maximize)
+    found, iterations = maximum_of(model, renamed(maximizer, maximize))
     finished = model.at(found)
     gain = finished.objective(found) - before
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)

@@ -1,9 +1,7 @@
-"""The model is a black box: train it again with a little of psi added."""
+"""Refit a black box with a little of psi added."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,12 +9,15 @@ from joblib import Parallel, delayed
 
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
-from implicit_delta.estimate import Diagnostics, Estimate
-from implicit_delta.evaluation.evaluation import _checked
-from implicit_delta.inference.guards import _object_to_bend
-from implicit_delta.inference.infer import _covariance
-from implicit_delta.methods.base import PROBE, Response, nonlinearity
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ConvergenceError, EvaluationError, NotDeterministicWarning
+from implicit_delta.estimate import Estimate
+from implicit_delta.evaluation import Evaluation, Smoothed, parameters
+from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation.composed import Composed, composed
+from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
+from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.methods.base import PROBE, Response, relative_bend
 
 Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
 
@@ -55,7 +56,8 @@ def refit(
         at the same place, such as a good fit, and fix its seed.
     psi : callable
         The evaluation of what `train` returns: a number or a one-dimensional array, of any library.
-        Within the loop it has to be differentiable if the loop takes gradients.
+        Within the loop it has to be differentiable if the loop takes gradients. An `Average` (of
+        an independent or unknown sample) or `Replicated` adds its own error, as in `infer`.
     lam : float or (K,) sequence, optional
         The push, in units of 1 / psi. By default about a quarter of a standard error of each psi_k,
         found by trial: a small push tells how large the standard error is.
@@ -86,44 +88,65 @@ def refit(
     >>> round(estimate.value, 4), round(estimate.standard_error**2, 4)
     (1.2, 0.2)
     """
-    started = perf_counter()
+    cost = Cost.start()
+    function = _function(psi)
     with progress("trainings", unit="fit") as bar:
-        trainings = _Trainings(train, psi, n_jobs, bar)
-        raw, again = trainings.at([_Bonus(psi, 0, 0.0)] * 2)
-        rest, floor = np.atleast_1d(raw), np.atleast_1d(abs(raw - again))
+        trainings = _Trainings(train, function, n_jobs, bar)
+        first, again = trainings.looked_at([_Bonus(function, 0, 0.0)] * 2)
+        evaluation = first.evaluation(names, function)
+        rest, floor = evaluation.value, np.atleast_1d(abs(first.value - again.value))
         pushes, ahead = _pushes(trainings, rest, floor, lam)
-        behind = trainings.at([_Bonus(psi, k, -push) for k, push in enumerate(pushes)])
+        behind = trainings.at([_Bonus(function, k, -push) for k, push in enumerate(pushes)])
     columns = np.array(
         [_slope(k, *ends) for k, ends in enumerate(zip(pushes, ahead, behind, strict=True))]
     ).T
     errors = np.sqrt(np.diag(columns))
-    bend = _bend(pushes * errors, rest, ahead, behind)
-    _object_to_bend(bend, strict=False)
     _warn_noise(floor, pushes, errors)
-    method = f"refit(lam={_describe(pushes)})"
-    covariance, asymmetry, notes = _covariance(Response(columns, method))
-    return Estimate(
-        value=float(raw) if raw.ndim == 0 else rest,
-        covariance=covariance,
-        names=_names(names, psi, raw),
-        method=method,
-        diagnostics=Diagnostics(
-            linearity=bend,
-            asymmetry=asymmetry,
-            seconds=perf_counter() - started,
-            notes={
-                "lam": _describe(pushes),
-                "trainings": float(trainings.count[0]),
-                "noise_floor": float(np.max(floor)),
-                **notes,
-            },
-        ),
+    response = Response(
+        covariance=columns,
+        method=f"refit(lam={_describe(pushes)})",
+        nonlinearity=_bend(pushes * errors, rest, ahead, behind),
+        notes={
+            "lam": _describe(pushes),
+            "trainings": float(trainings.count[0]),
+            "noise_floor": float(np.max(floor)),
+        },
+    )
+    return assemble(evaluation, response, strict=False, cost=cost)
+
+
+def _function(psi: Any) -> Psi:
+    """Take the wrappers of psi apart, and refuse those that need more than trainings."""
+    if isinstance(psi, Smoothed):
+        raise EvaluationError(
+            "Smoothed(psi) evaluates psi at draws of the parameters, and `refit` knows no "
+            "parameters. Make a fitted model with `from_torch` or another `from_*` function, or "
+            "give a psi that is smooth itself."
+        )
+    function = _own_parameters if psi is parameters else composed(psi)
+    if isinstance(function, Composed) and function.sample == "training":
+        raise EvaluationError(
+            'Average(h, sample="training") needs the influence of each training row, and `refit` '
+            'knows no rows. Use `Average(h, sample="unknown")` for an upper bound, or make a '
+            "fitted model with `from_torch` or another `from_*` function."
+        )
+    return function
+
+
+def _own_parameters(model: Any) -> Any:
+    """Return a model that is an array of parameters; refuse another."""
+    if hasattr(model, "__array__"):
+        return model
+    raise EvaluationError(
+        f"`parameters` evaluates to the model itself, and `train` works on a "
+        f"{type(model).__name__}, not on an array. Pick the numbers: for a torch module "
+        "`lambda module: torch.cat([p.flatten() for p in module.parameters()])`."
     )
 
 
 @dataclass(frozen=True)
 class _Bonus:
-    """What a training adds to the log-likelihood: lam * psi_k."""
+    """The bonus lam * psi_k that a training adds to the log-likelihood."""
 
     psi: Psi
     k: int
@@ -133,6 +156,27 @@ class _Bonus:
         value = self.psi(model)
         scalar = getattr(value, "ndim", np.ndim(value)) == 0
         return self.lam * (value if scalar else value[self.k])
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Psi of one trained model: as returned, () or (K,), its units and its replicates, if any."""
+
+    raw: Any
+    value: Array
+    units: Array | None = None
+    replicates: Array | None = None
+
+    def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
+        """State the question to a black box, with the errors of the evaluation itself."""
+        return Evaluation(
+            value=np.atleast_1d(self.value),
+            scalar=self.value.ndim == 0,
+            names=evaluation_names(names, psi, self.raw, self.value),
+            noise=None if self.replicates is None else noise_of_mean(self.replicates),
+            units=self.units,
+            sample=psi.sample if isinstance(psi, Composed) else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -147,23 +191,38 @@ class _Trainings:
 
     def at(self, bonuses: Sequence[_Bonus]) -> list[Array]:
         """Train with each bonus; return psi of each model, () or (K,)."""
-        calls = (delayed(_psi_after)(self.train, self.psi, bonus) for bonus in bonuses)
-        values = []
-        for value in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
-            values.append(value)
+        return [look.value for look in self.looked_at(bonuses)]
+
+    def looked_at(self, bonuses: Sequence[_Bonus]) -> list[_Look]:
+        """Train with each bonus; look at each model, in detail if it had none."""
+        calls = (delayed(_look_after)(self.train, self.psi, bonus) for bonus in bonuses)
+        looks = []
+        for look in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
+            looks.append(look)
             self.bar.update()
             self.count[0] += 1
-        return values
+        return looks
 
 
-def _psi_after(train: Train, psi: Psi, bonus: _Bonus) -> Array:
+def _look_after(train: Train, psi: Psi, bonus: _Bonus) -> _Look:
     model = train(bonus)
     if model is None:
         raise TypeError("train(bonus) returned None; it must return the trained model.")
-    value = psi(model)
-    if hasattr(value, "detach"):  # a tensor
-        value = value.detach().cpu()
-    return _checked(value, f"after a training with lambda = {bonus.lam:.3g}")
+    where = f"after a training with lambda = {bonus.lam:.3g}"
+    raw = _plain(psi(model))
+    value = checked_value(raw, where)
+    if bonus.lam or not isinstance(psi, Composed):
+        return _Look(raw, value)
+    looks = [checked_value(_plain(look(model)), where) for look in psi.replicates()]
+    units = None
+    if psi.sample is not None:
+        units = checked_units(np.asarray(_plain(psi.units(model))), psi.sample, 0)
+    return _Look(raw, value, units, np.array(looks) if looks else None)
+
+
+def _plain(value: Any) -> Any:
+    """Take a tensor out of its graph."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
 
 
 def _pushes(
@@ -223,7 +282,7 @@ def _slope(k: int, lam: float, ahead: Array, behind: Array) -> Array:
 def _bend(pushes: Array, rest: Array, ahead: list[Array], behind: list[Array]) -> float:
     """Compare the two ends, on the scale of half a standard error, for pushes in that unit."""
     bends = [
-        nonlinearity(np.atleast_1d(top)[k], rest[k], np.atleast_1d(bottom)[k]) * PROBE / pushes[k]
+        relative_bend(np.atleast_1d(top)[k], rest[k], np.atleast_1d(bottom)[k]) * PROBE / pushes[k]
         for k, (top, bottom) in enumerate(zip(ahead, behind, strict=True))
     ]
     return float(max(bends))
@@ -233,20 +292,12 @@ def _warn_noise(floor: Array, pushes: Array, errors: Array) -> None:
     noise = floor / (2 * pushes) / errors**2 / 2
     k = int(np.argmax(noise))
     if noise[k] > NOISE:
-        warnings.warn(
+        warn(
             f"Two trainings without bonus differ in psi by {floor[k]:.3g}, so the standard error "
             f"is uncertain by about {noise[k]:.0%}. Fix the seed of `train`, start every training "
             "at the same weights, train longer, or use a larger `lam`.",
             NotDeterministicWarning,
-            stacklevel=3,
         )
-
-
-def _names(given: Sequence[str] | str | None, psi: Psi, value: Array) -> tuple[str, ...]:
-    if given is not None:
-        return (given,) if isinstance(given, str) else tuple(map(str, given))
-    stem = getattr(psi, "__name__", "psi").replace("<lambda>", "psi")
-    return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))
 
 
 def _describe(pushes: Array) -> str:

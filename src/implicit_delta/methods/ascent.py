@@ -37,13 +37,16 @@ class Ascent:
 
     @classmethod
     def of(
-        cls, model: FittedModel, maximize: Maximizer | None = None, curvature: Curvature = "hessian"
+        cls,
+        model: FittedModel,
+        maximizer: Maximizer | None = None,
+        curvature: Curvature = "hessian",
     ) -> "Ascent":
         """Choose by the number of parameters what the caller has left open."""
         if model.d > DENSE_LIMIT:
-            return cls(maximize or newton_krylov, None, curvature)
+            return cls(maximizer or newton_krylov, None, curvature)
         matrix = model.information(model.theta, np.eye(model.d), curvature)
-        return cls(maximize or lbfgs, factorize((matrix + matrix.T) / 2), curvature)
+        return cls(maximizer or lbfgs, factorize((matrix + matrix.T) / 2), curvature)
 
     def climb(self, model: FittedModel, push: "Push | None" = None) -> Maximum:
         """Maximize the model's objective from its theta, pushed or not."""

@@ -1,4 +1,4 @@
-"""The contract of a method, and what it returns."""
+"""Contract of a method, and its result."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
@@ -28,14 +29,18 @@ class Response:
         Psi over replicates, for methods that make them.
     method : str
         The method with everything that was left open filled in.
-    smallest_curvature, linearity, residual : float
-        See `implicit_delta.estimate.Diagnostics`; nan where a method has nothing to say.
+    smallest_curvature, nonlinearity, residual : float
+        See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
     drift : float
         Drift as the method found it, for methods without directions.
+    score : (d,) array or None
+        Of the objective at theta, if the method has computed it.
+    robust : bool
+        Whether the covariance holds for a misspecified model, so that no sandwich is made.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
     notes : mapping
-        What only this method reports.
+        Diagnostics of this method alone.
     """
 
     covariance: Array
@@ -43,9 +48,11 @@ class Response:
     directions: Array | None = None
     draws: Array | None = None
     smallest_curvature: float = np.nan
-    linearity: float = np.nan
+    nonlinearity: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
+    score: Array | None = None
+    robust: bool = False
     passes: int = 0
     notes: Mapping[str, float | str] = field(default_factory=dict)
 
@@ -57,12 +64,19 @@ class Method(ABC):
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Find the response of the model's optimum to each of the K evaluations."""
 
+    def by_clusters(self, clusters: Clusters) -> "Method":
+        """Return the method for observations that were sampled in clusters.
+
+        Only a method that draws observations has to know: it draws whole clusters.
+        """
+        return self
+
     def __repr__(self) -> str:
         """Return the code that makes this configuration."""
         return f"{type(self).__name__}({changed_fields(self)})"
 
 
-def nonlinearity(ahead: float, center: float, behind: float) -> float:
+def relative_bend(ahead: float, center: float, behind: float) -> float:
     r"""Compare the two ends of a push: :math:`|a + b - 2c| / |a - b|`."""
     rise = abs(ahead - behind)
     return float(abs(ahead + behind - 2 * center) / rise) if rise > 0 else 0.0

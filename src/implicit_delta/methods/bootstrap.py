@@ -1,17 +1,18 @@
 """The bootstrap: refit with random weights, as often as it takes."""
 
-import warnings
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import InitVar, dataclass, replace
+from typing import Literal, Protocol
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
@@ -45,13 +46,13 @@ class Bootstrap(Method):
         numbers, so the result does not depend on `n_jobs`.
     n_jobs : int
         How many replicates run at once (joblib; with ``joblib.parallel_config`` on Dask or Ray).
-    maximize : maximizer, optional
+    maximizer : maximizer, optional
         By default `lbfgs`, scaled by the factorized curvature, and `newton_krylov` beyond 2500
         parameters.
     curvature : {"hessian", "ggn"}
         What the refits are scaled by.
-    clusters : Clusters, optional
-        Filled in by ``infer(model, psi, Bootstrap(), clusters=labels)``.
+    maximize : maximizer, optional
+        Deprecated name of `maximizer`.
 
     Notes
     -----
@@ -72,37 +73,45 @@ class Bootstrap(Method):
     kind: Literal["resample", "bayesian"] = "resample"
     rng: int | np.random.Generator | None = None
     n_jobs: int = 1
-    maximize: Maximizer | None = None
+    maximizer: Maximizer | None = None
     curvature: Curvature = "hessian"
-    clusters: Clusters | None = None
+    maximize: InitVar[Maximizer | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, maximize: Maximizer | None) -> None:
         """Check what was configured."""
+        object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
         if self.replicates != int(self.replicates) or self.replicates < 2:
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
         if self.kind not in ("resample", "bayesian"):
             raise ValueError(f'kind must be "resample" or "bayesian", not {self.kind!r}.')
-        if self.clusters is not None and not isinstance(self.clusters, Clusters):
-            raise TypeError("Give the labels to `infer(model, psi, Bootstrap(), clusters=labels)`.")
+
+    def by_clusters(self, clusters: Clusters) -> "Method":
+        """Draw whole clusters."""
+        return _ClusterBootstrap(self, clusters)
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit all replicates and take moments."""
+        return self.over(_Rows(model.weights, self.kind), model, evaluation)
+
+    def over(self, sampling: "_Sampling", model: FittedModel, evaluation: Evaluation) -> Response:
+        """Refit to weights drawn from a sampling scheme and take moments."""
         named = replace(self, rng=as_seed(self.rng))
-        ascent = Ascent.of(model, self.maximize, self.curvature)
-        refit = _Refit(model, evaluation, ascent, self.kind, self.clusters)
+        ascent = Ascent.of(model, self.maximizer, self.curvature)
+        refit = _Replicate(model, evaluation, ascent, sampling)
         rest = evaluation(ascent.climb(model).x) - evaluation.value
         passes = model.passes
         outcomes = named._run(refit)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-        _tell_failures(failures, len(outcomes))
+        _report_failures(failures, len(outcomes))
         draws = np.array(values)
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         return Response(
             covariance=covariance,
             draws=draws,
-            method=repr(replace(named, maximize=ascent.maximizer)),
+            robust=True,
+            method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=_largest_ratio(abs(rest), np.sqrt(np.diag(covariance))),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
             notes={
@@ -112,7 +121,7 @@ class Bootstrap(Method):
             },
         )
 
-    def _run(self, refit: "_Refit") -> list["_Outcome"]:
+    def _run(self, refit: "_Replicate") -> list["_Outcome"]:
         streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
         calls = (delayed(refit)(stream) for stream in streams)
         outcomes = []
@@ -132,18 +141,64 @@ class _Outcome:
     passes: int
 
 
+@dataclass(frozen=True, repr=False)
+class _ClusterBootstrap(Method):
+    """A bootstrap that draws whole clusters."""
+
+    bootstrap: Bootstrap
+    clusters: Clusters
+
+    def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
+        sampling = _Clusters(model.weights, self.bootstrap.kind, self.clusters)
+        return self.bootstrap.over(sampling, model, evaluation)
+
+
+class _Sampling(Protocol):
+    """A way to draw the weight of each observation, (n,)."""
+
+    def draw(self, rng: np.random.Generator) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Spread the total weight anew, each observation in proportion to its own weight."""
+
+    own: Array
+    kind: str
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        total = self.own.sum()
+        if self.kind == "resample":
+            counts = rng.multinomial(max(round(total), 1), self.own / total)
+            return counts.astype(np.float64)
+        spread = rng.gamma(self.own)  # a Dirichlet draw, once it is normalized
+        return np.asarray(total * spread / spread.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Clusters:
+    """Draw clusters; their observations keep their weights."""
+
+    own: Array
+    kind: str
+    clusters: Clusters
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        often = np.append(_Rows(np.ones(self.clusters.count), self.kind).draw(rng), 0.0)
+        return np.asarray(self.own * often[self.clusters.codes])
+
+
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
-class _Refit:
+class _Replicate:
     """Draw weights and maximize from the fitted parameters."""
 
     model: FittedModel
     evaluation: Evaluation
     ascent: Ascent
-    kind: str
-    clusters: Clusters | None
+    sampling: _Sampling
 
     def __call__(self, stream: np.random.SeedSequence) -> _Outcome:
-        weights = self.draw(np.random.default_rng(stream))
+        weights = self.sampling.draw(np.random.default_rng(stream))
         before = self.model.passes
         psi, failure = None, ""
         try:
@@ -159,23 +214,6 @@ class _Refit:
             failure = str(error)
         return _Outcome(psi, failure, self.model.passes - before)
 
-    def draw(self, rng: np.random.Generator) -> Array:
-        """Draw the weight of each observation, (n,)."""
-        own = self.model.weights
-        if self.clusters is None:
-            return _weights(self.kind, own, rng)
-        often = np.append(_weights(self.kind, np.ones(self.clusters.count), rng), 0.0)
-        return np.asarray(own * often[self.clusters.codes])
-
-
-def _weights(kind: str, own: Array, rng: np.random.Generator) -> Array:
-    """Spread the total weight anew, each observation in proportion to its own weight."""
-    total = own.sum()
-    if kind == "resample":
-        return rng.multinomial(max(round(total), 1), own / total).astype(np.float64)
-    spread = rng.gamma(own)  # a Dirichlet draw, once it is normalized
-    return np.asarray(total * spread / spread.sum())
-
 
 def _still_rises(model: FittedModel, theta: Array) -> bool:
     """Whether the objective is higher half as far again from the start: there is no maximum.
@@ -188,7 +226,7 @@ def _still_rises(model: FittedModel, theta: Array) -> bool:
     return bool(farther > top + 1e-12 * abs(top))
 
 
-def _tell_failures(failures: list[str], replicates: int) -> None:
+def _report_failures(failures: list[str], replicates: int) -> None:
     if not failures:
         return
     reason, _ = Counter(failures).most_common(1)[0]
@@ -202,7 +240,7 @@ def _tell_failures(failures: list[str], replicates: int) -> None:
             'rare classes. Use `Bootstrap(kind="bayesian")`, which keeps every observation in, a '
             "penalty (`l2=`), or `infer(model, psi, robust=True)`."
         )
-    warnings.warn(text, ImplicitDeltaWarning, stacklevel=4)
+    warn(text, ImplicitDeltaWarning)
 
 
 def _monte_carlo_error(draws: Array) -> float:

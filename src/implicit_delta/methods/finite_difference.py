@@ -1,18 +1,19 @@
 """The finite-difference implicit delta method (FDIDM): refit with a little of psi added."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Literal
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
+from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.refits import End, Refit, Rise
 from implicit_delta.methods.simulation import Simulation
@@ -42,7 +43,7 @@ class FiniteDifference(Method):
         standard error from a pilot solve. Several are combined.
     central : bool
         Both sides, with an error of order lambda^2, or one side, of order lambda, as in the paper.
-    maximize : maximizer, optional
+    maximizer : maximizer, optional
         `lbfgs`, `newton_krylov`, or the gradient-free `nelder_mead`, `cobyqa` and
         `bayesian_optimization`. By default `lbfgs` where the curvature can be factorized to give
         the refits a good scale, and `newton_krylov` beyond 2500 parameters.
@@ -55,18 +56,22 @@ class FiniteDifference(Method):
         What the pilot solve and the scale of the refits use.
     n_jobs : int
         How many refits run at once (joblib).
+    maximize : maximizer, optional
+        Deprecated name of `maximizer`.
     """
 
     lam: float | Sequence[float] | None = None
     central: bool = True
-    maximize: Maximizer | None = None
+    maximizer: Maximizer | None = None
     push: float | None = None
     combine: Literal["richardson", "mean"] = "richardson"
     curvature: Curvature = "hessian"
     n_jobs: int = 1
+    maximize: InitVar[Maximizer | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, maximize: Maximizer | None) -> None:
         """Check what was configured."""
+        object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
         if self.lam is not None:
             pushes = np.atleast_1d(np.asarray(self.lam, dtype=np.float64))
             if pushes.ndim > 1 or not np.all(np.isfinite(pushes)) or np.any(pushes <= 0):
@@ -81,9 +86,9 @@ class FiniteDifference(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit at both ends of every push and take differences."""
-        if self.maximize is not None:
-            _check_dimension(self.maximize, model.d)
-        ascent = Ascent.of(model, self.maximize, self.curvature)
+        if self.maximizer is not None:
+            _check_dimension(self.maximizer, model.d)
+        ascent = Ascent.of(model, self.maximizer, self.curvature)
         pushes = self._pushes(model, evaluation, ascent.maximizer)
         refit = Refit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
@@ -145,26 +150,26 @@ class FiniteDifference(Method):
         if pushes.shape[1] > 1:
             notes["spread_over_lam"] = max(spreads)
         every = [rise for column in rises for rise in column]
+        score = model.score(model.theta)
         return Response(
             covariance=np.column_stack(covariance),
             directions=np.column_stack(directions),
-            method=repr(replace(self, maximize=maximizer)),
-            linearity=self._linearity(model, evaluation, rises) if self.central else np.nan,
+            method=repr(replace(self, maximizer=maximizer)),
+            nonlinearity=self._nonlinearity(evaluation, rises, score) if self.central else np.nan,
             residual=max(rise.gradient for rise in every),
+            score=score,
             passes=sum(rise.passes for rise in every) if self.n_jobs != 1 else 0,
             notes=notes,
         )
 
-    def _linearity(
-        self, model: FittedModel, evaluation: Evaluation, rises: list[list[Rise]]
-    ) -> float:
+    def _nonlinearity(self, evaluation: Evaluation, rises: list[list[Rise]], score: Array) -> float:
         """Compare the two ends of each push, on the scale of half a standard error."""
-        score, bends = model.score(model.theta), []
+        bends = []
         for k, column in enumerate(rises):
             for rise in column:
                 # psi where the ends meet: the maximum, from which theta may be some way off
                 center = evaluation.value[k] + rise.theta @ score / rise.width
-                bend = nonlinearity(rise.top[k], center, rise.bottom[k])
+                bend = relative_bend(rise.top[k], center, rise.bottom[k])
                 error = np.sqrt((rise.top[k] - rise.bottom[k]) / rise.width)
                 bends.append(bend * PROBE / (rise.width / 2 * error))
         return float(max(bends))

@@ -8,7 +8,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PROBE, Method, Response, nonlinearity
+from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -71,7 +71,7 @@ class Infinitesimal(Method):
             directions=solution.x,
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
-            linearity=_straightness(evaluation, solution.x, solution.quadratic),
+            nonlinearity=_straightness(evaluation, solution.x, solution.quadratic),
             residual=solution.residual,
         )
 
@@ -96,7 +96,7 @@ def _refuse_flat(what: str) -> NoReturn:
         f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
         "argmax), or its parameters are detached. Such a psi has a standard error all the same: "
         "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
-        "`FiniteDifference(maximize=nelder_mead)`."
+        "`FiniteDifference(maximizer=nelder_mead)`."
     )
 
 
@@ -118,7 +118,7 @@ def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) 
         except EvaluationError:
             return np.inf
         _check_still(evaluation, errors, ahead - behind)
-        bend = nonlinearity(ahead[k], evaluation.value[k], behind[k])
+        bend = relative_bend(ahead[k], evaluation.value[k], behind[k])
         worst = max(worst, bend, _mismatch(ahead[k] - behind[k], 2 * PROBE * errors[k]))
     return worst
 

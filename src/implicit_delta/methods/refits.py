@@ -69,7 +69,7 @@ def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:
             f"The refit with lambda = {lam:.3g} did not converge: {found.message} Usual causes: "
             "lambda is so large that L + lambda * psi has no maximum nearby (leave lam out to have "
             "it chosen as half a standard error), or psi is not smooth (try "
-            "`FiniteDifference(maximize=nelder_mead)` or `Simulation()`)."
+            "`FiniteDifference(maximizer=nelder_mead)` or `Simulation()`)."
         )
 
 
@@ -79,5 +79,5 @@ def _check_rose(name: str, lam: float, rise: float) -> None:
             f"{name} changed by {rise:.3g} when the objective was pushed towards larger values of "
             f"it (lambda = {lam:.3g}), but must rise: the refits are not converged well enough for "
             "so small a push, or ended at different optima. Use a larger lam (left out, it is half "
-            "a standard error), or another `maximize=`."
+            "a standard error), or another `maximizer=`."
         )

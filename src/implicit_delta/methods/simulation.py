@@ -1,16 +1,21 @@
 """Simulation: psi at draws from the normal distribution of the parameters."""
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, both_signs, simulate
-from implicit_delta.evaluation.smoothed import check_curvature, check_draws
+from implicit_delta.evaluation.normal_draws import (
+    NormalDraws,
+    Pairs,
+    both_signs,
+    check_draws,
+    simulate,
+)
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import Curvature, FittedModel
 
@@ -65,8 +70,7 @@ class Simulation(Method):
 
     def __post_init__(self) -> None:
         """Check what was configured."""
-        check_draws(self.draws)
-        check_curvature(self.curvature)
+        check_draws(self.draws, self.curvature)
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
@@ -120,13 +124,12 @@ def _notes(pairs: Pairs, variance: Array) -> dict[str, float | str]:
 
 def _warn_of_wild_draws(share: float) -> None:
     if share > NONLINEAR_WARNS:
-        warnings.warn(
+        warn(
             f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
             "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
             "wander to where the model makes no sense, as weights of networks do. Look at the "
             "percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
             NonlinearityWarning,
-            stacklevel=5,
         )
 
 

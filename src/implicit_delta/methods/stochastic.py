@@ -1,7 +1,6 @@
 """The stochastic finite-difference method (SG-FDIDM): train on, with a little of psi added."""
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response
@@ -236,10 +236,9 @@ def _shares(
 def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
     if np.min(shares) < REACHED:
         steps = columns[int(np.argmin(shares))].steps
-        warnings.warn(
+        warn(
             f"{steps} training steps can have reached at most {np.min(shares):.0%} of the "
             "variance, so the standard error is too small. Use more steps or a larger learning "
             "rate, or a method that solves, such as `Infinitesimal()`.",
             DriftWarning,
-            stacklevel=4,
         )

@@ -1,18 +1,20 @@
 """Likelihood-ratio intervals of anything computed from a fitted model."""
 
-import warnings
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.types import Psi
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, normal_quantile
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.inference.guards import guard_drift
+from implicit_delta.evaluation.budget import total_error
+from implicit_delta.inference.assemble import Cost
+from implicit_delta.inference.guards import check_drift, drift_of
 from implicit_delta.inference.profile.path import Side
 from implicit_delta.inference.profile.result import Curve, Profile
 from implicit_delta.methods.ascent import Ascent
@@ -26,10 +28,11 @@ def profile(
     psi: Psi,
     confidence_level: float | Sequence[float] = 0.95,
     *,
-    maximize: Maximizer | None = None,
+    maximizer: Maximizer | None = None,
     curvature: Curvature = "hessian",
     strict: bool = True,
     name: str | None = None,
+    maximize: Maximizer | None = None,
 ) -> Profile:
     r"""Find the likelihood-ratio interval of a scalar psi.
 
@@ -48,7 +51,7 @@ def profile(
         The evaluation: a function of the model in its own language that returns one number.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
-    maximize : maximizer, optional
+    maximizer : maximizer, optional
         How theta is found: by default `lbfgs`, and `newton_krylov` beyond 2500 parameters.
     curvature : {"hessian", "ggn"}
         What the steps are scaled by; it decides how fast the ends are found, not where they are.
@@ -56,10 +59,15 @@ def profile(
         Refuse a model that is far from its maximum (drift above 1), as in `infer`.
     name : str, optional
         Of the evaluation, for tables.
+    maximize : maximizer, optional
+        Deprecated name of `maximizer`.
 
     Returns
     -------
     Profile
+        For an `Average`, or a psi with noise of its own, each half-length of the interval is
+        combined with the error of the evaluation, as `infer` does with the standard error;
+        ``budget`` lists the parts. The curve is that of the likelihood alone.
 
     Warns
     -----
@@ -88,33 +96,61 @@ def profile(
     psi         80%    0.3680    0.1801     0.9387    0.0697     0.6663
     psi         95%    0.3680    0.1316     1.7472   -0.0882     0.8242
     """
-    started, passes = perf_counter(), model.passes
-    levels = _levels(confidence_level)
-    response = Infinitesimal(curvature=curvature).respond(model, _scalar(model, psi, name))
+    maximizer = renamed(maximizer, maximize)
+    evaluation = Evaluation.of(model, psi, name)
+    return profile_of(
+        evaluation, confidence_level, maximizer=maximizer, curvature=curvature, strict=strict
+    )
+
+
+def profile_of(
+    evaluation: Evaluation,
+    confidence_level: float | Sequence[float],
+    *,
+    maximizer: Maximizer | None = None,
+    curvature: Curvature = "hessian",
+    strict: bool = True,
+) -> Profile:
+    """Profile an evaluation that has been bound to a model; see `profile`."""
+    _check_evaluation(evaluation)
+    model = evaluation.model
+    cost, levels = Cost.start(model), _levels(confidence_level)
+    response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
-    guard_drift(model, response, response.covariance, strict)
-    ascent = Ascent.of(model, maximize, curvature)
+    assert response.directions is not None
+    check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
+    ascent = Ascent.of(model, maximizer, curvature)
     fitted = model.at(ascent.climb(model).x)
-    evaluation = _scalar(fitted, psi, name)
-    tangent = response.directions[:, 0] / error  # type: ignore[index]
+    evaluation = evaluation.on(fitted)
+    tangent = response.directions[:, 0] / error
     below, above = (
         Side(fitted, evaluation, ascent, sign, sign * tangent, error) for sign in (-1, 1)
     )
-    ends = {
-        level: Interval(below.end(normal_quantile(level)), above.end(normal_quantile(level)))
-        for level in sorted(levels)
-    }
+    ends = {level: _interval(evaluation, below, above, level) for level in sorted(levels)}
     _warn_of_open_sides(below, above, evaluation.names[0], max(levels))
+    total = total_error(evaluation, response.covariance)
+    parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()} or {"model": error}
     return Profile(
         value=float(evaluation.value[0]),
-        standard_error=error,
+        budget={**parts, "total": float(np.sqrt(total.covariance[0, 0]))},
         intervals={level: ends[level] for level in levels},
         curve=_curve(below, above),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
-        passes=model.passes - passes,
-        seconds=perf_counter() - started,
+        passes=cost.passes,
+        seconds=cost.seconds,
     )
+
+
+def _interval(evaluation: Evaluation, below: Side, above: Side, level: float) -> Interval:
+    """Combine each half-length of the likelihood-ratio interval with the evaluation's own error."""
+    value, quantile = float(evaluation.value[0]), normal_quantile(level)
+    ends = [side.end(quantile) for side in (below, above)]
+    if evaluation.units is None and evaluation.noise is None:
+        return Interval(*ends)
+    variances = [np.array([[((end - value) / quantile) ** 2]]) for end in ends]
+    low, high = (np.sqrt(total_error(evaluation, V).covariance[0, 0]) for V in variances)
+    return Interval(value - quantile * float(low), value + quantile * float(high))
 
 
 def _levels(confidence_level: Any) -> list[float]:
@@ -124,14 +160,18 @@ def _levels(confidence_level: Any) -> list[float]:
     return [checked_level(level) for level in given]
 
 
-def _scalar(model: FittedModel, psi: Psi, name: str | None) -> Evaluation:
-    evaluation = Evaluation.of(model, psi, name)
+def _check_evaluation(evaluation: Evaluation) -> None:
     if evaluation.size > 1:
         raise EvaluationError(
             f"psi returns {evaluation.size} values, and a profile is that of one: profile them one "
             "at a time, for example with `lambda theta: psi(theta)[0]`."
         )
-    return evaluation
+    if evaluation.sample == "training":
+        raise EvaluationError(
+            "A profile knows the likelihood, but not how the error of an average over the training "
+            "rows goes together with that of the model. Use `infer(model, psi)`, which is exact "
+            'here, or `Average(h, sample="unknown")` for an upper bound.'
+        )
 
 
 def _curve(below: Side, above: Side) -> Curve:
@@ -152,11 +192,11 @@ def _warn_of_open_sides(below: Side, above: Side, name: str, level: float) -> No
                 f"level {level:g}, since the deviance never reaches {quantile:.3g} on that side. "
                 "The data do not bound it, as with a ratio whose denominator may be zero."
             )
-            warnings.warn(text, ImplicitDeltaWarning, stacklevel=3)
+            warn(text, ImplicitDeltaWarning)
         elif side.extreme_from < np.inf:
             text = (
                 f"The {word} end {last.psi:.6g} of the interval of {name} is the most extreme "
                 f"value that psi takes at all nearby: the deviance there is {last.root**2:.3g}, "
                 f"below the quantile {quantile:.3g}."
             )
-            warnings.warn(text, ImplicitDeltaWarning, stacklevel=3)
+            warn(text, ImplicitDeltaWarning)

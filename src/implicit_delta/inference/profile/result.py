@@ -1,4 +1,4 @@
-"""What a profile is: intervals, the path they were found along, a table and a picture."""
+"""Profile: intervals, the path they were found along, a table and a picture."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Profile:
     ----------
     value : float
         Psi at the maximum.
-    standard_error : float
-        Of the symmetric (Wald) interval, for comparison.
+    budget : mapping of str to float
+        Standard error due to the ``model``, the ``evaluation`` sample and the ``noise`` of psi, as
+        far as there are any, and their ``total``.
     intervals : mapping of float to Interval
         By confidence level; an unbounded side is infinite.
     curve : Curve
@@ -47,13 +48,18 @@ class Profile:
     """
 
     value: float
-    standard_error: float
+    budget: Mapping[str, float]
     intervals: Mapping[float, Interval]
     curve: Curve
     name: str
     several: bool
     passes: int
     seconds: float
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the symmetric (Wald) interval, for comparison."""
+        return self.budget["total"]
 
     @property
     def interval(self) -> Interval | dict[float, Interval]:
@@ -100,7 +106,11 @@ class Profile:
         """Return the table and what it cost."""
         points = f"{self.curve.psi.size} points on the path"
         cost = f"{points}, {self.passes} passes over the data, {self.seconds:.3g} seconds"
-        return f"Likelihood-ratio intervals\n\n{self!r}\n\n{cost}"
+        title = "Likelihood-ratio intervals"
+        if len(self.budget) > 2:
+            sources = ", ".join(f"{error:.4g} {part}" for part, error in self.budget.items())
+            title += f", widened by the error of the evaluation (standard errors: {sources})"
+        return f"{title}\n\n{self!r}\n\n{cost}"
 
     def __repr__(self) -> str:
         return aligned(self._cells())
@@ -118,7 +128,7 @@ class Profile:
         **style
             Passed to matplotlib's ``plot`` for the deviance.
         """
-        from implicit_delta.estimate.plot import profile_plot
+        from implicit_delta.inference.profile.plot import profile_plot
 
         return profile_plot(self, ax, **style)
 

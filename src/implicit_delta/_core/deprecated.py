@@ -1,0 +1,17 @@
+"""Old names that are still accepted, with a warning."""
+
+from typing import TypeVar
+
+from implicit_delta._core.warn import warn
+
+T = TypeVar("T")
+
+
+def renamed(maximizer: T | None, maximize: T | None) -> T | None:
+    """Accept `maximize=`, the old name of `maximizer=`."""
+    if maximize is None:
+        return maximizer
+    if maximizer is not None:
+        raise TypeError("maximize= is the old name of maximizer=; give only maximizer=.")
+    warn("maximize= is now called maximizer=; the old name goes in 0.3.", DeprecationWarning)
+    return maximize
