@@ -31,11 +31,12 @@ from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.infer import infer
-from implicit_delta.inference.polish import polish
+from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
-from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
+from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
@@ -77,12 +78,16 @@ __all__ = [
     "ImplicitDeltaWarning",
     "Infinitesimal",
     "Interval",
+    "Likelihood",
+    "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
     "NotDeterministicWarning",
     "Poisson",
+    "Polished",
     "Profile",
     "Replicated",
+    "Response",
     "Simulation",
     "Smoothed",
     "StochasticFiniteDifference",

@@ -68,6 +68,7 @@ def infer(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import implicit_delta as idm
     >>> y = np.array([3, 0, 2, 5, 1, 4, 2, 3])
     >>> model = idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import InitVar, dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -76,9 +76,12 @@ class Bootstrap(Method):
     maximizer: Maximizer | None = None
     curvature: Curvature = "hessian"
     maximize: InitVar[Maximizer | None] = None
+    clusters: InitVar[Any] = None
 
-    def __post_init__(self, maximize: Maximizer | None) -> None:
+    def __post_init__(self, maximize: Maximizer | None, clusters: Any) -> None:
         """Check what was configured."""
+        if clusters is not None:
+            raise TypeError("Give the labels to `infer(model, psi, Bootstrap(), clusters=labels)`.")
         object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
         if self.replicates != int(self.replicates) or self.replicates < 2:
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
@@ -150,7 +153,8 @@ class _ClusterBootstrap(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         sampling = _Clusters(model.weights, self.bootstrap.kind, self.clusters)
-        return self.bootstrap.over(sampling, model, evaluation)
+        response = self.bootstrap.over(sampling, model, evaluation)
+        return replace(response, method=f"{response.method} of {self.clusters.count} clusters")
 
 
 class _Sampling(Protocol):
