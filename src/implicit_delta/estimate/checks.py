@@ -1,4 +1,4 @@
-"""What goes into an estimate: every array is copied, checked once and locked."""
+"""Validate the content of an estimate: every array is copied, checked once and locked."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What comes out: a value with its covariance, and the intervals, tests and tables made of them."""
+"""Estimate: a value with its covariance, and the intervals, tests and tables made of them."""
 
 from __future__ import annotations
 
@@ -377,9 +377,9 @@ class Estimate:
         blocks = [title, aligned(self._cells(confidence_level))]
         if self.parts:
             blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
-        told = diagnostic_cells(self.diagnostics)
-        if told:
-            blocks.append("Diagnostics\n" + aligned(told, left=True))
+        diagnostics = diagnostic_cells(self.diagnostics)
+        if diagnostics:
+            blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:

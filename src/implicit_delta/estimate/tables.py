@@ -92,10 +92,10 @@ _MEANINGS = {
 
 def diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
     """Format the diagnostics that are known, with their meanings."""
-    told = {name: getattr(diagnostics, name) for name in _MEANINGS}
-    uncounted = {name for name in ("passes", "seconds") if told[name] == 0}
-    known = [name for name in told if math.isfinite(told[name]) and name not in uncounted]
-    cells = [[name, _brief(told[name]), _MEANINGS[name]] for name in known]
+    values = {name: getattr(diagnostics, name) for name in _MEANINGS}
+    uncounted = {name for name in ("passes", "seconds") if values[name] == 0}
+    known = [name for name in values if math.isfinite(values[name]) and name not in uncounted]
+    cells = [[name, _brief(values[name]), _MEANINGS[name]] for name in known]
     return cells + [[name, _brief(note), ""] for name, note in diagnostics.notes.items()]
 
 

@@ -1,4 +1,4 @@
-"""Evaluations: psi bound to a model, with the wrappers that say what kind of number it is."""
+"""Evaluations: psi bound to a model, and wrappers for averages, random psi and steps."""
 
 from implicit_delta.evaluation.average import Average
 from implicit_delta.evaluation.evaluation import Evaluation, parameters

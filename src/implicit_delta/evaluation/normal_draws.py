@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
@@ -143,15 +143,10 @@ class _Work:
 
     def run(self, n_jobs: int, done: Callable[[int], object]) -> Array:
         bounds = np.linspace(0, len(self.points), min(CHUNKS, len(self.points)) + 1).astype(int)
-        calls = (
-            delayed(_evaluate)(self.psi, self.points[a:b], self.first + a, self.where)
-            for a, b in pairwise(bounds)
-        )
-        values = []
-        for chunk in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
-            values.append(chunk)
-            done(len(chunk))
-        return np.concatenate(values)
+        jobs = [
+            (self.psi, self.points[a:b], self.first + a, self.where) for a, b in pairwise(bounds)
+        ]
+        return np.concatenate(run_all(_evaluate, jobs, n_jobs, lambda chunk: done(len(chunk))))
 
 
 def _evaluate(psi: Callable[[Array], Array], points: Array, first: int, where: str) -> Array:

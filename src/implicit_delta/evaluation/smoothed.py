@@ -1,4 +1,4 @@
-"""A gradient for evaluations that have none: opaque, kinked or jumping."""
+"""Smoothed gradients for evaluations that have none: opaque, kinked or jumping."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -146,7 +146,7 @@ class Surrogate:
 
 @dataclass(frozen=True, eq=False)
 class _Slope:
-    """What one width says: variances (K,), their relative uncertainty, and where they come from."""
+    """Variances (K,) at one width, their relative uncertainty, and the pairs behind them."""
 
     pairs: Pairs
     variance: Array

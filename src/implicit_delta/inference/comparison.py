@@ -1,4 +1,4 @@
-"""Answers side by side: a table and a picture."""
+"""Comparison: answers side by side in a table and a picture."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """What one method says about one evaluation, and what it cost.
+    """The answer of one method to one evaluation, and its cost.
 
     Attributes
     ----------
     method, term : str
         The method and the evaluation.
     estimate, std_error, low, high : float
-        NaN where a method has nothing to say; a profile has no standard error.
+        NaN where a method has none; a profile has no standard error.
     seconds : float
         For all evaluations of the method together.
     passes : int

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-from joblib import Parallel, delayed
 
+from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
@@ -17,7 +17,7 @@ from implicit_delta.evaluation.average import checked_units
 from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 from implicit_delta.inference.assemble import Cost, assemble
-from implicit_delta.methods.base import PROBE, Response, relative_bend
+from implicit_delta.methods.base import PROBE, Response, described_range, relative_bend
 
 Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
 
@@ -104,10 +104,10 @@ def refit(
     _warn_noise(floor, pushes, errors)
     response = Response(
         covariance=columns,
-        method=f"refit(lam={_describe(pushes)})",
+        method=f"refit(lam={described_range(pushes)})",
         nonlinearity=_bend(pushes * errors, rest, ahead, behind),
         notes={
-            "lam": _describe(pushes),
+            "lam": described_range(pushes),
             "trainings": float(trainings.count[0]),
             "noise_floor": float(np.max(floor)),
         },
@@ -195,12 +195,9 @@ class _Trainings:
 
     def looked_at(self, bonuses: Sequence[_Bonus]) -> list[_Look]:
         """Train with each bonus; look at each model, in detail if it had none."""
-        calls = (delayed(_look_after)(self.train, self.psi, bonus) for bonus in bonuses)
-        looks = []
-        for look in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
-            looks.append(look)
-            self.bar.update()
-            self.count[0] += 1
+        jobs = [(self.train, self.psi, bonus) for bonus in bonuses]
+        self.count[0] += len(jobs)
+        looks: list[_Look] = run_all(_look_after, jobs, self.n_jobs, lambda _: self.bar.update())
         return looks
 
 
@@ -298,8 +295,3 @@ def _warn_noise(floor: Array, pushes: Array, errors: Array) -> None:
             "at the same weights, train longer, or use a larger `lam`.",
             NotDeterministicWarning,
         )
-
-
-def _describe(pushes: Array) -> str:
-    low, high = f"{pushes.min():.4g}", f"{pushes.max():.4g}"
-    return low if low == high else f"{low} to {high}"

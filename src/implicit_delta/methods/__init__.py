@@ -1,1 +1,1 @@
-"""How the response of the optimum to ``L + lambda * psi`` is found, one file per method."""
+"""Methods that find the response of the optimum to ``L + lambda * psi``, one file each."""

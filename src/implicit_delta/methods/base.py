@@ -17,7 +17,7 @@ PROBE = 0.5  # of a standard error: the push at which the bend of psi is reporte
 
 @dataclass(frozen=True)
 class Response:
-    r"""How theta and psi move when :math:`\lambda \psi_k` is added to the objective.
+    r"""The move of theta and psi when :math:`\lambda \psi_k` is added to the objective.
 
     Attributes
     ----------
@@ -74,6 +74,12 @@ class Method(ABC):
     def __repr__(self) -> str:
         """Return the code that makes this configuration."""
         return f"{type(self).__name__}({changed_fields(self)})"
+
+
+def described_range(pushes: Array) -> str:
+    """Write lambdas as one number, or as the smallest and the largest."""
+    low, high = f"{pushes.min():.4g}", f"{pushes.max():.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def relative_bend(ahead: float, center: float, behind: float) -> float:

@@ -5,11 +5,11 @@ from dataclasses import InitVar, dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -126,13 +126,9 @@ class Bootstrap(Method):
 
     def _run(self, refit: "_Replicate") -> list["_Outcome"]:
         streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
-        calls = (delayed(refit)(stream) for stream in streams)
-        outcomes = []
-        with progress("bootstrap", total=len(streams), unit="fit") as bar:
-            for outcome in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
-                outcomes.append(outcome)
-                bar.update()
-        return outcomes
+        jobs = [(stream,) for stream in streams]
+        with progress("bootstrap", total=len(jobs), unit="fit") as bar:
+            return run_all(refit, jobs, self.n_jobs, lambda _: bar.update())
 
 
 @dataclass(frozen=True)

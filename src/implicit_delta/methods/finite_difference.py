@@ -5,17 +5,17 @@ from dataclasses import InitVar, dataclass, replace
 from typing import Literal
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
+from implicit_delta.methods.base import PROBE, Method, Response, described_range, relative_bend
 from implicit_delta.methods.infinitesimal import Infinitesimal
-from implicit_delta.methods.refits import End, Refit, Rise
+from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer
@@ -90,7 +90,7 @@ class FiniteDifference(Method):
             _check_dimension(self.maximizer, model.d)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         pushes = self._pushes(model, evaluation, ascent.maximizer)
-        refit = Refit(model, ascent)
+        refit = PushedFit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
         if self.central:
             behind = self._ends(refit, evaluation, -pushes)
@@ -114,20 +114,16 @@ class FiniteDifference(Method):
         return np.asarray(push / errors)[:, None]
 
     def _pilot(self, maximizer: Maximizer) -> Method:
-        """Who asks for a gradient-free maximizer may have a psi without derivative."""
+        """Choose the pilot: beside a gradient-free maximizer psi may have no derivative."""
         if maximizer.needs_gradient:
             return Infinitesimal(curvature=self.curvature)
         return Simulation(PILOT_DRAWS, rng=0, curvature=self.curvature)
 
-    def _ends(self, refit: Refit, evaluation: Evaluation, pushes: Array) -> list[list[End]]:
+    def _ends(self, refit: PushedFit, evaluation: Evaluation, pushes: Array) -> list[list[End]]:
         """Refit for every push, (K, number of lambdas)."""
         jobs = [(evaluation.component(k), lam) for (k, _), lam in np.ndenumerate(pushes)]
-        calls = (delayed(refit)(component, lam) for component, lam in jobs)
-        ends = []
         with progress("refits", total=len(jobs), unit="fit") as bar:
-            for end in Parallel(n_jobs=self.n_jobs, return_as="generator")(calls):
-                ends.append(end)
-                bar.update()
+            ends = run_all(refit, jobs, self.n_jobs, lambda _: bar.update())
         width = pushes.shape[1]
         return [ends[k * width : (k + 1) * width] for k in range(evaluation.size)]
 
@@ -146,7 +142,7 @@ class FiniteDifference(Method):
             moves = np.array([rise.theta / rise.width for rise in column])
             directions.append(self._combine(moves, pushes[k]))
             spreads.append(float(np.ptp(slopes[:, k]) / covariance[-1][k]))
-        notes: dict[str, float | str] = {"lam": _describe(pushes)}
+        notes: dict[str, float | str] = {"lam": described_range(pushes)}
         if pushes.shape[1] > 1:
             notes["spread_over_lam"] = max(spreads)
         every = [rise for column in rises for rise in column]
@@ -191,8 +187,3 @@ def _check_dimension(maximizer: Maximizer, d: int) -> None:
             "number of dimensions: `Simulation()`, or `Smoothed(psi)` with `Infinitesimal()` or "
             "`FiniteDifference()`."
         )
-
-
-def _describe(pushes: Array) -> str:
-    low, high = f"{pushes.min():.4g}", f"{pushes.max():.4g}"
-    return low if low == high else f"{low} to {high}"

@@ -103,8 +103,8 @@ def _refuse_flat(what: str) -> NoReturn:
 def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) -> float:
     """Push theta half a standard error either way along each direction and watch psi.
 
-    It must not bend, and must rise by what its derivative says: that of a psi with jumps or many
-    kinks knows nothing of its course.
+    It must not bend, and must rise in proportion to its derivative, which is unrelated to the
+    course of a psi with jumps or many kinks.
     """
     errors = np.sqrt(np.diag(covariance))
     moving = np.flatnonzero(errors > 0)

@@ -12,7 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import Method, Response, described_range
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import Curvature, FittedModel
@@ -35,9 +35,9 @@ class StochasticFiniteDifference(Method):
     Both trainings see **identical minibatches**: their common noise, which is much larger than
     the response, cancels. What is left of it is a bias, since the trainings wander about in a
     region around the maximum, where psi and the curvature are others. So the trainings are
-    **anchored**: from every step, what its batch says of the score at theta is taken away, and what
-    all data say of it is added (variance reduction of Johnson and Zhang, 2013). Then the noise
-    shrinks with the push. Independent runs tell how much of it remains. For psi its tangent at
+    **anchored**: in every step the batch's score at theta is replaced by that of all data (SVRG,
+    the variance reduction of Johnson and Zhang, 2013). Then the noise shrinks with the push.
+    Independent runs measure how much of it remains. For psi its tangent at
     theta is added, so that only the samples evaluate psi; this changes V only in the order of
     lambda that the difference is wrong in anyway.
 
@@ -141,9 +141,7 @@ class StochasticFiniteDifference(Method):
         shares = _shares(model, evaluation, directions, self.curvature)
         _warn_unfinished(shares, columns)
         notes: dict[str, float | str] = {
-            "lam": float(pushes[0])
-            if len(pushes) == 1
-            else f"{min(pushes):.4g} to {max(pushes):.4g}",
+            "lam": float(pushes[0]) if len(pushes) == 1 else described_range(np.array(pushes)),
             "steps": float(max(column.steps for column in columns)),
             "monte_carlo_error": max(c.monte_carlo_error(k) for k, c in enumerate(columns)),
             "share_reached": float(np.min(shares)),

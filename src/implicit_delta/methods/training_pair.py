@@ -27,10 +27,10 @@ class Responses:
 
 
 class Anchor:
-    """What is known where the trainings start: the score of all rows and the slopes of psi.
+    """SVRG control variate: the score of all rows, and the slopes of psi, at the start.
 
-    Adding what a batch says wrongly about that score to every step leaves, of the noise of
-    minibatches, only what grows with the distance from there (Johnson and Zhang, 2013).
+    Adding the error of a batch in that score to every step leaves, of the noise of minibatches,
+    only the part that grows with the distance from the start (Johnson and Zhang, 2013).
     """
 
     def __init__(self, model: FittedModel, evaluation: Evaluation) -> None:

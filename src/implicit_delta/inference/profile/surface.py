@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.evaluation import Evaluation
@@ -61,8 +62,7 @@ class Surface:
 
     def __init__(self, model: FittedModel, evaluation: Evaluation, top: float, root: float) -> None:
         self.model, self.evaluation, self.top, self.root = model, evaluation, top, root
-        self._last: tuple[bytes, float] = (b"", 0.0)
-        self._last_gradients: tuple[bytes, tuple[Array, Array]] = (b"", (np.empty(0), np.empty(0)))
+        self._cache = LastCache()
 
     def problem(self, ascent: Ascent, lam: float) -> Objective:
         """Make lam * psi an objective: in this unit its curvature is close to that of -L."""
@@ -74,7 +74,7 @@ class Surface:
         )
 
     def theta(self, u: Array) -> Array:
-        """Where the ray u meets the surface, (d,)."""
+        """Intersect the ray u with the surface, (d,)."""
         return np.asarray(self.model.theta + self.length(u) * u)
 
     def psi(self, u: Array) -> float:
@@ -87,25 +87,22 @@ class Surface:
         return np.asarray(self.length(u) * (g - (g @ u) / (s @ u) * s))
 
     def point(self, u: Array) -> Point:
-        """Where the ray u meets the surface, with the multiplier there (nan if psi is flat)."""
+        """Intersect the ray u with the surface, with the multiplier there (nan if psi is flat)."""
         s, g = self._gradients(u)
         lam = -(s @ u) / (g @ u) if g @ u != 0 else np.nan
         return Point(self.theta(u), self.psi(u), float(lam), self.root)
 
     def length(self, u: Array) -> float:
         """Solve for rho; the root of the deviance is nearly linear in it."""
-        key = u.tobytes()
-        if self._last[0] != key:
-            self._last = key, self._solve(u)
-        return self._last[1]
+        return float(self._cache.get(u.copy(), "length", lambda: self._solve(u)))
 
     def _gradients(self, u: Array) -> tuple[Array, Array]:
-        key = u.tobytes()
-        if self._last_gradients[0] != key:
+        def gradients() -> tuple[Array, Array]:
             theta = self.theta(u)
-            slopes = self.model.score(theta), self.evaluation.jacobian(theta)[0]
-            self._last_gradients = key, slopes
-        return self._last_gradients[1]
+            return self.model.score(theta), self.evaluation.jacobian(theta)[0]
+
+        found: tuple[Array, Array] = self._cache.get(u.copy(), "gradients", gradients)
+        return found
 
     def _curve(self, u: Array, v: Array, lam: float, curvature: Curvature) -> Array:
         """Multiply a block v, (d, k), by the curvature of lam * psi along the surface."""

@@ -1,4 +1,4 @@
-"""Refits with a little of psi added to the objective, and what moves between two of them."""
+"""Fits with a little of psi added to the objective, and the rise between two of them."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class End:
 
 @dataclass(frozen=True)
 class Rise:
-    """What moved between the two ends of a push."""
+    """The rise of psi and theta between the two ends of a push."""
 
     top: Array
     bottom: Array
@@ -49,7 +49,7 @@ class Rise:
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
-class Refit:
+class PushedFit:
     """Maximize L + lam * psi from the model's theta."""
 
     model: FittedModel

@@ -1,0 +1,142 @@
+"""The directions between rooms, held by the import graph of the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import implicit_delta
+
+PACKAGE = Path(implicit_delta.__file__).parent
+ROOT = "implicit_delta"
+
+# Each room may import from itself and from these: the order of the rooms is the order of the keys.
+ALLOWED = {
+    "errors": set(),
+    "_core": {"errors"},
+    "likelihoods": {"errors", "_core"},
+    "numerics": {"errors", "_core"},
+    "models": {"errors", "_core", "likelihoods", "numerics"},
+    "evaluation": {"errors", "_core", "numerics", "models"},
+    "methods": {"errors", "_core", "numerics", "models", "evaluation"},
+    "estimate": {"errors", "_core"},
+    "inference": {"errors", "_core", "numerics", "models", "evaluation", "methods", "estimate"},
+    "plot": {"estimate"},
+}
+FRAMEWORKS = {"torch", "jax", "optax", "sklearn", "statsmodels"}
+STATISTICS = ("log-likelihood", "polish", "l2=", "standard error", "Infinitesimal", "Simulation")
+
+
+def modules():
+    """Every module by its dotted name, with its syntax tree."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = [ROOT, *path.relative_to(PACKAGE).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, ast.parse(path.read_text())
+
+
+MODULES = dict(modules())
+
+
+def imports(tree):
+    """Pairs of a module and the names taken from it, wherever the statement stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the direction"
+            yield node.module, tuple(alias.name for alias in node.names)
+
+
+def edges(tree):
+    """The modules of the package that a module imports."""
+    for module, names in imports(tree):
+        if module.partition(".")[0] == ROOT:
+            inner = [f"{module}.{name}" for name in names if f"{module}.{name}" in MODULES]
+            yield from inner or [module]
+
+
+def room(module):
+    return module.split(".")[1] if "." in module else ROOT
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if room(m) in ALLOWED])
+def test_a_room_imports_only_from_the_rooms_before_it(name):
+    own = room(name)
+    taken = {room(target) for target in edges(MODULES[name])} - {own}
+    assert taken <= ALLOWED[own]
+
+
+def test_every_room_is_in_the_order():
+    known = set(ALLOWED) | {"testing", ROOT}
+    assert {room(name) for name in MODULES} <= known
+    before = set()
+    for own, allowed in ALLOWED.items():
+        assert allowed <= before, f"{own} imports from a room that comes later: a cycle"
+        before.add(own)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """At run time: what is imported for types alone does not count."""
+    graph = {name: set(edges(_at_run_time(tree))) for name, tree in MODULES.items()}
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            path.append(name)
+            for target in graph[name]:
+                visit(target)
+            done.add(path.pop())
+
+    for name in graph:
+        visit(name)
+
+
+def _at_run_time(tree):
+    """Leave out `if TYPE_CHECKING:` and functions, which import when they are called."""
+    kept = [
+        node
+        for node in tree.body
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
+    return ast.Module(kept, [])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_private_names_stay_in_their_file(name):
+    for module, names in imports(MODULES[name]):
+        if module.partition(".")[0] == ROOT:
+            assert not [n for n in names if n.startswith("_") and n != "_core"], module
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if room(m) not in ("models", "testing")])
+def test_only_models_know_frameworks(name):
+    if name == f"{ROOT}.likelihoods":
+        pytest.skip("dispatches on the library of the outputs, with lazy imports")
+    taken = {module.partition(".")[0] for module, _ in imports(MODULES[name])}
+    assert not taken & FRAMEWORKS
+
+
+@pytest.mark.parametrize("name", [m for m in MODULES if room(m) == "numerics"])
+def test_messages_of_numerics_know_no_statistics(name):
+    texts = [
+        piece.value
+        for node in ast.walk(MODULES[name])
+        if isinstance(node, ast.Raise | ast.Assign | ast.Return)
+        for piece in ast.walk(node)
+        if isinstance(piece, ast.Constant) and isinstance(piece.value, str)
+    ]
+    assert not [text for text in texts if any(word in text for word in STATISTICS)]
+
+
+def test_docstrings_open_with_a_verb_or_a_noun():
+    opened = [
+        f"{name}: {text.splitlines()[0]}"
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and (text := ast.get_docstring(node) or "").startswith(("What ", "How ", "Who "))
+    ]
+    assert not opened
