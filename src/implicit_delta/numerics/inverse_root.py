@@ -6,8 +6,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics.solvers import refusals
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.numerics.solvers.base import Operator
 
 CHECK_EVERY = 5  # steps between two looks at the convergence
@@ -64,12 +63,7 @@ def inverse_root(
             known, left = found, _left(change, previous)
         if left <= rtol or lanczos.exhausted:
             return np.asarray(np.einsum("jdk,jk->dk", np.array(lanczos.basis[:step]), known))
-    raise ConvergenceError(
-        "Draws from the normal distribution around the parameters are still uncertain by "
-        f"{left:.1g} of their length after {max_iterations} products with the curvature: it "
-        "ranges over many orders of magnitude. A penalty (`l2=`) bounds it from below; "
-        "`Infinitesimal()` needs no draws."
-    )
+    raise ConvergenceError.unfinished_root(left, max_iterations)
 
 
 @dataclass
@@ -118,10 +112,10 @@ def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
     ended = np.flatnonzero(offdiagonal == 0)
     size = int(ended[0]) + 1 if ended.size else diagonal.size
     if not np.all(np.isfinite(diagonal)):
-        raise refusals.not_finite()
+        raise NotAMaximumError.not_finite()
     values, vectors = eigh_tridiagonal(diagonal[:size], offdiagonal[: size - 1])
     if values[0] <= 0:
-        raise refusals.saddle(float(values[0]))
+        raise NotAMaximumError.saddle(float(values[0]))
     column = np.zeros(diagonal.size)
     column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column

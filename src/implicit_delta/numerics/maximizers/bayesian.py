@@ -82,7 +82,7 @@ bayesian_optimization = BayesianOptimization()
 FINISHED = "All evaluations are used."
 EDGE = (
     "The best point is at the edge of the box of radius {radius:g}: the maximum is outside. Try a "
-    "larger `radius`, or a smaller push."
+    "larger `radius`."
 )
 
 

@@ -9,11 +9,7 @@ from implicit_delta.numerics.maximizers.base import Maximum, Objective
 
 UNSCALED_REACH = 1e6  # how much farther to let x go when its natural unit is unknown
 UNBELIEVABLE = 1e12  # times the value at the start: no log-likelihood rises so much
-UNBOUNDED = (
-    "The objective looks unbounded: it still grows {distance:.1e} {unit} from the start. Usual "
-    "causes: a likelihood without a finite maximum (separable classes, a variance that goes to "
-    "zero), too large a push. Try a penalty (`l2=`) or a smaller push."
-)
+UNBOUNDED = "The objective looks unbounded: it still grows {distance:.1e} {unit} from the start."
 
 
 class Diverged(Exception):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.solvers import refusals
+from implicit_delta.errors import NotAMaximumError
 from implicit_delta.numerics.solvers.base import Operator
 
 CHUNK = 2**16  # numbers updated at a time
@@ -108,7 +108,7 @@ class Descent:
         if self.preconditioner is not None and (sizes < 0).any():
             raise ValueError("The preconditioner is not positive definite: r' M^-1 r < 0.")
         if not np.isfinite(sizes).all():
-            raise refusals.not_finite()
+            raise NotAMaximumError.not_finite()
         return sizes
 
     def _curvatures(self, searches: Array, images: Array) -> Array:
@@ -116,14 +116,14 @@ class Descent:
         products = _dots(searches, images)
         curvatures = products / _dots(searches, searches)
         if not np.isfinite(curvatures).all():
-            raise refusals.not_finite()
+            raise NotAMaximumError.not_finite()
         smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
         self.smallest_curvature = min(self.smallest_curvature, smallest)
         self.largest_curvature = max(self.largest_curvature, largest)
         if abs(smallest) <= FLAT * self.largest_curvature:
-            raise refusals.flat(smallest)
+            raise NotAMaximumError.flat(smallest)
         if smallest < 0:
-            raise refusals.saddle(smallest)
+            raise NotAMaximumError.saddle(smallest)
         return products
 
 

@@ -7,7 +7,6 @@ from scipy.linalg import cho_solve, eigh, lapack, solve_triangular
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.numerics.solvers import refusals
 
 FLAT = 1e-10  # eigenvalues of the unit-diagonal matrix below this are taken for zero
 NORM_SLACK = 10.0  # LAPACK's estimate of a condition number is rarely off by more than 3
@@ -75,7 +74,7 @@ def factorize(matrix: Array) -> Factor:
         1e-10 once its diagonal is scaled to one. The exception carries the ``curvature``.
     """
     if not np.isfinite(matrix).all():
-        raise refusals.not_finite()
+        raise NotAMaximumError.not_finite()
     diagonal = np.diag(matrix)
     scale = 1.0 / np.sqrt(np.where(diagonal == 0, 1.0, np.abs(diagonal)))
     scaled = scale[:, None] * matrix * scale
@@ -106,11 +105,13 @@ def _refusal(matrix: Array, step: Array, value: float, direction: Array) -> NotA
     if value > -FLAT:
         weight = np.abs(direction)
         dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
-        return refusals.flat(curvature, sorted(dominant[weight[dominant] > weight.max() / 2]))
+        return NotAMaximumError.flat(
+            curvature, sorted(dominant[weight[dominant] > weight.max() / 2])
+        )
     smallest, _ = _weakest(matrix)
     # In badly scaled units eigh cannot resolve the smallest eigenvalue; the step is still a proof.
     resolved = smallest < -matrix.shape[0] * np.finfo(float).eps * np.abs(matrix).max()
-    return refusals.saddle(smallest if resolved else curvature)
+    return NotAMaximumError.saddle(smallest if resolved else curvature)
 
 
 def _rows(scale: Array, block: Array) -> Array:

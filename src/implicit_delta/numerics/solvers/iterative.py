@@ -206,9 +206,4 @@ def _unfinished(
     worst = active[np.argmax(bounds.gap(mu)[active])]
     low = math.sqrt(bounds.descent.lower[worst])
     high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
-    return ConvergenceError(
-        f"{solver!r} did not finish in {most} iterations: the standard error of evaluation {worst} "
-        f"lies between {low:.4g} and {high:.4g}. Usual causes: badly scaled or nearly redundant "
-        "parameters. Try a larger `max_iterations` or `rtol`, a `preconditioner`, a penalty "
-        "(`l2=`), `Infinitesimal(damping=...)`, or `solver=cholesky` if the matrix fits in memory."
-    )
+    return ConvergenceError.unfinished_solve(solver, most, int(worst), low, high)
