@@ -7,6 +7,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers.base import Operator
 
 CHECK_EVERY = 5  # steps between two looks at the convergence
@@ -96,7 +97,7 @@ class _Lanczos:
         # A remainder of rounding size would point anywhere; the space is complete.
         size[size <= 1e-12 * np.abs(self.diagonal[-1])] = 0.0
         self.offdiagonal.append(size)
-        self.basis.append(np.divide(ahead, size, out=np.zeros_like(ahead), where=size > 0))
+        self.basis.append(ratio(ahead, size))
 
     def coefficients(self) -> Array:
         """The coordinates of the answers in their bases, (steps, k)."""

@@ -10,6 +10,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 
@@ -145,8 +146,7 @@ class _Bounds:
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""
-        lower = self.descent.lower
-        excess = np.divide(self.error(mu), lower, out=np.zeros_like(lower), where=lower > 0)
+        excess = ratio(self.error(mu), self.descent.lower)
         return np.asarray(excess / (1 + np.sqrt(1 + excess)))
 
     def estimated_mu(self) -> float:
@@ -179,7 +179,7 @@ def _solution(descent: Descent, bounds: _Bounds, b: Array) -> Solution:
     mu = bounds.floor if bounds.guaranteed else estimated
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
-    quadratic = 0.5 * (quadratic + quadratic.T)
+    quadratic = symmetric(quadratic)
     remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
     if bounds.guaranteed:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
