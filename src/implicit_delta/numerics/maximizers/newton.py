@@ -1,4 +1,4 @@
-"""Climb with gradients and curvature."""
+"""Newton's method with conjugate gradients: climb with gradients and curvature."""
 
 import math
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
-from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer
+from implicit_delta.numerics.maximizers.objective import Maximum
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective
 
 NEARBY = 1e-4  # decrement below which the full step needs no proof: values cannot resolve it
 ARMIJO = 1e-4
@@ -35,10 +36,11 @@ class NewtonKrylov(Maximizer):
     max_products : int
         Products with the curvature per step.
     max_distance : float
-        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
     Examples
     --------
+    >>> from implicit_delta.numerics.maximizers import Objective
     >>> hill = Objective(
     ...     lambda x: -np.sum(x**4 + x**2),
     ...     lambda x: -4 * x**3 - 2 * x,
@@ -56,47 +58,35 @@ class NewtonKrylov(Maximizer):
 
     name: ClassVar[str] = "newton_krylov"
     needs_gradient: ClassVar[bool] = True
+    needs_curvature: ClassVar[bool] = True
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        if problem.curvature is None:
-            raise ValueError("newton_krylov needs a curvature; without one, use lbfgs.")
-        scaled = Scaled(problem, start, self.max_distance)
-        if not math.isfinite(scaled.offset):
-            return scaled.lost()
-        try:
-            return self._climb(scaled)
-        except Diverged:
-            return scaled.unbounded()
-
-    def _climb(self, scaled: Scaled) -> Maximum:
-        here = closest = _Stand.at(scaled, scaled.best, 0.0, self.max_products)
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        here = closest = _Iterate.at(scaled, scaled.best, 0.0, self.max_products)
         stalled = 0
         for iterations in range(self.max_iterations + 1):
             if here.decrement <= self.tolerance and here.complete:
-                return here.report(scaled, True, "The Newton decrement is small.", iterations)
+                return here.maximum(scaled, True, "The Newton decrement is small.", iterations)
             if stalled == PATIENCE:
-                return closest.report(scaled, True, "Rounding allows no more.", iterations)
+                return closest.maximum(scaled, True, "Rounding allows no more.", iterations)
             ahead = _line_search(scaled, here) if math.isfinite(here.slope) else None
             if ahead is None:
                 nearby = closest.decrement <= NEARBY
-                return closest.report(scaled, nearby, "No higher point was found.", iterations)
-            here = _Stand.at(scaled, *ahead, self.max_products)
+                return closest.maximum(scaled, nearby, "No higher point was found.", iterations)
+            here = _Iterate.at(scaled, *ahead, self.max_products)
             closer = closest.decrement > NEARBY or here.decrement < closest.decrement
             closest, stalled = (here, 0) if closer else (closest, stalled + 1)
-        return closest.report(scaled, False, "Too few steps were allowed.", iterations)
+        return closest.maximum(scaled, False, "Too few steps were allowed.", iterations)
 
 
 newton_krylov = NewtonKrylov()
 
 
 @dataclass(frozen=True)
-class _Stand:
+class _Iterate:
     """A point of the climb, with the Newton step from it.
 
-    ``complete`` says that the step solves Newton's equation, ``upward`` that the objective curves
-    upwards along it or close to it.
+    ``complete``: the step solves Newton's equation. ``upward``: the objective curves upwards along
+    it or close to it.
     """
 
     z: Array
@@ -107,7 +97,7 @@ class _Stand:
     upward: bool
 
     @classmethod
-    def at(cls, scaled: Scaled, z: Array, rise: float, most: int) -> "_Stand":
+    def at(cls, scaled: ScaledObjective, z: Array, rise: float, most: int) -> "_Iterate":
         gradient = scaled.gradient(z)
         return cls(z, rise, gradient, *_newton_direction(scaled, z, gradient, most))
 
@@ -119,13 +109,15 @@ class _Stand:
     def decrement(self) -> float:
         return math.inf if self.upward else math.sqrt(self.slope)
 
-    def report(self, scaled: Scaled, converged: bool, message: str, iterations: int) -> Maximum:
+    def maximum(
+        self, scaled: ScaledObjective, converged: bool, message: str, iterations: int
+    ) -> Maximum:
         norm = float(np.linalg.norm(self.gradient))
         return scaled.maximum(self.z, converged, message, iterations, norm)
 
 
 def _newton_direction(
-    scaled: Scaled, z: Array, gradient: Array, most: int
+    scaled: ScaledObjective, z: Array, gradient: Array, most: int
 ) -> tuple[Array, bool, bool]:
     """Solve A p = g by conjugate gradients, as far as pays: p, whether solved, whether upward.
 
@@ -138,7 +130,7 @@ def _newton_direction(
     for iterations in range(1, most + 1):
         if size <= ROUNDING**2 * first_size:
             return step, True, False
-        image = scaled.curve(z, search)
+        image = scaled.curve(z, search[:, None])[:, 0]
         curvature = float(search @ image)
         if not curvature > 0:
             return (step if step.any() else gradient), False, True
@@ -154,7 +146,7 @@ def _newton_direction(
     return step, False, False
 
 
-def _line_search(scaled: Scaled, here: _Stand) -> tuple[Array, float] | None:
+def _line_search(scaled: ScaledObjective, here: _Iterate) -> tuple[Array, float] | None:
     """Halve the step until it climbs enough; where the objective curves upwards, double it."""
     length = 1.0
     for _ in range(MOST_HALVINGS):
@@ -168,7 +160,7 @@ def _line_search(scaled: Scaled, here: _Stand) -> tuple[Array, float] | None:
 
 
 def _double(
-    scaled: Scaled, here: _Stand, length: float, z: Array, rise: float
+    scaled: ScaledObjective, here: _Iterate, length: float, z: Array, rise: float
 ) -> tuple[Array, float]:
     for _ in range(MOST_DOUBLINGS):
         length *= 2
