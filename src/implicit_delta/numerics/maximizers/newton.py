@@ -7,14 +7,15 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.errors import NotAMaximumError
 from implicit_delta.numerics.maximizers.base import Maximizer
 from implicit_delta.numerics.maximizers.objective import Maximum
 from implicit_delta.numerics.maximizers.scaled import ScaledObjective
+from implicit_delta.numerics.solvers.descent import Descent
 
 NEARBY = 1e-4  # decrement below which the full step needs no proof: values cannot resolve it
 ARMIJO = 1e-4
 LOOSEST, TIGHTEST = 0.1, 1e-6  # relative error of the squared decrement, far and near
-ROUNDING = float(np.finfo(float).eps)
 MOST_HALVINGS, MOST_DOUBLINGS = 50, 30
 PATIENCE = 3
 
@@ -124,26 +125,19 @@ def _newton_direction(
     Stops by the gain in g' p, the squared decrement (Nash & Sofer 1990), rather than by the
     residual, which is blind to directions of little curvature.
     """
-    step, residual, search = np.zeros_like(gradient), gradient.copy(), gradient.copy()
-    size = first_size = float(residual @ residual)
-    gains = 0.0
-    for iterations in range(1, most + 1):
-        if size <= ROUNDING**2 * first_size:
-            return step, True, False
-        image = scaled.curve(z, search[:, None])[:, 0]
-        curvature = float(search @ image)
-        if not curvature > 0:
-            return (step if step.any() else gradient), False, True
-        length = size / curvature
-        step += length * search
-        residual -= length * image
-        gain = length * size
-        gains += gain
-        if iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
-            return step, True, False
-        size, previous = float(residual @ residual), size
-        search = residual + size / previous * search
-    return step, False, False
+    step, gains = gradient, 0.0
+    try:
+        descent = Descent(lambda v: scaled.curve(z, v), gradient[:, None], flat=0.0)
+        while descent.active.size and descent.iterations < most:
+            descent.step()
+            step, gain = descent.x[0], descent.lower[0] - gains
+            gains += gain
+            if descent.iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
+                return step, True, False
+            descent.retire(descent.at_rounding())
+    except NotAMaximumError:
+        return step, False, True
+    return descent.x[0], not descent.active.size, False
 
 
 def _line_search(scaled: ScaledObjective, here: _Iterate) -> tuple[Array, float] | None:

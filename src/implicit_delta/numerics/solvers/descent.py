@@ -40,8 +40,14 @@ class Descent:
     the ``active`` columns, are still being iterated.
     """
 
-    def __init__(self, operator: Operator, preconditioner: Operator | None, b: Array) -> None:
-        self.operator, self.preconditioner = operator, preconditioner
+    def __init__(
+        self,
+        operator: Operator,
+        b: Array,
+        preconditioner: Operator | None = None,
+        flat: float = FLAT,
+    ) -> None:
+        self.operator, self.preconditioner, self.flat = operator, preconditioner, flat
         d, K = b.shape
         self.type: Any = np.float32 if b.dtype == np.float32 else np.float64
         self.x: Array = np.zeros((K, d), dtype=self.type)
@@ -120,7 +126,7 @@ class Descent:
         smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
         self.smallest_curvature = min(self.smallest_curvature, smallest)
         self.largest_curvature = max(self.largest_curvature, largest)
-        if abs(smallest) <= FLAT * self.largest_curvature:
+        if abs(smallest) <= self.flat * self.largest_curvature:
             raise NotAMaximumError.flat(smallest)
         if smallest < 0:
             raise NotAMaximumError.saddle(smallest)

@@ -83,7 +83,7 @@ class ConjugateGradient(Solver):
         """Solve ``A x = b``; see `Solver.solve`."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
-        descent = Descent(operator, self.preconditioner, b)
+        descent = Descent(operator, b, self.preconditioner)
         bounds = _Bounds(descent, known)
         while descent.active.size:
             if descent.iterations == most:
