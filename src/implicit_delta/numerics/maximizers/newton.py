@@ -24,8 +24,8 @@ PATIENCE = 3
 class NewtonKrylov(Maximizer):
     r"""Newton's method, each step by conjugate gradients on the curvature (scaled coordinates).
 
-    Stops when the Newton decrement :math:`\sqrt{g' A^{-1} g}`, the distance to the maximum in
-    standard errors, is below the tolerance. Where the curvature has the wrong sign it follows the
+    Stops when the Newton decrement :math:`\sqrt{g' A^{-1} g}`, the distance to the maximum in the
+    norm of A, is below the tolerance. Where the curvature has the wrong sign it follows the
     direction found so far as long as it climbs.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Solve by forming the matrix and factorizing it."""
+"""Direct solver: form the matrix and factorize it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,13 +15,13 @@ from implicit_delta.numerics.solvers.factor import factorize
 class Cholesky(Solver):
     """Form A, scale it to a unit diagonal, factorize, solve, refine once: d products.
 
-    Exact to rounding, and the only solver that notices every flat direction. Holds three d x d
+    Exact to rounding, and the only solver that finds every flat direction. Holds three d x d
     matrices at its peak, so it is meant for d up to some thousands.
 
     Parameters
     ----------
     block_size : int
-        How many columns of A are asked for at a time.
+        Columns of A per call of the operator.
 
     Examples
     --------
