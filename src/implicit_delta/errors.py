@@ -1,4 +1,14 @@
-"""What can go wrong, by name: every error and warning of the library has one of two roots."""
+"""Errors and warnings, each with one root, and the texts for failures found in `numerics`.
+
+`numerics` raises with numbers alone; the classmethods here name causes and remedies.
+"""
+
+from collections.abc import Sequence
+
+REMEDIES = (
+    "Try `polish(model)`, a penalty (`l2=`), `Infinitesimal(damping=...)` or "
+    '`Infinitesimal(curvature="ggn")`.'
+)
 
 
 class ImplicitDeltaError(Exception):
@@ -6,7 +16,30 @@ class ImplicitDeltaError(Exception):
 
 
 class ConvergenceError(ImplicitDeltaError):
-    """An optimization or a linear solve did not finish, or what was given is not an optimum."""
+    """An optimization or a linear solve did not finish, or the given point is not an optimum."""
+
+    @classmethod
+    def unfinished_solve(
+        cls, solver: object, iterations: int, column: int, low: float, high: float
+    ) -> "ConvergenceError":
+        """Report the bounds on the standard error of the worst column of a linear solve."""
+        return cls(
+            f"{solver!r} did not finish in {iterations} iterations: the standard error of "
+            f"evaluation {column} lies between {low:.4g} and {high:.4g}. Usual causes: badly "
+            "scaled or nearly redundant parameters. Try a larger `max_iterations` or `rtol`, a "
+            "`preconditioner`, a penalty (`l2=`), `Infinitesimal(damping=...)`, or "
+            "`solver=cholesky` if the matrix fits in memory."
+        )
+
+    @classmethod
+    def unfinished_root(cls, error: float, products: int) -> "ConvergenceError":
+        """Report the relative error left in an inverse root times normal draws."""
+        return cls(
+            "Draws from the normal distribution around the parameters are still uncertain by "
+            f"{error:.1g} of their length after {products} products with the curvature: it "
+            "ranges over many orders of magnitude. A penalty (`l2=`) bounds it from below; "
+            "`Infinitesimal()` needs no draws."
+        )
 
 
 class NotAMaximumError(ImplicitDeltaError):
@@ -15,9 +48,9 @@ class NotAMaximumError(ImplicitDeltaError):
     Parameters
     ----------
     message : str
-        What happened, why it is likely and what to do.
+        Fact, likely causes and remedies.
     curvature : float, optional
-        The smallest curvature of minus the log-likelihood that was met.
+        Smallest curvature found of minus the log-likelihood.
     """
 
     def __init__(self, message: str, curvature: float = float("nan")) -> None:
@@ -27,6 +60,43 @@ class NotAMaximumError(ImplicitDeltaError):
     def __reduce__(self) -> tuple[type, tuple[str, float]]:
         """Keep the curvature when the error crosses a process boundary."""
         return type(self), (str(self), self.curvature)
+
+    @classmethod
+    def saddle(cls, curvature: float) -> "NotAMaximumError":
+        """Report a direction of negative curvature."""
+        return cls(
+            "The log-likelihood is not at a strict maximum: its curvature along one direction is "
+            f"{curvature:.1e}. Usual causes: training stopped early, redundant parameters. "
+            f"{REMEDIES}",
+            curvature,
+        )
+
+    @classmethod
+    def flat(cls, curvature: float, positions: Sequence[int] = ()) -> "NotAMaximumError":
+        """Report a direction of no curvature, and the parameters that dominate it if known."""
+        plural = "s" if len(positions) > 1 else ""
+        where = (
+            f", which moves mostly the parameter{plural} at position{plural} "
+            f"{', '.join(map(str, positions))}"
+        )
+        return cls(
+            "The log-likelihood has no strict maximum: it is flat, to working precision, along one "
+            f"direction{where if positions else ''} (curvature {curvature:.1e}). Usual causes: "
+            "redundant parameters (collinear columns, units that duplicate each other), parameters "
+            "that the data do not reach. Remove what is redundant, or add a penalty (`l2=`) or "
+            "`Infinitesimal(damping=...)`.",
+            curvature,
+        )
+
+    @classmethod
+    def not_finite(cls) -> "NotAMaximumError":
+        """Report a curvature that overflowed or is not a number."""
+        return cls(
+            "The curvature of the log-likelihood is not finite at the given parameters. Usual "
+            "causes: parameters at the edge of their domain (a variance of zero), overflow in the "
+            "log-likelihood or in its second derivative. Try a parametrization without edges "
+            "(a log scale), a penalty (`l2=`), or float64."
+        )
 
 
 class EvaluationError(ImplicitDeltaError):

@@ -1,4 +1,4 @@
-"""Configurations that are written, called and printed in lower case."""
+"""Base of configurations with a lower-case name, such as `cholesky`."""
 
 from dataclasses import MISSING, fields, replace
 from typing import Any, ClassVar, Self
@@ -8,7 +8,7 @@ class Named:
     """A frozen dataclass whose default instance carries its lower-case ``name``.
 
     The instance is used as it is (``solver=cholesky``) or called to change fields
-    (``solver=conjugate_gradient(rtol=1e-4)``); it prints as it is written.
+    (``solver=conjugate_gradient(rtol=1e-4)``); its repr is the code that makes it.
     """
 
     name: ClassVar[str]

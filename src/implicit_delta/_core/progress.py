@@ -1,4 +1,4 @@
-"""A progress bar that shows itself only when the work takes longer than two seconds."""
+"""Progress bar that appears after two seconds."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from tqdm.auto import tqdm
 
 
 def progress(label: str, total: int | None = None, unit: str = "it") -> Any:
-    """Open a bar; use it as a context manager and call its `update`."""
+    """Open a bar, a context manager with `update`."""
     return tqdm(desc=label, total=total, unit=unit, delay=2.0, leave=False, dynamic_ncols=True)

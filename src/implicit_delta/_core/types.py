@@ -1,4 +1,4 @@
-"""The two types that every file speaks of."""
+"""Types of arrays and of evaluations."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias

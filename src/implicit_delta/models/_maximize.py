@@ -81,6 +81,7 @@ def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
 def _advice(found: Maximum) -> str:
     return (
         f"No maximum was found: {found.message} Usual causes: the objective has no finite maximum "
-        "(perfectly separated classes, an unpenalized network: add `l2=`), redundant parameters, "
-        "or a start far away (give another `start=` or fit it yourself and give `theta=`)."
+        "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "
+        "`l2=`), redundant parameters, or a start far away (give another `start=` or fit it "
+        "yourself and give `theta=`)."
     )

@@ -1,1 +1,1 @@
-"""Linear solvers and maximizers: functions of arrays, no statistics and no frameworks."""
+"""Solvers, maximizers, derivatives and tracing of array functions: no statistics, no frameworks."""

@@ -25,7 +25,7 @@ MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is stil
 
 @dataclass(frozen=True)
 class Derivative:
-    """A derivative and the estimated error of each of its entries."""
+    """Derivative and estimated error of each of its entries."""
 
     value: Array
     error: Array
@@ -96,7 +96,7 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
     ]
 
     def level(t: float) -> Array:
-        sums = np.array([np.sum(f(x + t * u) - 2 * center + f(x - t * u)) for u in pairs]) / t**2
+        sums = np.array([_bend(f, x, center, t * u) for u in pairs]) / t**2
         matrix = np.zeros((k, k))
         matrix[rows, columns] = sums
         own = np.diag(matrix)
@@ -109,7 +109,7 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
 def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
     """Whether each entry of f is exactly the same right beside x: (m,).
 
-    Such an f is piecewise constant, and what differences over longer steps show are its jumps.
+    Such an f is piecewise constant, and differences over longer steps only measure its jumps.
     """
     center = f(x)
     return np.asarray((f(x + BESIDE * units) == center) & (f(x - BESIDE * units) == center))
@@ -127,6 +127,10 @@ def natural_units(f: Function, x: Array) -> Array:
 
 def _along(f: Function, x: Array, direction: Array) -> Derivative:
     return _extrapolate(lambda t: (f(x + t * direction) - f(x - t * direction)) / (2 * t))
+
+
+def _bend(f: Function, x: Array, center: Array, step: Array) -> float:
+    return float(np.sum(f(x + step) - 2 * center + f(x - step)))
 
 
 def _extrapolate(level: Callable[[float], Array]) -> Derivative:
@@ -166,7 +170,7 @@ def _natural_unit(f: Function, x: Array, center: Array, j: int) -> float:
         step = np.zeros_like(x)
         step[j] = h
         with np.errstate(all="ignore"):
-            bend = abs(np.sum(f(x + step) - 2 * center + f(x - step)))
+            bend = abs(_bend(f, x, center, step))
         if not np.isfinite(bend) or bend > 100.0:
             h /= 10.0
         elif bend > max(1e-2, 1e3 * noise):

@@ -1,4 +1,4 @@
-"""The inverse square root of a matrix times vectors, with products alone."""
+"""Inverse square root of a matrix times vectors, by the Lanczos process."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,11 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics.solvers import refusals
-from implicit_delta.numerics.solvers.base import Operator
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.solvers.base import Operator, check_finite
 
-CHECK_EVERY = 5  # steps between two looks at the convergence
+CHECK_EVERY = 5  # steps between two checks of convergence
 
 
 def inverse_root(
@@ -22,14 +22,14 @@ def inverse_root(
     tridiagonal, :math:`A^{-1/2} z \approx |z|\, V T^{-1/2} e_1`. For z standard normal the
     result is normal with covariance :math:`A^{-1}`.
 
-    How this differs from the textbook:
+    Differences from the textbook:
 
     - The columns run side by side, each with a basis of its own, so that one call of the operator
       serves all of them.
     - The basis is kept and not orthogonalized again: for a function of a matrix, lost
       orthogonality costs a few more steps and no accuracy (Druskin and Knizhnerman).
-    - It stops on the error that is left, extrapolated from what the last two times five steps
-      changed: the error decays geometrically, and slowly for an ill-conditioned A.
+    - It stops on the remaining error, extrapolated from the changes over the last two checks: the
+      error decays geometrically, and slowly for an ill-conditioned A.
 
     Parameters
     ----------
@@ -61,20 +61,15 @@ def inverse_root(
         if step % CHECK_EVERY == 0 or lanczos.exhausted:
             found = lanczos.coefficients()
             previous, change = change, _change(found, known)
-            known, left = found, _left(change, previous)
+            known, left = found, _remaining(change, previous)
         if left <= rtol or lanczos.exhausted:
             return np.asarray(np.einsum("jdk,jk->dk", np.array(lanczos.basis[:step]), known))
-    raise ConvergenceError(
-        "Draws from the normal distribution around the parameters are still uncertain by "
-        f"{left:.1g} of their length after {max_iterations} products with the curvature: it "
-        "ranges over many orders of magnitude. A penalty (`l2=`) bounds it from below; "
-        "`Infinitesimal()` needs no draws."
-    )
+    raise ConvergenceError.unfinished_root(left, max_iterations)
 
 
 @dataclass
 class _Lanczos:
-    """The three-term recurrence of every column; the entries of T are per column too."""
+    """Three-term recurrence of each column; entries of the tridiagonal T are (k,)."""
 
     lengths: Array
     basis: list[Array]
@@ -102,40 +97,37 @@ class _Lanczos:
         # A remainder of rounding size would point anywhere; the space is complete.
         size[size <= 1e-12 * np.abs(self.diagonal[-1])] = 0.0
         self.offdiagonal.append(size)
-        self.basis.append(np.divide(ahead, size, out=np.zeros_like(ahead), where=size > 0))
+        self.basis.append(ratio(ahead, size))
 
     def coefficients(self) -> Array:
-        """The coordinates of the answers in their bases, (steps, k)."""
-        diagonal, offdiagonal = np.array(self.diagonal), np.array(self.offdiagonal[:-1])
-        columns = map(
-            _inverse_root_column, diagonal.T, offdiagonal.T.reshape(diagonal.shape[1], -1)
-        )
+        """Return the coordinates of the results in their bases, (steps, k)."""
+        diagonal, offdiagonal = np.array(self.diagonal), np.array(self.offdiagonal)[:-1]
+        columns = map(_inverse_root_column, diagonal.T, offdiagonal.T)
         return np.asarray(np.column_stack(list(columns)) * self.lengths)
 
 
 def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
-    """The first column of T^-1/2, cut where the Krylov space is complete."""
+    """Return the first column of T^-1/2, cut where the Krylov space is complete."""
     ended = np.flatnonzero(offdiagonal == 0)
     size = int(ended[0]) + 1 if ended.size else diagonal.size
-    if not np.all(np.isfinite(diagonal)):
-        raise refusals.not_finite()
+    check_finite(diagonal)
     values, vectors = eigh_tridiagonal(diagonal[:size], offdiagonal[: size - 1])
     if values[0] <= 0:
-        raise refusals.saddle(float(values[0]))
+        raise NotAMaximumError.saddle(float(values[0]))
     column = np.zeros(diagonal.size)
     column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column
 
 
 def _change(found: Array, known: Array) -> float:
-    """The largest relative change of a column since the last look."""
+    """Return the largest relative change of a column since the last check."""
     difference = found.copy()
     difference[: known.shape[0]] -= known
     return float(np.max(np.linalg.norm(difference, axis=0) / np.linalg.norm(found, axis=0)))
 
 
-def _left(change: float, previous: float) -> float:
-    """The sum of all changes to come, if they shrink like the last two."""
+def _remaining(change: float, previous: float) -> float:
+    """Sum all changes to come, if they shrink like the last two."""
     if not change < previous < np.inf:
         return np.inf
     ratio = change / previous

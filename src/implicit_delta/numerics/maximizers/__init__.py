@@ -1,4 +1,4 @@
-"""Maximizers that look alike from outside, with gradients and without.
+"""Maximizers with one interface, with gradients and without.
 
 >>> import numpy as np
 >>> hill = Objective(value=lambda x: -np.sum((x - 1.0) ** 2), gradient=lambda x: -2.0 * (x - 1.0))
@@ -9,7 +9,7 @@ nelder_mead(tolerance=1e-07) [1. 1.]
 cobyqa [1. 1.]
 """
 
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective, Scale
+from implicit_delta.numerics.maximizers.base import Maximizer
 from implicit_delta.numerics.maximizers.bayesian import BayesianOptimization, bayesian_optimization
 from implicit_delta.numerics.maximizers.derivative_free import (
     Cobyqa,
@@ -18,12 +18,16 @@ from implicit_delta.numerics.maximizers.derivative_free import (
     nelder_mead,
 )
 from implicit_delta.numerics.maximizers.newton import NewtonKrylov, newton_krylov
+from implicit_delta.numerics.maximizers.objective import LinearScale, Maximum, Objective
 from implicit_delta.numerics.maximizers.quasi_newton import LBFGS, lbfgs
+
+Scale = LinearScale  # the name by which methods.ascent imports it
 
 __all__ = [
     "LBFGS",
     "BayesianOptimization",
     "Cobyqa",
+    "LinearScale",
     "Maximizer",
     "Maximum",
     "NelderMead",

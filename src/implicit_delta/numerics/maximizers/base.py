@@ -1,105 +1,66 @@
-"""What a maximizer is given and what it returns."""
+"""Abstract maximizer."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
-
-
-class Scale(Protocol):
-    """A linear change of coordinates; `Factor` is one."""
-
-    def half(self, z: Array) -> Array:
-        """Return ``H z`` for (d,) or (d, k)."""
-
-    def half_transpose(self, g: Array) -> Array:
-        """Return ``H' g`` for (d,) or (d, k)."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A function of d variables to be maximized, with what is known about it.
-
-    Parameters
-    ----------
-    value : callable
-        (d,) to float. A value that is not finite means "not allowed here".
-    gradient : callable, optional
-        (d,) to (d,).
-    curvature : callable, optional
-        ``curvature(x, v)`` is minus the Hessian at x (or a positive definite approximation of it)
-        times the block v, (d, k) to (d, k).
-    scale : Scale, optional
-        Coordinates z with ``x = start + scale.half(z)`` in which the objective is close to
-        ``-|z|^2 / 2``. All tolerances are lengths in these coordinates.
-    """
-
-    value: Callable[[Array], float]
-    gradient: Callable[[Array], Array] | None = None
-    curvature: Callable[[Array, Array], Array] | None = None
-    scale: Scale | None = None
-
-
-@dataclass(frozen=True)
-class Maximum:
-    """Where a maximizer stopped.
-
-    Parameters
-    ----------
-    x : array (d,)
-        The best point.
-    value : float
-        The objective there.
-    iterations, evaluations : int
-        Steps taken, and calls of ``value``.
-    converged : bool
-        Whether x is a maximum, to the tolerance or to what rounding allows.
-    gradient_norm : float
-        Length of the gradient in the scaled coordinates; nan for gradient-free maximizers.
-    message : str
-        Why it stopped.
-    """
-
-    x: Array
-    value: float
-    iterations: int
-    evaluations: int
-    converged: bool
-    gradient_norm: float
-    message: str
+from implicit_delta.numerics.maximizers.objective import Maximum, Objective
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective, UnboundedObjective
 
 
 class Maximizer(Named, ABC):
-    """Climbs from a start to a nearby maximum. Final classes are frozen dataclasses."""
+    """Climbs from a start to a nearby maximum. Final classes are frozen dataclasses.
+
+    Attributes
+    ----------
+    needs_gradient, needs_curvature : bool
+    max_dimension : int or None
+        Largest number of variables accepted.
+    max_distance : float
+        Largest distance of the maximum in scaled coordinates; farther is taken for divergence.
+    """
 
     needs_gradient: ClassVar[bool]
+    needs_curvature: ClassVar[bool] = False
     max_dimension: ClassVar[int | None] = None
+    max_distance: float = math.inf
 
-    @abstractmethod
     def maximize(self, problem: Objective, start: Array) -> Maximum:
         """Maximize from ``start`` (d,).
 
-        A failure to converge is told by ``converged`` and ``message``, not raised.
+        A failure to converge is reported in ``converged`` and ``message``, not raised.
 
         Raises
         ------
         ValueError
             The problem lacks a derivative that the maximizer needs, or has too many variables.
         """
+        self._check(problem, start.size)
+        scaled = ScaledObjective(problem, start, self.max_distance)
+        if not math.isfinite(scaled.offset):
+            return scaled.maximum(scaled.best, False, "The objective is not finite at the start.")
+        try:
+            return self.climb(scaled)
+        except UnboundedObjective:
+            return scaled.unbounded()
 
-    def check(self, problem: Objective, start: Array) -> None:
-        """Refuse a problem that this maximizer is not made for."""
+    @abstractmethod
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        """Climb from z = 0, where the objective is finite."""
+
+    def _check(self, problem: Objective, d: int) -> None:
         if self.needs_gradient and problem.gradient is None:
             raise ValueError(
                 f"{self.name} needs a gradient, and the objective has none. Use one of the "
                 "gradient-free maximizers: nelder_mead, cobyqa or bayesian_optimization."
             )
-        if self.max_dimension is not None and start.size > self.max_dimension:
+        if self.needs_curvature and problem.curvature is None:
+            raise ValueError(f"{self.name} needs a curvature; without one, use lbfgs.")
+        if self.max_dimension is not None and d > self.max_dimension:
             raise ValueError(
                 f"{self.name} without gradients is not reliable beyond {self.max_dimension} "
-                f"variables, and there are {start.size}. Use cobyqa (up to 60 variables), or give "
-                "a gradient and use lbfgs or newton_krylov."
+                f"variables, and there are {d}. Use cobyqa (up to 60 variables), or give a "
+                "gradient and use lbfgs or newton_krylov."
             )

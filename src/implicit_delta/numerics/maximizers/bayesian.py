@@ -1,16 +1,15 @@
-"""Search a box with a Gaussian process."""
+"""Bayesian optimization: search a box with a Gaussian process."""
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
-from implicit_delta.numerics.maximizers.derivative_free import refine
-from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer
+from implicit_delta.numerics.maximizers.derivative_free import trust_region
+from implicit_delta.numerics.maximizers.objective import Maximum
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,26 +40,17 @@ class BayesianOptimization(Maximizer):
     needs_gradient: ClassVar[bool] = False
     max_dimension: ClassVar[int | None] = 6
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        scaled = Scaled(problem, start, math.inf)
-        if not math.isfinite(scaled.offset):
-            return scaled.lost()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of the fits of the Gaussian process
-                self._search(scaled, 2 * self.evaluations // 3)
-        except Diverged:
-            return scaled.unbounded()
-        refined = refine(scaled, self.evaluations - scaled.evaluations)
-        if isinstance(refined, Maximum):
-            return refined
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the fits of the Gaussian process
+            self._search(scaled, 2 * self.evaluations // 3)
+        left = self.evaluations - scaled.evaluations
+        trust_region(scaled, 0.1, 1e-5, max(left, 2 * scaled.start.size + 4))
         inside = bool(np.abs(scaled.best).max(initial=0.0) < 0.99 * self.radius)
         message = FINISHED if inside else EDGE.format(radius=self.radius)
         return scaled.maximum(scaled.best, inside, message, scaled.evaluations)
 
-    def _search(self, scaled: Scaled, evaluations: int) -> None:
+    def _search(self, scaled: ScaledObjective, evaluations: int) -> None:
         package = _bayes_opt()
         names = [f"z{index}" for index in range(scaled.start.size)]
         optimizer = package.BayesianOptimization(
@@ -82,7 +72,7 @@ bayesian_optimization = BayesianOptimization()
 FINISHED = "All evaluations are used."
 EDGE = (
     "The best point is at the edge of the box of radius {radius:g}: the maximum is outside. Try a "
-    "larger `radius`, or a smaller push."
+    "larger `radius`."
 )
 
 

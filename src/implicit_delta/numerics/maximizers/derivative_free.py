@@ -1,4 +1,4 @@
-"""Climb without gradients, by comparing or modelling values."""
+"""Nelder-Mead and COBYQA: climb without gradients."""
 
 import math
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
-from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer
+from implicit_delta.numerics.maximizers.objective import Maximum
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective
 
-RADIUS = 0.5  # first step in scaled coordinates: half a standard error
+RADIUS = 0.5  # first step in scaled coordinates
 EVALUATIONS_PER_VARIABLE = 1000
 MOST_RUNS = 5
 
@@ -29,10 +29,11 @@ class NelderMead(Maximizer):
     max_evaluations : int, optional
         Of all runs together; by default 1000 per variable.
     max_distance : float
-        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
     Examples
     --------
+    >>> from implicit_delta.numerics.maximizers import Objective
     >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2))
     >>> nelder_mead.maximize(hill, np.zeros(2)).x.round(4)
     array([1., 1.])
@@ -46,11 +47,8 @@ class NelderMead(Maximizer):
     needs_gradient: ClassVar[bool] = False
     max_dimension: ClassVar[int | None] = 20
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        scaled = Scaled(problem, start, self.max_distance)
-        budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * start.size
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * scaled.start.size
         iterations, previous, converged = 0, -math.inf, False
         result: Any = None
         for _ in range(MOST_RUNS):
@@ -59,15 +57,13 @@ class NelderMead(Maximizer):
                 break
             previous = scaled.best_rise if iterations else -math.inf
             options = self._options(scaled, budget - scaled.evaluations)
-            result = _fall(scaled, "Nelder-Mead", options)
-            if isinstance(result, Maximum):
-                return result
+            result = _minimize(scaled, "Nelder-Mead", options)
             iterations += int(result.nit)
             # Running out of evaluations in a restart takes nothing away from the answer before.
             converged = converged or bool(result.success)
         return scaled.maximum(scaled.best, converged, str(result.message), iterations)
 
-    def _options(self, scaled: Scaled, left: int) -> dict[str, Any]:
+    def _options(self, scaled: ScaledObjective, left: int) -> dict[str, Any]:
         d = scaled.best.size
         return {
             "initial_simplex": scaled.best + RADIUS * np.eye(d + 1, d, -1),
@@ -92,10 +88,11 @@ class Cobyqa(Maximizer):
     max_evaluations : int, optional
         By default 1000 per variable.
     max_distance : float
-        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
     Examples
     --------
+    >>> from implicit_delta.numerics.maximizers import Objective
     >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2))
     >>> cobyqa.maximize(hill, np.zeros(2)).x.round(4)
     array([1., 1.])
@@ -109,44 +106,25 @@ class Cobyqa(Maximizer):
     needs_gradient: ClassVar[bool] = False
     max_dimension: ClassVar[int | None] = 60
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        scaled = Scaled(problem, start, self.max_distance)
-        budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * start.size
-        options = {
-            "initial_tr_radius": max(RADIUS, self.tolerance),
-            "final_tr_radius": self.tolerance,
-            "maxfev": max(budget, 2 * start.size + 2),
-        }
-        result = _fall(scaled, "COBYQA", options)
-        return result if isinstance(result, Maximum) else _report(scaled, result, int(result.nit))
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * scaled.start.size
+        most = max(budget, 2 * scaled.start.size + 2)
+        result = trust_region(scaled, max(RADIUS, self.tolerance), self.tolerance, most)
+        success, message = bool(result.success), str(result.message)
+        return scaled.maximum(scaled.best, success, message, int(result.nit))
 
 
 nelder_mead = NelderMead()
 cobyqa = Cobyqa()
 
 
-def refine(scaled: Scaled, evaluations: int) -> Any:
-    """Spend the evaluations on a small trust region around the best point."""
-    options = {
-        "initial_tr_radius": 0.1,
-        "final_tr_radius": 1e-5,
-        "maxfev": max(evaluations, 2 * scaled.start.size + 4),
-    }
-    return _fall(scaled, "COBYQA", options)
+def trust_region(
+    scaled: ScaledObjective, radius: float, final_radius: float, evaluations: int
+) -> Any:
+    """Run COBYQA from the best point."""
+    radii = {"initial_tr_radius": radius, "final_tr_radius": final_radius}
+    return _minimize(scaled, "COBYQA", {**radii, "maxfev": evaluations})
 
 
-def _fall(scaled: Scaled, method: str, options: dict[str, Any]) -> Any:
-    if not math.isfinite(scaled.offset):
-        return scaled.lost()
-    try:
-        return minimize(
-            lambda z: -scaled.finite_rise(z), scaled.best, method=method, options=options
-        )
-    except Diverged:
-        return scaled.unbounded()
-
-
-def _report(scaled: Scaled, result: Any, iterations: int) -> Maximum:
-    return scaled.maximum(scaled.best, bool(result.success), str(result.message), iterations)
+def _minimize(scaled: ScaledObjective, method: str, options: dict[str, Any]) -> Any:
+    return minimize(lambda z: -scaled.finite_rise(z), scaled.best, method=method, options=options)

@@ -1,4 +1,4 @@
-"""Climb with gradients and curvature."""
+"""Newton's method with conjugate gradients: climb with gradients and curvature."""
 
 import math
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
-from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
+from implicit_delta.errors import NotAMaximumError
+from implicit_delta.numerics.maximizers.base import Maximizer
+from implicit_delta.numerics.maximizers.objective import Maximum
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective
+from implicit_delta.numerics.solvers.descent import Descent
 
 NEARBY = 1e-4  # decrement below which the full step needs no proof: values cannot resolve it
 ARMIJO = 1e-4
 LOOSEST, TIGHTEST = 0.1, 1e-6  # relative error of the squared decrement, far and near
-ROUNDING = float(np.finfo(float).eps)
 MOST_HALVINGS, MOST_DOUBLINGS = 50, 30
 PATIENCE = 3
 
@@ -22,8 +24,8 @@ PATIENCE = 3
 class NewtonKrylov(Maximizer):
     r"""Newton's method, each step by conjugate gradients on the curvature (scaled coordinates).
 
-    Stops when the Newton decrement :math:`\sqrt{g' A^{-1} g}`, the distance to the maximum in
-    standard errors, is below the tolerance. Where the curvature has the wrong sign it follows the
+    Stops when the Newton decrement :math:`\sqrt{g' A^{-1} g}`, the distance to the maximum in the
+    norm of A, is below the tolerance. Where the curvature has the wrong sign it follows the
     direction found so far as long as it climbs.
 
     Parameters
@@ -35,10 +37,11 @@ class NewtonKrylov(Maximizer):
     max_products : int
         Products with the curvature per step.
     max_distance : float
-        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
     Examples
     --------
+    >>> from implicit_delta.numerics.maximizers import Objective
     >>> hill = Objective(
     ...     lambda x: -np.sum(x**4 + x**2),
     ...     lambda x: -4 * x**3 - 2 * x,
@@ -56,47 +59,35 @@ class NewtonKrylov(Maximizer):
 
     name: ClassVar[str] = "newton_krylov"
     needs_gradient: ClassVar[bool] = True
+    needs_curvature: ClassVar[bool] = True
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        if problem.curvature is None:
-            raise ValueError("newton_krylov needs a curvature; without one, use lbfgs.")
-        scaled = Scaled(problem, start, self.max_distance)
-        if not math.isfinite(scaled.offset):
-            return scaled.lost()
-        try:
-            return self._climb(scaled)
-        except Diverged:
-            return scaled.unbounded()
-
-    def _climb(self, scaled: Scaled) -> Maximum:
-        here = closest = _Stand.at(scaled, scaled.best, 0.0, self.max_products)
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        here = closest = _Iterate.at(scaled, scaled.best, 0.0, self.max_products)
         stalled = 0
         for iterations in range(self.max_iterations + 1):
             if here.decrement <= self.tolerance and here.complete:
-                return here.report(scaled, True, "The Newton decrement is small.", iterations)
+                return here.maximum(scaled, True, "The Newton decrement is small.", iterations)
             if stalled == PATIENCE:
-                return closest.report(scaled, True, "Rounding allows no more.", iterations)
+                return closest.maximum(scaled, True, "Rounding allows no more.", iterations)
             ahead = _line_search(scaled, here) if math.isfinite(here.slope) else None
             if ahead is None:
                 nearby = closest.decrement <= NEARBY
-                return closest.report(scaled, nearby, "No higher point was found.", iterations)
-            here = _Stand.at(scaled, *ahead, self.max_products)
+                return closest.maximum(scaled, nearby, "No higher point was found.", iterations)
+            here = _Iterate.at(scaled, *ahead, self.max_products)
             closer = closest.decrement > NEARBY or here.decrement < closest.decrement
             closest, stalled = (here, 0) if closer else (closest, stalled + 1)
-        return closest.report(scaled, False, "Too few steps were allowed.", iterations)
+        return closest.maximum(scaled, False, "Too few steps were allowed.", iterations)
 
 
 newton_krylov = NewtonKrylov()
 
 
 @dataclass(frozen=True)
-class _Stand:
+class _Iterate:
     """A point of the climb, with the Newton step from it.
 
-    ``complete`` says that the step solves Newton's equation, ``upward`` that the objective curves
-    upwards along it or close to it.
+    ``complete``: the step solves Newton's equation. ``upward``: the objective curves upwards along
+    it or close to it.
     """
 
     z: Array
@@ -107,7 +98,7 @@ class _Stand:
     upward: bool
 
     @classmethod
-    def at(cls, scaled: Scaled, z: Array, rise: float, most: int) -> "_Stand":
+    def at(cls, scaled: ScaledObjective, z: Array, rise: float, most: int) -> "_Iterate":
         gradient = scaled.gradient(z)
         return cls(z, rise, gradient, *_newton_direction(scaled, z, gradient, most))
 
@@ -119,42 +110,37 @@ class _Stand:
     def decrement(self) -> float:
         return math.inf if self.upward else math.sqrt(self.slope)
 
-    def report(self, scaled: Scaled, converged: bool, message: str, iterations: int) -> Maximum:
+    def maximum(
+        self, scaled: ScaledObjective, converged: bool, message: str, iterations: int
+    ) -> Maximum:
         norm = float(np.linalg.norm(self.gradient))
         return scaled.maximum(self.z, converged, message, iterations, norm)
 
 
 def _newton_direction(
-    scaled: Scaled, z: Array, gradient: Array, most: int
+    scaled: ScaledObjective, z: Array, gradient: Array, most: int
 ) -> tuple[Array, bool, bool]:
     """Solve A p = g by conjugate gradients, as far as pays: p, whether solved, whether upward.
 
     Stops by the gain in g' p, the squared decrement (Nash & Sofer 1990), rather than by the
     residual, which is blind to directions of little curvature.
     """
-    step, residual, search = np.zeros_like(gradient), gradient.copy(), gradient.copy()
-    size = first_size = float(residual @ residual)
-    gains = 0.0
-    for iterations in range(1, most + 1):
-        if size <= ROUNDING**2 * first_size:
-            return step, True, False
-        image = scaled.curve(z, search)
-        curvature = float(search @ image)
-        if not curvature > 0:
-            return (step if step.any() else gradient), False, True
-        length = size / curvature
-        step += length * search
-        residual -= length * image
-        gain = length * size
-        gains += gain
-        if iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
-            return step, True, False
-        size, previous = float(residual @ residual), size
-        search = residual + size / previous * search
-    return step, False, False
+    step, gains = gradient, 0.0
+    try:
+        descent = Descent(lambda v: scaled.curve(z, v), gradient[:, None], flat=0.0)
+        while descent.active.size and descent.iterations < most:
+            descent.step()
+            step, gain = descent.x[0], descent.lower[0] - gains
+            gains += gain
+            if descent.iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
+                return step, True, False
+            descent.retire(descent.at_rounding())
+    except NotAMaximumError:
+        return step, False, True
+    return descent.x[0], not descent.active.size, False
 
 
-def _line_search(scaled: Scaled, here: _Stand) -> tuple[Array, float] | None:
+def _line_search(scaled: ScaledObjective, here: _Iterate) -> tuple[Array, float] | None:
     """Halve the step until it climbs enough; where the objective curves upwards, double it."""
     length = 1.0
     for _ in range(MOST_HALVINGS):
@@ -168,7 +154,7 @@ def _line_search(scaled: Scaled, here: _Stand) -> tuple[Array, float] | None:
 
 
 def _double(
-    scaled: Scaled, here: _Stand, length: float, z: Array, rise: float
+    scaled: ScaledObjective, here: _Iterate, length: float, z: Array, rise: float
 ) -> tuple[Array, float]:
     for _ in range(MOST_DOUBLINGS):
         length *= 2

@@ -1,19 +1,19 @@
-"""Climb with gradients."""
+"""L-BFGS: climb with gradients."""
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximizer, Maximum, Objective
-from implicit_delta.numerics.maximizers.scaled import Diverged, Scaled
+from implicit_delta.numerics.maximizers.base import Maximizer
+from implicit_delta.numerics.maximizers.objective import Maximum
+from implicit_delta.numerics.maximizers.scaled import ScaledObjective
 
 ROUNDING_GRADIENT = 1e-4  # scaled gradient at which a stalled line search is put down to rounding
 MEMORY = 20
-POLISHING_STEPS = 20
+MOST_GRADIENT_STEPS = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,10 +31,11 @@ class LBFGS(Maximizer):
     max_iterations : int
         Steps.
     max_distance : float
-        How far, in scaled coordinates, the maximum may be; farther is taken for divergence.
+        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
     Examples
     --------
+    >>> from implicit_delta.numerics.maximizers import Objective
     >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2), lambda x: -2.0 * (x - 1.0))
     >>> lbfgs.maximize(hill, np.zeros(2)).x.round(6)
     array([1., 1.])
@@ -47,25 +48,17 @@ class LBFGS(Maximizer):
     name: ClassVar[str] = "lbfgs"
     needs_gradient: ClassVar[bool] = True
 
-    def maximize(self, problem: Objective, start: Array) -> Maximum:
-        """Maximize from ``start``; see `Maximizer.maximize`."""
-        self.check(problem, start)
-        scaled = Scaled(problem, start, self.max_distance)
-        if not math.isfinite(scaled.offset):
-            return scaled.lost()
-        try:
-            z, iterations, message = self._climb(scaled)
-        except Diverged:
-            return scaled.unbounded()
-        gradient = scaled.gradient(z)
-        if _largest(gradient) > self.tolerance and problem.scale is not None:
-            z, gradient = _polish(scaled, z, gradient, self.tolerance)
+    def climb(self, scaled: ScaledObjective) -> Maximum:
+        result = self._minimize(scaled)
+        z, gradient = result.x, scaled.gradient(result.x)
+        if scaled.problem.scale is not None:
+            z, gradient = _follow_gradient(scaled, z, gradient, self.tolerance)
         norm = float(np.linalg.norm(gradient))
         converged = _largest(gradient) <= self.tolerance or norm <= ROUNDING_GRADIENT
-        return scaled.maximum(z, converged, message, iterations, norm)
+        return scaled.maximum(z, converged, str(result.message), int(result.nit), norm)
 
-    def _climb(self, scaled: Scaled) -> tuple[Array, int, str]:
-        def fall(z: Array) -> tuple[float, Array]:
+    def _minimize(self, scaled: ScaledObjective) -> Any:
+        def negative(z: Array) -> tuple[float, Array]:
             rise, gradient = scaled.finite_rise_and_gradient(z)
             return -rise, -gradient
 
@@ -77,8 +70,7 @@ class LBFGS(Maximizer):
             "maxcor": MEMORY,
             "maxls": 50,
         }
-        result = minimize(fall, scaled.best, jac=True, method="L-BFGS-B", options=options)
-        return np.asarray(result.x), int(result.nit), str(result.message)
+        return minimize(negative, scaled.best, jac=True, method="L-BFGS-B", options=options)
 
 
 lbfgs = LBFGS()
@@ -88,9 +80,11 @@ def _largest(gradient: Array) -> float:
     return float(np.abs(gradient).max(initial=0.0))
 
 
-def _polish(scaled: Scaled, z: Array, gradient: Array, tolerance: float) -> tuple[Array, Array]:
+def _follow_gradient(
+    scaled: ScaledObjective, z: Array, gradient: Array, tolerance: float
+) -> tuple[Array, Array]:
     """Step along the gradient, which in scaled coordinates is nearly Newton's step."""
-    for _ in range(POLISHING_STEPS):
+    for _ in range(MOST_GRADIENT_STEPS):
         norm = np.linalg.norm(gradient)
         if norm > ROUNDING_GRADIENT or _largest(gradient) <= tolerance:
             break

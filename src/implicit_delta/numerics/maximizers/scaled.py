@@ -1,39 +1,41 @@
-"""An objective in its scaled coordinates, made safe for line searches."""
+"""Objective in scaled coordinates, finite everywhere for the sake of line searches."""
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers.base import Maximum, Objective
+from implicit_delta.numerics.maximizers.objective import Maximum, Objective
 
-UNSCALED_REACH = 1e6  # how much farther to let x go when its natural unit is unknown
-UNBELIEVABLE = 1e12  # times the value at the start: no log-likelihood rises so much
-UNBOUNDED = (
-    "The objective looks unbounded: it still grows {distance:.1e} {unit} from the start. Usual "
-    "causes: a likelihood without a finite maximum (separable classes, a variance that goes to "
-    "zero), too large a push. Try a penalty (`l2=`) or a smaller push."
-)
+UNSCALED_REACH = 1e6  # times max_distance where there is no scale: the unit of x is unknown
+LARGEST_RISE = 1e12  # times the value at the start; more is taken for divergence
+
+_Linear: TypeAlias = Callable[[Array], Array]
 
 
-class Diverged(Exception):
+class UnboundedObjective(Exception):
     """Raised inside an optimizer to leave it when the objective looks unbounded."""
 
 
-class Scaled:
-    """The rise of the objective above its start, as a function of z: x = start + H z.
+class ScaledObjective:
+    """Rise of an objective above its start, as a function of z: x = start + H z.
 
-    Counts evaluations and remembers the best point. Where the objective is not finite, it
-    pretends to be in a bowl around the best point, somewhat below all that was seen: line searches
-    and simplices back off, and no optimizer meets an infinity.
+    Counts evaluations and keeps the best point. Values that are not finite are replaced by those
+    of a bowl around the best point, somewhat below all finite ones, so that line searches and
+    simplices back off.
     """
 
     def __init__(self, problem: Objective, start: Array, max_distance: float) -> None:
         self.problem, self.start = problem, start
-        stretch = 1.0 if problem.scale else UNSCALED_REACH * (1.0 + float(np.linalg.norm(start)))
+        scale = problem.scale
+        self._half: _Linear = scale.half if scale else np.asarray
+        self._half_transpose: _Linear = scale.half_transpose if scale else np.asarray
+        stretch = 1.0 if scale else UNSCALED_REACH * (1.0 + float(np.linalg.norm(start)))
         self.reach = max_distance * stretch
         self.offset = float(problem.value(start))
-        self.ceiling = UNBELIEVABLE * (1.0 + abs(self.offset))
+        self.ceiling = LARGEST_RISE * (1.0 + abs(self.offset))
         self.evaluations = 1
         self.best, self.best_rise, self.worst_rise = np.zeros(start.size), 0.0, 0.0
 
@@ -44,26 +46,24 @@ class Scaled:
 
     def point(self, z: Array) -> Array:
         """Return x."""
-        scale = self.problem.scale
-        return np.asarray(self.start + (z if scale is None else scale.half(z)))
+        return np.asarray(self.start + self._half(z))
 
     def rise(self, z: Array) -> float:
         """Return the objective at z minus that at the start; -inf where it is not finite.
 
         Raises
         ------
-        Diverged
-            The objective still rises out of reach of the start, or beyond belief.
+        UnboundedObjective
+            The objective still rises farther than ``reach`` from the start, or above ``ceiling``.
         """
         rise = float(self.problem.value(self.point(z))) - self.offset
         self.evaluations += 1
-        if rise > self.best_rise and (rise > self.ceiling or np.linalg.norm(z) > self.reach):
-            self.best, self.best_rise = z.copy(), rise
-            raise Diverged
-        if not math.isfinite(rise):
-            return -math.inf
         if rise > self.best_rise:
             self.best, self.best_rise = z.copy(), rise
+            if rise > self.ceiling or np.linalg.norm(z) > self.reach:
+                raise UnboundedObjective
+        if not math.isfinite(rise):
+            return -math.inf
         self.worst_rise = min(self.worst_rise, rise)
         return rise
 
@@ -84,27 +84,24 @@ class Scaled:
     def gradient(self, z: Array) -> Array:
         """Return the gradient with respect to z, (d,)."""
         assert self.problem.gradient is not None
-        gradient = np.asarray(self.problem.gradient(self.point(z)), dtype=float)
-        scale = self.problem.scale
-        return gradient if scale is None else scale.half_transpose(gradient)
+        gradient = self.problem.gradient(self.point(z))
+        return self._half_transpose(np.asarray(gradient, dtype=float))
 
     def curve(self, z: Array, v: Array) -> Array:
-        """Return the curvature with respect to z times v, (d,)."""
+        """Return the curvature with respect to z times a block v, (d, k)."""
         assert self.problem.curvature is not None
-        scale, block = self.problem.scale, v[:, None]
-        direction = block if scale is None else scale.half(block)
-        image = np.asarray(self.problem.curvature(self.point(z), direction), dtype=float)
-        return np.asarray(image if scale is None else scale.half_transpose(image))[:, 0]
+        image = self.problem.curvature(self.point(z), self._half(v))
+        return self._half_transpose(np.asarray(image, dtype=float))
 
     def maximum(
         self,
         z: Array,
         converged: bool,
         message: str,
-        iterations: int,
+        iterations: int = 0,
         gradient_norm: float = math.nan,
     ) -> Maximum:
-        """Report z as the place where the climb ended."""
+        """Return the result of a climb that ended at z."""
         x = self.point(z)
         value = self.offset + self.best_rise if z is self.best else float(self.problem.value(x))
         return Maximum(
@@ -118,11 +115,8 @@ class Scaled:
         )
 
     def unbounded(self) -> Maximum:
-        """Report that the objective grows without end."""
+        """Return the best point as the result of a climb without end."""
         unit = "units" if self.problem.scale is None else "standard units"
-        distance = float(np.linalg.norm(self.best))
-        return self.maximum(self.best, False, UNBOUNDED.format(distance=distance, unit=unit), 0)
-
-    def lost(self) -> Maximum:
-        """Report that there is nowhere to begin."""
-        return self.maximum(self.best, False, "The objective is not finite at the start.", 0)
+        distance = f"{np.linalg.norm(self.best):.1e} {unit}"
+        message = f"The objective looks unbounded: it still grows {distance} from the start."
+        return self.maximum(self.best, False, message)

@@ -1,6 +1,6 @@
 """Linear solvers for symmetric positive definite matrices given as functions.
 
-Direct and iterative solvers look alike from outside:
+Direct and iterative solvers have one interface:
 
 >>> import numpy as np
 >>> A = np.array([[2.0, 1.0], [1.0, 2.0]])

@@ -1,18 +1,21 @@
-"""What a linear solver is given and what it returns."""
+"""Abstract linear solver and its solution."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
+from implicit_delta.errors import NotAMaximumError
 
 Operator = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The solution of ``A x = b`` and how far it can be trusted.
+    """The solution of ``A x = b`` with bounds on its error.
 
     Parameters
     ----------
@@ -24,8 +27,7 @@ class Solution:
         Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
         ``(sqrt(upper) - sqrt(lower)) / sqrt(lower)`` for an iterative one.
     smallest_curvature : float
-        The smallest curvature ``v' A v / v' v`` that was met, never below the smallest
-        eigenvalue of A.
+        The smallest curvature ``v' A v / v' v`` found, never below the smallest eigenvalue of A.
     products : int
         The number of vectors that A was applied to.
     iterations : int
@@ -76,3 +78,9 @@ class Solver(Named, ABC):
         ConvergenceError
             The requested accuracy was not reached.
         """
+
+
+def check_finite(values: Array) -> None:
+    """Raise NotAMaximumError if the matrix or a product with it is not finite."""
+    if not np.isfinite(values).all():
+        raise NotAMaximumError.not_finite()

@@ -1,4 +1,4 @@
-"""The iteration of conjugate gradients, over the columns of a block."""
+"""Conjugate-gradient iteration over the columns of a block."""
 
 import math
 from collections.abc import Iterator
@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.solvers import refusals
-from implicit_delta.numerics.solvers.base import Operator
+from implicit_delta.errors import NotAMaximumError
+from implicit_delta.numerics.solvers.base import Operator, check_finite
 
 CHUNK = 2**16  # numbers updated at a time
 ROUNDING = float(np.finfo(float).eps)
 FLAT = 1e-14  # of the largest curvature met; below is rounding
 
 # How this differs from the textbook (Golub & Van Loan, section 11.3), and why:
-# - It stops on bounds of b' A^-1 b (Golub & Meurant 2010), not on the residual: a residual says
-#   little about a standard error, and on ill-conditioned problems either stops orders of magnitude
-#   too early or goes on for nothing.
+# - It stops on bounds of b' A^-1 b (Golub & Meurant 2010), not on the residual, which on
+#   ill-conditioned problems stops orders of magnitude too early or goes on for nothing.
 # - The upper bound is Gauss-Radau quadrature with a node mu below all eigenvalues, by the
 #   recurrence of Meurant & Tichy (2013), where such a mu is known. Where it has to be guessed it
 #   changes on the way, and the simpler bound of Meurant & Tichy (2019) serves, which bounds the
@@ -34,14 +33,21 @@ FLAT = 1e-14  # of the largest curvature met; below is rounding
 
 
 class Descent:
-    """The iteration; per-column numbers are (K,) in the order of b, vectors are rows.
+    """Conjugate gradients; per-column numbers are (K,) in the order of b, vectors are rows.
 
     Row i of ``residuals`` and ``searches`` belongs to column ``order[i]``; the first rows, those of
-    the ``active`` columns, are still being iterated.
+    the ``active`` columns, are still being iterated. A curvature below ``flat`` times the largest
+    so far counts as zero.
     """
 
-    def __init__(self, operator: Operator, preconditioner: Operator | None, b: Array) -> None:
-        self.operator, self.preconditioner = operator, preconditioner
+    def __init__(
+        self,
+        operator: Operator,
+        b: Array,
+        preconditioner: Operator | None = None,
+        flat: float = FLAT,
+    ) -> None:
+        self.operator, self.preconditioner, self.flat = operator, preconditioner, flat
         d, K = b.shape
         self.type: Any = np.float32 if b.dtype == np.float32 else np.float64
         self.x: Array = np.zeros((K, d), dtype=self.type)
@@ -83,7 +89,7 @@ class Descent:
             self.ratios[column].append(float(delta))
 
     def at_rounding(self) -> NDArray[np.bool_]:
-        """Say of every column (K,) whether its residual has no correct digit left."""
+        """Whether the residual of each column has no correct digit left, (K,)."""
         rounding = float(np.finfo(self.type).eps)
         return np.asarray(self.size <= rounding**2 * self.first_size)
 
@@ -107,23 +113,21 @@ class Descent:
         sizes = _dots(residuals, preconditioned)
         if self.preconditioner is not None and (sizes < 0).any():
             raise ValueError("The preconditioner is not positive definite: r' M^-1 r < 0.")
-        if not np.isfinite(sizes).all():
-            raise refusals.not_finite()
+        check_finite(sizes)
         return sizes
 
     def _curvatures(self, searches: Array, images: Array) -> Array:
-        """Return p' A p, after a look at its sign and size."""
+        """Return p' A p if it is finite and positive."""
         products = _dots(searches, images)
         curvatures = products / _dots(searches, searches)
-        if not np.isfinite(curvatures).all():
-            raise refusals.not_finite()
+        check_finite(curvatures)
         smallest, largest = float(curvatures.min()), float(np.abs(curvatures).max())
         self.smallest_curvature = min(self.smallest_curvature, smallest)
         self.largest_curvature = max(self.largest_curvature, largest)
-        if abs(smallest) <= FLAT * self.largest_curvature:
-            raise refusals.flat(smallest)
+        if abs(smallest) <= self.flat * self.largest_curvature:
+            raise NotAMaximumError.flat(smallest)
         if smallest < 0:
-            raise refusals.saddle(smallest)
+            raise NotAMaximumError.saddle(smallest)
         return products
 
 

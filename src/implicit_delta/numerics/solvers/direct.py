@@ -1,4 +1,4 @@
-"""Solve by forming the matrix and factorizing it."""
+"""Direct solver: form the matrix and factorize it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.factor import factorize
 
@@ -14,13 +15,13 @@ from implicit_delta.numerics.solvers.factor import factorize
 class Cholesky(Solver):
     """Form A, scale it to a unit diagonal, factorize, solve, refine once: d products.
 
-    Exact to rounding, and the only solver that notices every flat direction. Holds three d x d
+    Exact to rounding, and the only solver that finds every flat direction. Holds three d x d
     matrices at its peak, so it is meant for d up to some thousands.
 
     Parameters
     ----------
     block_size : int
-        How many columns of A are asked for at a time.
+        Columns of A per call of the operator.
 
     Examples
     --------
@@ -42,24 +43,25 @@ class Cholesky(Solver):
     def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect."""
         formed = _form(operator, b.shape[0], self.block_size)
-        matrix = 0.5 * (formed + formed.T)
-        asymmetry = _ratio(np.abs(formed - matrix).max(initial=0.0) * 2, np.abs(matrix))
+        matrix = symmetric(formed)
+        asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
         del formed
         factor = factorize(matrix)
         x = factor.solve(b)
         x += factor.solve(b - matrix @ x)
         remainder = b - matrix @ x
-        quadratic = _quadratic(b, x, remainder)
+        # Up to r' A^-1 r, which is of second order in the error of x.
+        quadratic = symmetric(b.T @ x + x.T @ remainder)
         return Solution(
             x=x,
             quadratic=quadratic,
-            residual=_relative(remainder, b),
+            residual=_largest(ratio(np.linalg.norm(remainder, axis=0), np.linalg.norm(b, axis=0))),
             smallest_curvature=factor.smallest_curvature(),
             products=b.shape[0],
             iterations=-(-b.shape[0] // self.block_size),
             lower=np.diag(quadratic).copy(),
             upper=np.diag(quadratic).copy(),
-            asymmetry=asymmetry,
+            asymmetry=float(asymmetry),
         )
 
 
@@ -74,18 +76,5 @@ def _form(operator: Operator, d: int, block_size: int) -> Array:
     return matrix
 
 
-def _quadratic(b: Array, x: Array, remainder: Array) -> Array:
-    """Return b' A^-1 b up to r' A^-1 r, which is of second order in the error of x."""
-    quadratic = b.T @ x + x.T @ remainder
-    return np.asarray(0.5 * (quadratic + quadratic.T))
-
-
-def _relative(remainder: Array, b: Array) -> float:
-    sizes = np.linalg.norm(b, axis=0)
-    errors = np.linalg.norm(remainder, axis=0)
-    return float(np.divide(errors, sizes, out=np.zeros_like(sizes), where=sizes > 0).max(initial=0))
-
-
-def _ratio(largest_difference: float, sizes: Array) -> float:
-    largest = sizes.max(initial=0.0)
-    return float(largest_difference / largest) if largest > 0 else 0.0
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))

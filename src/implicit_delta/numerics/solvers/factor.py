@@ -1,4 +1,4 @@
-"""Factorize a positive definite matrix once, solve many times."""
+"""Cholesky factorization of a positive definite matrix, to solve many times."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from scipy.linalg import cho_solve, eigh, lapack, solve_triangular
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.numerics.solvers import refusals
+from implicit_delta.numerics.solvers.base import check_finite
 
 FLAT = 1e-10  # eigenvalues of the unit-diagonal matrix below this are taken for zero
 NORM_SLACK = 10.0  # LAPACK's estimate of a condition number is rarely off by more than 3
@@ -74,8 +74,7 @@ def factorize(matrix: Array) -> Factor:
         The matrix has a negative eigenvalue, or one that is zero to working precision: below
         1e-10 once its diagonal is scaled to one. The exception carries the ``curvature``.
     """
-    if not np.isfinite(matrix).all():
-        raise refusals.not_finite()
+    check_finite(matrix)
     diagonal = np.diag(matrix)
     scale = 1.0 / np.sqrt(np.where(diagonal == 0, 1.0, np.abs(diagonal)))
     scaled = scale[:, None] * matrix * scale
@@ -84,9 +83,9 @@ def factorize(matrix: Array) -> Factor:
     if not failed:
         triangle, failed = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
     if failed or _looks_flat(triangle, norm):
-        value, direction = _weakest(scale[:, None] * matrix * scale)
+        value, direction = _smallest_eigenpair(scale[:, None] * matrix * scale)
         if failed or value < FLAT:
-            raise _refusal(matrix, scale * direction, value, direction)
+            raise _error(matrix, scale * direction, value, direction)
     return Factor(scale, triangle)
 
 
@@ -95,22 +94,24 @@ def _looks_flat(triangle: Array, norm: float) -> bool:
     return bool(reciprocal_condition * norm < NORM_SLACK * FLAT)
 
 
-def _weakest(matrix: Array) -> tuple[float, Array]:
+def _smallest_eigenpair(matrix: Array) -> tuple[float, Array]:
     values, vectors = eigh(matrix, subset_by_index=[0, 0], check_finite=False)
     return float(values[0]), vectors[:, 0]
 
 
-def _refusal(matrix: Array, step: Array, value: float, direction: Array) -> NotAMaximumError:
-    """Describe the weakest direction: ``step`` is in the units of the parameters."""
+def _error(matrix: Array, step: Array, value: float, direction: Array) -> NotAMaximumError:
+    """Describe the direction of smallest curvature; ``step`` is the same in unscaled units."""
     curvature = value / float(step @ step)
     if value > -FLAT:
         weight = np.abs(direction)
         dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
-        return refusals.flat(curvature, sorted(dominant[weight[dominant] > weight.max() / 2]))
-    smallest, _ = _weakest(matrix)
+        return NotAMaximumError.flat(
+            curvature, sorted(dominant[weight[dominant] > weight.max() / 2])
+        )
+    smallest, _ = _smallest_eigenpair(matrix)
     # In badly scaled units eigh cannot resolve the smallest eigenvalue; the step is still a proof.
     resolved = smallest < -matrix.shape[0] * np.finfo(float).eps * np.abs(matrix).max()
-    return refusals.saddle(smallest if resolved else curvature)
+    return NotAMaximumError.saddle(smallest if resolved else curvature)
 
 
 def _rows(scale: Array, block: Array) -> Array:

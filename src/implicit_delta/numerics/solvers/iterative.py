@@ -1,4 +1,4 @@
-"""Solve with products alone, until the standard error is known well enough."""
+"""Conjugate gradients, stopped on bounds of b' A^-1 b."""
 
 import math
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 
@@ -20,10 +21,10 @@ BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz val
 
 @dataclass(frozen=True, repr=False)
 class ConjugateGradient(Solver):
-    r"""Conjugate gradients over all columns at once, each stopped on its standard error.
+    r"""Conjugate gradients over all columns at once, each stopped on its own bounds.
 
-    After k steps the standard error :math:`\sqrt{b' A^{-1} b}` lies between
-    :math:`\sqrt{q}` and :math:`\sqrt{q + e}`, with
+    After k steps :math:`\sqrt{b' A^{-1} b}`, the standard error when A is an information matrix,
+    lies between :math:`\sqrt{q}` and :math:`\sqrt{q + e}`, with
 
     .. math::
         q = \sum_{j<k} \gamma_j |r_j|^2, \qquad
@@ -33,12 +34,12 @@ class ConjugateGradient(Solver):
     :math:`\mu` up to the smallest eigenvalue of A: the first is Gauss-Radau quadrature with a node
     at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when the
     two ends differ by ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm
-    of A, so ask for more when x is used for more than the standard error.
+    of A, so a smaller ``rtol`` is needed when x itself is used.
 
     Parameters
     ----------
     rtol : float
-        Relative accuracy of the standard error.
+        Relative accuracy of :math:`\sqrt{b' A^{-1} b}`.
     max_iterations : int, optional
         By default 10 d, at least 1,000 and at most 10,000.
     preconditioner : callable, optional
@@ -51,10 +52,10 @@ class ConjugateGradient(Solver):
     -----
     With a ``floor`` and no preconditioner, :math:`\mu` is the floor and the upper end is a
     guarantee, rounding aside. Without, :math:`\mu` is a tenth of the smallest Ritz value (the
-    smallest curvature within the directions seen so far), and the criterion must hold for a tenth
-    of the iterations, at least three. This is an **estimate**: an isolated small eigenvalue
-    whose direction hardly occurs in b is noticed late or not at all. When a later column reveals
-    one, the reported ``residual`` of an earlier column grows accordingly, beyond ``rtol``.
+    smallest curvature within the directions searched), and the criterion must hold for a tenth of
+    the iterations, at least three. This is an **estimate**: an isolated small eigenvalue whose
+    direction hardly occurs in b is found late or not at all. When a later column reveals one, the
+    reported ``residual`` of an earlier column grows accordingly, beyond ``rtol``.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class ConjugateGradient(Solver):
         """Solve ``A x = b``; see `Solver.solve`."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
-        descent = Descent(operator, self.preconditioner, b)
+        descent = Descent(operator, b, self.preconditioner)
         bounds = _Bounds(descent, known)
         while descent.active.size:
             if descent.iterations == most:
@@ -102,15 +103,15 @@ class _Bounds:
 
     def __init__(self, descent: Descent, floor: float) -> None:
         self.descent, self.floor = descent, floor
-        self.ritz = math.inf  # smallest over all columns: they see the same matrix
+        self.ritz = math.inf  # smallest over all columns, which share the matrix
         self.streak = np.zeros(descent.size.size, dtype=int)
         self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
 
     def advance(self) -> None:
-        """Take the step of the Gauss-Radau weights that the iteration has just taken.
+        """Update the Gauss-Radau weights after a step of the iteration.
 
         With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
-        its sign to rounding; from there on the simpler bound has to do.
+        its sign to rounding; from there on only the simpler bound holds.
         """
         for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
             gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
@@ -121,17 +122,16 @@ class _Bounds:
     @property
     def guaranteed(self) -> bool:
         """Whether there is a floor that no curvature has contradicted."""
-        seen = min(self.descent.smallest_curvature, self.ritz)
-        return 0 < self.floor <= seen * (1 + 1e-6)
+        return 0 < self.floor <= min(self.descent.smallest_curvature, self.ritz) * (1 + 1e-6)
 
     def agree(self, rtol: float, certify: bool) -> NDArray[np.bool_]:
-        """Say of every column (K,) whether its bounds agree."""
+        """Whether the bounds of each column agree, (K,)."""
         if certify and self.guaranteed:
             return self.gap(self.floor) <= rtol
         needed = max(3, self.descent.iterations // 10)
-        promising = self.gap(self._guess()) <= rtol
-        self._look(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
-        self.streak = np.where(self.gap(self._guess()) <= rtol, self.streak + 1, 0)
+        promising = self.gap(self._current_mu()) <= rtol
+        self._update_ritz(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
+        self.streak = np.where(self.gap(self._current_mu()) <= rtol, self.streak + 1, 0)
         return np.asarray(self.streak >= needed)
 
     def error(self, mu: float) -> Array:
@@ -145,19 +145,18 @@ class _Bounds:
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""
-        lower = self.descent.lower
-        excess = np.divide(self.error(mu), lower, out=np.zeros_like(lower), where=lower > 0)
+        excess = ratio(self.error(mu), self.descent.lower)
         return np.asarray(excess / (1 + np.sqrt(1 + excess)))
 
     def estimated_mu(self) -> float:
-        """Guess a lower bound on the eigenvalues from all that was seen."""
-        self._look(self.streak >= 0)
-        return self._guess()
+        """Estimate a lower bound on the eigenvalues from the Ritz values of all columns."""
+        self._update_ritz(self.streak >= 0)
+        return self._current_mu()
 
-    def _guess(self) -> float:
+    def _current_mu(self) -> float:
         return max(SAFETY * self.ritz, self.floor if self.guaranteed else 0.0)
 
-    def _look(self, wanted: NDArray[np.bool_]) -> None:
+    def _update_ritz(self, wanted: NDArray[np.bool_]) -> None:
         for column in np.flatnonzero(wanted):
             if self.descent.lengths[column]:
                 lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
@@ -179,7 +178,7 @@ def _solution(descent: Descent, bounds: _Bounds, b: Array) -> Solution:
     mu = bounds.floor if bounds.guaranteed else estimated
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
-    quadratic = 0.5 * (quadratic + quadratic.T)
+    quadratic = symmetric(quadratic)
     remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
     if bounds.guaranteed:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
@@ -206,9 +205,4 @@ def _unfinished(
     worst = active[np.argmax(bounds.gap(mu)[active])]
     low = math.sqrt(bounds.descent.lower[worst])
     high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
-    return ConvergenceError(
-        f"{solver!r} did not finish in {most} iterations: the standard error of evaluation {worst} "
-        f"lies between {low:.4g} and {high:.4g}. Usual causes: badly scaled or nearly redundant "
-        "parameters. Try a larger `max_iterations` or `rtol`, a `preconditioner`, a penalty "
-        "(`l2=`), `Infinitesimal(damping=...)`, or `solver=cholesky` if the matrix fits in memory."
-    )
+    return ConvergenceError.unfinished_solve(solver, most, int(worst), low, high)

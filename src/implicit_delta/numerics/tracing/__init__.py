@@ -1,13 +1,13 @@
-"""Exact derivatives of NumPy code: run a function once on an array that remembers its history.
+"""Reverse-mode differentiation of NumPy code.
 
-A function written for NumPy arrays is called with a `Traced` array instead. NumPy hands every
-operation on it to the tables in `partials` and `rules`, which note how the result depends
-on the arguments; one sweep backwards then gives all derivatives for about the cost of the function
+A function written for NumPy arrays is called with a `Traced` array instead. NumPy dispatches every
+operation on it to the tables in `partials` and `rules`, which record how the result depends on the
+arguments; one sweep backwards then gives all derivatives for about the cost of the function
 itself, where differences cost at least twice the number of parameters times that.
 
-How this differs from an autodiff framework: nobody has to import another NumPy, and what is not
-in the tables is *refused* by raising, so that the caller can fall back on differences. Nothing
-may drop the history silently, so a traced array cannot be turned into floats.
+Unlike an autodiff framework this needs no other NumPy to be imported, and an operation outside the
+tables raises, so that the caller can fall back on differences. Nothing may drop the history
+silently, so a traced array cannot be turned into floats.
 """
 
 import warnings
@@ -24,7 +24,7 @@ LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations
 
 
 def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
-    """Differentiate f at x exactly, or return None if f does what cannot be traced.
+    """Differentiate f at x exactly, or return None if f cannot be traced.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
 
 
 def _collect(result: Any) -> Node | None:
-    """Find the one node behind what f returned; None if f did not use its argument."""
+    """Return the one node behind the result of f; None if f did not use its argument."""
     if isinstance(result, Traced):
         return result.node
     array: Any = np.asarray(result)
@@ -85,7 +85,7 @@ def _sweep(result: Node, source: Node) -> Array:
 
 
 def _history(result: Node) -> list[Node]:
-    """All nodes that the result depends on, latest first."""
+    """Return all nodes that the result depends on, latest first."""
     seen, waiting = {result.order: result}, [result]
     while waiting:
         for parent, _ in waiting.pop().parents:

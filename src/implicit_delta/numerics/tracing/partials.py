@@ -52,7 +52,7 @@ PARTIALS.update(
     }
 )
 
-# Piecewise constant: these see plain numbers and return plain numbers.
+# Piecewise constant: applied to plain numbers, with plain results.
 PLAIN.update(
     {
         np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal,

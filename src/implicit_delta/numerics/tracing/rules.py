@@ -1,6 +1,7 @@
-"""How NumPy's functions of whole arrays are pulled back."""
+"""Pullbacks of NumPy's functions of whole arrays."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ PLAIN.update({np.zeros_like, np.ones_like})
 
 
 def rule_of(function: Any) -> Callable[[Rule], Rule]:
-    """Enter a rule into the table under the function that it stands for."""
+    """Register the rule of a function."""
 
     def enter(rule: Rule) -> Rule:
         FUNCTIONS[function] = rule
@@ -124,17 +125,7 @@ def _std(x: Traced, axis: Any = None, *, ddof: int = 0) -> Any:
     return np.sqrt(_var(x, axis, ddof=ddof))
 
 
-@rule_of(np.max)
-def _max(x: Traced, axis: Any = None) -> Traced:
-    return _extreme(np.argmax, x, axis)
-
-
-@rule_of(np.min)
-def _min(x: Traced, axis: Any = None) -> Traced:
-    return _extreme(np.argmin, x, axis)
-
-
-def _extreme(arg: Any, x: Traced, axis: int | None) -> Traced:
+def _extreme(arg: Any, x: Traced, axis: int | None = None) -> Traced:
     """Pick the extreme entries; where two tie, the first one's derivative is taken."""
     if axis is None:
         return _getitem(_reshape(x, -1), int(arg(x.node.value)))
@@ -143,6 +134,10 @@ def _extreme(arg: Any, x: Traced, axis: int | None) -> Traced:
     flat = _reshape(moved, (-1, moved.shape[-1]))
     picked = _getitem(flat, (np.arange(len(flat)), arg(flat.node.value, axis=1)))
     return _reshape(picked, moved.shape[:-1])
+
+
+FUNCTIONS[np.max] = partial(_extreme, np.argmax)
+FUNCTIONS[np.min] = partial(_extreme, np.argmin)
 
 
 @rule_of(np.cumsum)
@@ -174,19 +169,12 @@ def _ravel(x: Traced, order: str = "C") -> Traced:
     return _reshape(x, -1, order)
 
 
-@rule_of(np.squeeze)
-def _squeeze(x: Traced, axis: Any = None) -> Traced:
-    return _reshape(x, np.squeeze(x.node.value, axis).shape)
+def _reshape_by(function: Any, x: Traced, *args: Any, **kwargs: Any) -> Traced:
+    return _reshape(x, function(x.node.value, *args, **kwargs).shape)
 
 
-@rule_of(np.expand_dims)
-def _expand_dims(x: Traced, axis: int) -> Traced:
-    return _reshape(x, np.expand_dims(x.node.value, axis).shape)
-
-
-@rule_of(np.atleast_1d)
-def _atleast_1d(x: Traced) -> Traced:
-    return _reshape(x, np.atleast_1d(x.node.value).shape)
+for _function in (np.squeeze, np.expand_dims, np.atleast_1d):
+    FUNCTIONS[_function] = partial(_reshape_by, _function)
 
 
 @rule_of(np.transpose)
@@ -228,19 +216,17 @@ def _hstack(arrays: Sequence[Any]) -> Traced:
     return _concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-@rule_of(np.vstack)
-def _vstack(arrays: Sequence[Any]) -> Traced:
-    return _concatenate([_as_matrix(array, 0) for array in arrays], 0)
-
-
-@rule_of(np.column_stack)
-def _column_stack(arrays: Sequence[Any]) -> Traced:
-    return _concatenate([_as_matrix(array, 1) for array in arrays], 1)
+def _stack_matrices(axis: int, arrays: Sequence[Any]) -> Traced:
+    return _concatenate([_as_matrix(array, axis) for array in arrays], axis)
 
 
 def _as_matrix(array: Any, axis: int) -> Any:
     part = np.atleast_1d(unwrap(array))
     return np.expand_dims(part, axis) if part.ndim == 1 else part
+
+
+FUNCTIONS[np.vstack] = partial(_stack_matrices, 0)
+FUNCTIONS[np.column_stack] = partial(_stack_matrices, 1)
 
 
 @rule_of(np.append)

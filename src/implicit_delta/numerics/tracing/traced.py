@@ -1,4 +1,4 @@
-"""An array that remembers how it was computed, and the tables that NumPy's operations are in."""
+"""Traced array and the tables of NumPy operations that it supports."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 Pullback: TypeAlias = Callable[[Array], Array]
 Parents: TypeAlias = Sequence[tuple["Node", Pullback]]
 
-# Filled by `partials` and `rules`; what is in none of them is refused.
+# Filled by `partials` and `rules`; an operation in none of them raises.
 PARTIALS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 PLAIN: set[Any] = set()
@@ -20,7 +20,7 @@ _clock = count()
 
 
 class Node:
-    """A value, and how to pull cotangents back to what it was computed from.
+    """A value and the pullbacks of cotangents to its parents.
 
     A pullback maps cotangents of the value, (K, *shape of the value), to those of the parent,
     (K, *shape of the parent): K evaluations travel together along the first axis.
@@ -35,7 +35,7 @@ class Node:
 
 
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that remembers how it was computed.
+    """Array with the history of its computation.
 
     The node is immutable; the handle is not, so that code which works in place
     (``np.exp(x, out=x)``, ``x /= total``) can be followed. Methods of arrays go through NumPy's
@@ -73,7 +73,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return FUNCTIONS[function](*arguments, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        # `np.asarray(x)` is harmless in most code, but NumPy gives no say in it. A 0-d object
+        # `np.asarray(x)` is harmless in most code, but NumPy does not dispatch it. A 0-d object
         # array that holds this one survives it: its first arithmetic operation unwraps it.
         if dtype is not None and np.dtype(dtype) != object:
             raise TypeError("a traced array cannot be turned into numbers")
@@ -97,7 +97,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return FUNCTIONS["getitem"](self, key)
 
     def __getattr__(self, name: str) -> Any:
-        """Arrays of objects call the method `exp` of their entries for `np.exp`, and so on."""
+        """Find the method `exp` that arrays of objects call on their entries for `np.exp`."""
         ufunc: Any = getattr(np, name, None)
         if ufunc not in PARTIALS or ufunc.nin != 1:
             raise AttributeError(name)
@@ -142,19 +142,8 @@ def _method(function: Any) -> Any:
     return lambda self, *args, **kwargs: function(self, *args, **kwargs)
 
 
-for _name in (
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "max",
-    "min",
-    "cumsum",
-    "dot",
-    "ravel",
-    "squeeze",
-    "clip",
-):
+METHODS = ("sum", "mean", "var", "std", "max", "min", "cumsum", "dot", "ravel", "squeeze", "clip")
+for _name in METHODS:
     setattr(Traced, _name, _method(getattr(np, _name)))
 Traced.flatten = Traced.ravel  # type: ignore[attr-defined]
 
