@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
+from implicit_delta.numerics.arrays import ratio
 
 Sample: TypeAlias = Literal["independent", "training", "unknown"]
 
@@ -127,5 +128,5 @@ def add_errors(first: Array, second: Array) -> Array:
     together = first + second
     errors = np.sqrt(np.diag(together))
     bound = np.sqrt(np.diag(first)) + np.sqrt(np.diag(second))
-    stretch = np.divide(bound, errors, out=np.ones_like(bound), where=errors > 0)
+    stretch = ratio(bound, errors, otherwise=1.0)
     return np.asarray(together * np.outer(stretch, stretch))

@@ -8,6 +8,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.average import add_errors, sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
+from implicit_delta.numerics.arrays import ratio
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,6 @@ def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:
     if draws is None:
         return None
     before, after = np.sqrt(np.diag(model)), np.sqrt(np.diag(total))
-    stretch = np.divide(after, before, out=np.ones_like(after), where=before > 0)
+    stretch = ratio(after, before, otherwise=1.0)
     center = draws.mean(axis=0)
     return np.asarray(center + stretch * (draws - center))

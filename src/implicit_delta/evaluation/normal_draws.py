@@ -14,6 +14,7 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import factorize
 
@@ -57,7 +58,7 @@ class NormalDraws:
         """Blocks of steps, one per column: (d, b), `pairs` columns in all."""
         if self.dense:
             matrix = self.information(np.eye(self.model.d))
-            yield factorize((matrix + matrix.T) / 2).half(self.z.T)
+            yield factorize(symmetric(matrix)).half(self.z.T)
             return
         generator = np.random.default_rng(self.seed)
         size = max(1, BLOCK_NUMBERS // self.model.d)

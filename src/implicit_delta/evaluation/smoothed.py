@@ -12,6 +12,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 WIDTH = 1.0  # standard errors
 CHANGE_WARNS = 0.25  # of the standard error, when the width is halved
@@ -121,7 +122,7 @@ class Surrogate:
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate at theta, (K, d)."""
-        relative = np.divide(self.bend, self.error, out=np.zeros_like(self.bend), where=self._moves)
+        relative = ratio(self.bend, self.error)
         return np.asarray((1 + 2 * relative * self._distance(theta))[:, None] * self.gradient)
 
     def component(self, k: int) -> "Surrogate":
@@ -135,13 +136,9 @@ class Surrogate:
             bend=self.bend[one],
         )
 
-    @property
-    def _moves(self) -> Any:
-        return self.error > 0
-
     def _distance(self, theta: Array) -> Array:
         rise = self.gradient @ (theta - self.center)
-        return np.divide(rise, self.error, out=np.zeros_like(rise), where=self._moves)
+        return ratio(rise, self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +153,10 @@ class _Slope:
         """Scale the slopes so that g' A^-1 g is the variance, and add the bend along them."""
         gradient = draws.information(self.pairs.directions)
         raw = np.sum(self.pairs.directions * gradient, axis=0)
-        scale = np.sqrt(np.divide(self.variance, raw, out=np.zeros_like(raw), where=raw > 0))
+        scale = np.sqrt(ratio(self.variance, raw))
         error = np.sqrt(self.variance)
         along = self.pairs.odd if self.pairs.linear is None else self.pairs.linear
-        t = width * np.divide(along, error, out=np.zeros_like(along), where=error > 0)
+        t = width * ratio(along, error)
         return Surrogate(
             draws.model.theta, value, (gradient * scale).T, error, _regress(self.pairs.even, t**2)
         )
@@ -178,7 +175,7 @@ def _slope(pairs: Pairs, draws: NormalDraws, width: float) -> _Slope:
         length = np.mean(pairs.linear**2, axis=0)
         variance = np.maximum(length - draws.model.d * noise, 0.0)
         spread = np.sqrt(4 * length * noise + 2 * draws.model.d * noise**2)
-    relative = np.divide(spread, 2 * variance, out=np.zeros_like(spread), where=variance > 0)
+    relative = ratio(spread, 2 * variance)
     return _Slope(pairs, variance, relative)
 
 
@@ -187,7 +184,7 @@ def _regress(y: Array, x: Array) -> Array:
     deviations, heights = x - x.mean(axis=0), y - y.mean(axis=0)
     size = np.sum(deviations**2, axis=0)
     total = np.sum(deviations * heights, axis=0)
-    slope = np.divide(total, size, out=np.zeros_like(total), where=size > 0)
+    slope = ratio(total, size)
     doubt = np.sum((heights - slope * deviations) ** 2, axis=0) / (len(x) - 2)
     return np.asarray(np.where(slope**2 * size > SURE**2 * doubt, slope, 0.0))
 

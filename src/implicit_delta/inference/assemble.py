@@ -13,6 +13,7 @@ from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio, symmetric
 
 MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
 
@@ -129,8 +130,8 @@ def _symmetric(raw: Array) -> tuple[Array, float, dict[str, float | str]]:
     errors = np.sqrt(np.clip(np.diag(raw), 0, None))
     size = np.outer(errors, errors)
     gap = abs(raw - raw.T)
-    asymmetry = float(np.max(np.divide(gap, size, out=np.zeros_like(gap), where=size > 0)))
-    covariance = (raw + raw.T) / 2
+    asymmetry = float(np.max(ratio(gap, size)))
+    covariance = symmetric(raw)
     values, vectors = np.linalg.eigh(covariance)
     negative = values < -1e-12 * max(values[-1], 0.0)
     if not np.any(negative):

@@ -7,6 +7,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
 BEND_WARNS, BEND_REFUSES = 0.25, 1.0
@@ -30,7 +31,7 @@ def guard(model: FittedModel, response: Response, covariance: Array, strict: boo
 def drift_of(score: Array, directions: Array, errors: Array) -> float:
     """Return by how many standard errors psi would still move if training were finished."""
     moves = abs(score @ directions)
-    return float(np.max(np.divide(moves, errors, out=np.zeros_like(moves), where=errors > 0)))
+    return float(np.max(ratio(moves, errors)))
 
 
 def check_drift(drift: float, strict: bool) -> None:

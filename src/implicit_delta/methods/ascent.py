@@ -8,11 +8,12 @@ from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import (
+    LinearScale,
     Maximizer,
     Maximum,
     Objective,
-    Scale,
     lbfgs,
     newton_krylov,
 )
@@ -26,13 +27,13 @@ class Ascent:
     Attributes
     ----------
     maximizer : Maximizer
-    scale : Scale or None
+    scale : LinearScale or None
         Coordinates in which the objective is close to -|z|^2 / 2, where d allows a factorization.
     curvature : {"hessian", "ggn"}
     """
 
     maximizer: Maximizer
-    scale: Scale | None
+    scale: LinearScale | None
     curvature: Curvature = "hessian"
 
     @classmethod
@@ -46,7 +47,7 @@ class Ascent:
         if model.d > DENSE_LIMIT:
             return cls(maximizer or newton_krylov, None, curvature)
         matrix = model.information(model.theta, np.eye(model.d), curvature)
-        return cls(maximizer or lbfgs, factorize((matrix + matrix.T) / 2), curvature)
+        return cls(maximizer or lbfgs, factorize(symmetric(matrix)), curvature)
 
     def climb(self, model: FittedModel, push: "Push | None" = None) -> Maximum:
         """Maximize the model's objective from its theta, pushed or not."""

@@ -18,6 +18,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
@@ -251,4 +252,4 @@ def _monte_carlo_error(draws: Array) -> float:
 
 
 def _largest_ratio(above: Array, below: Array) -> float:
-    return float(np.max(np.divide(above, below, out=np.zeros_like(above), where=below > 0)))
+    return float(np.max(ratio(above, below)))

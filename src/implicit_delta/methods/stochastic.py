@@ -16,6 +16,7 @@ from implicit_delta.methods.base import Method, Response, described_range
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import conjugate_gradient
 
 PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
@@ -227,7 +228,7 @@ def _shares(
     """At most this share of each variance was reached, (K,)."""
     slopes = np.sum(evaluation.jacobian(model.theta).T * directions, axis=0)
     curved = np.sum(directions * model.information(model.theta, directions, curvature), axis=0)
-    shares = np.divide(curved, slopes, out=np.ones_like(slopes), where=slopes > 0)
+    shares = ratio(curved, slopes, otherwise=1.0)
     return np.asarray(np.minimum(shares, 1.0))
 
 

@@ -21,8 +21,6 @@ from implicit_delta.numerics.maximizers.newton import NewtonKrylov, newton_krylo
 from implicit_delta.numerics.maximizers.objective import LinearScale, Maximum, Objective
 from implicit_delta.numerics.maximizers.quasi_newton import LBFGS, lbfgs
 
-Scale = LinearScale  # the name by which methods.ascent imports it
-
 __all__ = [
     "LBFGS",
     "BayesianOptimization",
@@ -33,7 +31,6 @@ __all__ = [
     "NelderMead",
     "NewtonKrylov",
     "Objective",
-    "Scale",
     "bayesian_optimization",
     "cobyqa",
     "lbfgs",
