@@ -12,6 +12,16 @@ from implicit_delta.numerics.arrays import ratio
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
 BEND_WARNS, BEND_REFUSES = 0.25, 1.0
 ONE_SIDED_REFUSES = 0.9
+# Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
+# and 1.04, single weights of networks up to 2.4; separated classes are at 0.002.
+FALL_REFUSES, FALL_WARNS, RISE_WARNS = 0.6, 0.85, 4.0
+FEW = 3  # evaluations along whose response the objective is probed
+ONE_SIDED = (
+    "The log-likelihood is not close to a parabola: half a standard error to one side it "
+    "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
+    "separated classes; add `l2=`), or there are very few observations. Use "
+    "`profile(model, psi)` or a penalty."
+)
 
 
 def guard(model: FittedModel, response: Response, covariance: Array, strict: bool) -> float:
@@ -23,7 +33,7 @@ def guard(model: FittedModel, response: Response, covariance: Array, strict: boo
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
         check_drift(drift, strict)
-        _check_two_sided(_one_sidedness(model, response, score), strict)
+        _check_parabola(model, response, score, strict)
     check_bend(response.nonlinearity, strict)
     return drift
 
@@ -58,34 +68,52 @@ def check_bend(bend: float, strict: bool) -> None:
         _refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)
 
 
-def _one_sidedness(model: FittedModel, response: Response, score: Array) -> float:
-    """Compare how far the objective falls half a standard error to either side.
+def _check_parabola(model: FittedModel, response: Response, score: Array, strict: bool) -> None:
+    """Compare the fall of the objective half a standard error to either side with a parabola's."""
+    top = model.objective(model.theta)
+    for k in _probed(np.diag(response.covariance)):
+        falls = _falls(model, response, k, score, top)
+        lopsided = abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12)
+        if not np.all(np.isfinite(falls)) or lopsided > ONE_SIDED_REFUSES:
+            _refuse_or_warn(ONE_SIDED, strict, NonlinearityWarning)
+        elif response.exact:
+            _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict)
 
-    From 0, a parabola, to 1, where it is flat on one side: there is no maximum to speak of, even
-    though its gradient may vanish there (separated classes). Where theta is short of the maximum,
-    the fall is measured from the tangent.
+
+def _probed(variances: Array) -> list[int]:
+    """Choose the evaluation with the largest variance, and a few others."""
+    moving = np.flatnonzero(variances > 0)
+    if not moving.size:
+        return []
+    spread = moving[np.linspace(0, moving.size - 1, min(moving.size, FEW)).astype(int)]
+    return list(dict.fromkeys([int(np.argmax(variances)), *map(int, spread)]))
+
+
+def _falls(
+    model: FittedModel, response: Response, k: int, score: Array, top: float
+) -> tuple[float, float]:
+    """Fall of the objective half a standard error ahead and behind along the response to psi_k.
+
+    Where theta is short of the maximum, it is measured from the tangent.
     """
     assert response.directions is not None
-    k = int(np.argmax(np.diag(response.covariance)))
-    if not response.covariance[k, k] > 0:
-        return 0.0
     step = PROBE / np.sqrt(response.covariance[k, k]) * response.directions[:, k]
-    top, slope = model.objective(model.theta), float(score @ step)
-    falls = [top - model.objective(model.theta + side * step) + side * slope for side in (1, -1)]
-    if not np.all(np.isfinite(falls)):
-        return 1.0
-    return float(abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12))
+    slope = float(score @ step)
+    ahead, behind = model.objective(model.theta + step), model.objective(model.theta - step)
+    return top - ahead + slope, top - behind - slope
 
 
-def _check_two_sided(one_sided: float, strict: bool) -> None:
+def _check_fall(fall: float, strict: bool) -> None:
+    """Object to a curvature that the objective does not have: `fall` is 1 for a parabola."""
     text = (
-        "The log-likelihood is not close to a parabola: half a standard error to one side it "
-        "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
-        "separated classes; add `l2=`), or there are very few observations. Use "
-        "`profile(model, psi)` or a penalty."
+        f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
+        "times what its second derivative promises, so the standard error is not to be trusted. "
+        "Usual causes: it has no finite maximum (separated classes, an empty cell: add `l2=`), it "
+        "has kinks (absolute errors), or a derivative is wrong (`score=`, single precision). "
+        "`profile(model, psi)` and `Bootstrap()` use no second derivative."
     )
-    if one_sided > ONE_SIDED_REFUSES:
-        _refuse_or_warn(text, strict, NonlinearityWarning)
+    if fall < FALL_WARNS or fall > RISE_WARNS:
+        _refuse_or_warn(text, fall < FALL_REFUSES and strict, NonlinearityWarning)
 
 
 def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:

@@ -35,6 +35,9 @@ class Response:
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
         Of the objective at theta, if the method has computed it.
+    exact : bool
+        Whether the directions solve ``A w = g`` with A minus the Hessian of the objective, which
+        the objective itself can confirm.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
     passes : int
@@ -52,6 +55,7 @@ class Response:
     residual: float = np.nan
     drift: float = np.nan
     score: Array | None = None
+    exact: bool = False
     robust: bool = False
     passes: int = 0
     notes: Mapping[str, float | str] = field(default_factory=dict)

@@ -73,6 +73,7 @@ class Infinitesimal(Method):
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=_straightness(evaluation, solution.x, solution.quadratic),
             residual=solution.residual,
+            exact=self.curvature == "hessian" and self.damping == 0,
         )
 
     def _solver(self, model: FittedModel, evaluation: Evaluation) -> Solver:
