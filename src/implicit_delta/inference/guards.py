@@ -13,8 +13,8 @@ DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
 BEND_WARNS, BEND_REFUSES = 0.25, 1.0
 ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
-# and 1.04, single weights of networks up to 2.4; separated classes are at 0.002.
-FALL_REFUSES, FALL_WARNS, RISE_WARNS = 0.6, 0.85, 4.0
+# and 1.04, single weights of networks up to 2.4; separated classes at 0.002 or at thousands.
+LEAST, LOW, HIGH, MOST = 0.6, 0.85, 4.0, 10.0  # refused, warned about, warned about, refused
 FEW = 3  # evaluations along whose response the objective is probed
 ONE_SIDED = (
     "The log-likelihood is not close to a parabola: half a standard error to one side it "
@@ -112,8 +112,8 @@ def _check_fall(fall: float, strict: bool) -> None:
         "has kinks (absolute errors), or a derivative is wrong (`score=`, single precision). "
         "`profile(model, psi)` and `Bootstrap()` use no second derivative."
     )
-    if fall < FALL_WARNS or fall > RISE_WARNS:
-        _refuse_or_warn(text, fall < FALL_REFUSES and strict, NonlinearityWarning)
+    if not LOW <= fall <= HIGH:
+        _refuse_or_warn(text, strict and not LEAST <= fall <= MOST, NonlinearityWarning)
 
 
 def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:
