@@ -170,7 +170,7 @@ def test_single_precision_is_refused_by_name_or_right(loglik, given):
 
 def test_single_precision_is_said_at_once():
     started = time.monotonic()
-    with pytest.raises(REFUSALS, match="float32|precision"):
+    with pytest.raises(REFUSALS, match=r"float32|precision"):
         mean_of(lambda th: norm.logpdf(1e4 + Y, 1e4 + th[0], 1e-3).astype(np.float32))
     assert time.monotonic() - started < SECONDS
 
