@@ -201,25 +201,26 @@ class Categorical(Likelihood):
         xp = _functions(outputs)
         if targets.ndim == outputs.ndim:
             chosen = (targets * outputs).sum(-1)
-            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs))
-        return _by_row(xp.take(outputs, targets) - xp.logsumexp(outputs))
+            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs, -1))
+        chosen = xp.take(outputs, targets[..., None], -1)[..., 0]
+        return _by_row(chosen - xp.logsumexp(outputs, -1))
 
     def slope(self, outputs: Any, targets: Any) -> Any:
         """One at the target and zero elsewhere, less the probabilities p."""
         xp = _functions(outputs)
-        p = xp.softmax(outputs)
+        p = xp.softmax(outputs, -1)
         if targets.ndim == outputs.ndim:
             return targets - targets.sum(-1)[..., None] * p
         return xp.cast(targets[..., None] == xp.classes(outputs), outputs.dtype) - p
 
     def curvature(self, outputs: Any) -> Product:
         r""":math:`(\mathrm{diag}(p) - p p') u`."""
-        p = _functions(outputs).softmax(outputs)
+        p = _functions(outputs).softmax(outputs, -1)
         return lambda u: p * (u - (p * u).sum(-1)[..., None])
 
     def root(self, outputs: Any) -> Product:
         r""":math:`(\mathrm{diag}(s) - s p') u` with s the square root of p."""
-        p = _functions(outputs).softmax(outputs)
+        p = _functions(outputs).softmax(outputs, -1)
         return lambda u: p**0.5 * (u - (p * u).sum(-1)[..., None])
 
     def check(self, outputs: Any, targets: Any) -> None:
@@ -273,9 +274,9 @@ class _Functions:
     gammaln: Callable[[Any], Any]
     sigmoid: Callable[[Any], Any]
     softplus: Callable[[Any], Any]
-    softmax: Callable[[Any], Any]
-    logsumexp: Callable[[Any], Any]
-    take: Callable[[Any, Any], Any]
+    softmax: Callable[[Any, int], Any]
+    logsumexp: Callable[[Any, int], Any]
+    take: Callable[[Any, Any, int], Any]
     classes: Callable[[Any], Any]
 
 
@@ -283,26 +284,37 @@ def _functions(array: Any) -> _Functions:
     """Dispatch on the library of an array."""
     if isinstance(array, np.ndarray):
         return _numpy_functions()
-    if type(array).__module__.partition(".")[0] == "torch":
-        return _torch_functions()
-    return _jax_functions()
+    torch = type(array).__module__.partition(".")[0] == "torch"
+    return _torch_functions() if torch else _jax_functions()
 
 
 @lru_cache
 def _numpy_functions() -> _Functions:
     from scipy import special
 
+    # in a fifth of the time of logaddexp
+    softplus = lambda x: np.maximum(x, 0) + np.log1p(np.exp(-abs(x)))  # noqa: E731
+    return _with_names_of(np, special, special.softmax, softplus)
+
+
+@lru_cache
+def _jax_functions() -> _Functions:
+    import jax
+
+    return _with_names_of(jax.numpy, jax.scipy.special, jax.nn.softmax, jax.nn.softplus)
+
+
+def _with_names_of(xp: Any, special: Any, softmax: Any, softplus: Any) -> _Functions:
     return _Functions(
-        cast=lambda x, dtype: np.asarray(x, dtype),
-        exp=np.exp,
+        cast=xp.asarray,
+        exp=xp.exp,
         gammaln=special.gammaln,
         sigmoid=special.expit,
-        # in a fifth of the time of logaddexp
-        softplus=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-abs(x))),
-        softmax=lambda x: special.softmax(x, axis=-1),
-        logsumexp=lambda x: special.logsumexp(x, axis=-1),
-        take=lambda x, index: np.take_along_axis(x, index[..., None], -1)[..., 0],
-        classes=lambda x: np.arange(x.shape[-1]),
+        softplus=softplus,
+        softmax=softmax,
+        logsumexp=special.logsumexp,
+        take=xp.take_along_axis,
+        classes=lambda x: xp.arange(x.shape[-1]),
     )
 
 
@@ -318,25 +330,8 @@ def _torch_functions() -> _Functions:
         # logaddexp has a NaN second derivative at large logits; the threshold is where
         # exp(-x) is lost in float64.
         softplus=lambda x: torch.nn.functional.softplus(x, threshold=37.0),
-        softmax=lambda x: torch.softmax(x, -1),
-        logsumexp=lambda x: torch.logsumexp(x, -1),
-        take=lambda x, index: torch.take_along_dim(x, index.long()[..., None], -1)[..., 0],
+        softmax=torch.softmax,
+        logsumexp=torch.logsumexp,
+        take=lambda x, index, axis: torch.take_along_dim(x, index.long(), axis),
         classes=lambda x: torch.arange(x.shape[-1], device=x.device),
-    )
-
-
-@lru_cache
-def _jax_functions() -> _Functions:
-    import jax
-
-    return _Functions(
-        cast=lambda x, dtype: jax.numpy.asarray(x, dtype),
-        exp=jax.numpy.exp,
-        gammaln=jax.scipy.special.gammaln,
-        sigmoid=jax.nn.sigmoid,
-        softplus=jax.nn.softplus,
-        softmax=lambda x: jax.nn.softmax(x, axis=-1),
-        logsumexp=lambda x: jax.nn.logsumexp(x, axis=-1),
-        take=lambda x, index: jax.numpy.take_along_axis(x, index[..., None], -1)[..., 0],
-        classes=lambda x: jax.numpy.arange(x.shape[-1]),
     )

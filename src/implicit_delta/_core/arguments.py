@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 
 
 def require_library(module: str, name: str) -> None:
-    """Import an optional library, or say how to install it."""
+    """Import an optional library, or raise with the command that installs it."""
     try:
         import_module(module)
     except ImportError:
@@ -131,7 +131,7 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
 
 
 def as_seed(rng: Any) -> int:
-    """Make one number of what scipy calls `rng`, so that the draws can be named and repeated."""
+    """Reduce a scipy-style `rng` to one number, so that the draws can be named and repeated."""
     if rng is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(rng, np.random.Generator):

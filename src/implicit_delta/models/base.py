@@ -113,7 +113,7 @@ class FittedModel(ABC):
         """
         labels = {**self.describe()}
         if np.any(self.weights != 1):
-            labels["weights"] = f"{self.weights.min():g} to {self.weights.max():g}"
+            labels["weights"] = range_of(self.weights)
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
@@ -147,6 +147,12 @@ class FittedModel(ABC):
             slope = self.batch_score(theta, rows)
             theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
+
+
+def range_of(values: Array) -> str:
+    """Write the smallest and the largest of some numbers."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def scatter_of(rows: Array, weights: Array, clusters: Clusters | None = None) -> Array:

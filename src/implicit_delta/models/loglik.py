@@ -113,7 +113,9 @@ class LoglikModel(FittedModel):
 
     Derivatives that are not given are taken numerically, in steps of a fraction of the standard
     error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
-    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'.
+    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'. The Jacobian of
+    psi is exact where psi can be traced, and by differences elsewhere. Every call of the
+    log-likelihood, or of its derivative, counts as a pass.
     """
 
     loglik: Callable[[Array], Any]
@@ -129,7 +131,6 @@ class LoglikModel(FittedModel):
 
     @property
     def passes(self) -> int:
-        """Calls of the log-likelihood (or its derivative) so far."""
         return self.counter.count
 
     @cached_property
@@ -138,20 +139,16 @@ class LoglikModel(FittedModel):
         return natural_units(self._parts, self.theta)
 
     def terms(self, theta: Array) -> Array:
-        """Log-likelihood of each observation, (n,)."""
         self.counter.count += 1
         return np.asarray(self.loglik(theta.copy()), dtype=np.float64)
 
     def objective(self, theta: Array) -> float:
-        """L: the weighted sum of the terms less the penalty."""
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        """Gradient of L, (d,)."""
         return self._score(theta, self.weights)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        """Minus the Hessian of L (or its Gauss-Newton part) times v."""
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
@@ -160,33 +157,26 @@ class LoglikModel(FittedModel):
         return -self._directional(self.score, theta, v)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
-        """Derivative of each term along each column of v, (n, k)."""
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """Psi of the parameter vector."""
         return np.asarray(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
         return jacobian_of(psi, theta, self.units, traced_jacobian(psi, theta))
 
     def reweighted(self, weights: Array) -> "LoglikModel":
-        """Build the same model with other weights."""
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        """Estimate the score from a batch of rows, (d,)."""
         return self._score(theta, self.batch_weights(rows))
 
     def describe(self) -> dict[str, str]:
-        """Name the functions that L is made of."""
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         return {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
 
