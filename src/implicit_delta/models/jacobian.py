@@ -1,4 +1,4 @@
-"""The Jacobian of an evaluation written in NumPy: traced if that holds, else by differences."""
+"""Jacobian of an evaluation written in NumPy: traced if that holds, else by differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,10 +27,12 @@ def jacobian_of(
     traced : (K, d) array or None
         The derivative from `traced_jacobian`: returned if differences agree with it.
     """
-    shape = np.shape(np.atleast_1d(f(theta.copy())))
+    if traced is not None and _agrees(traced, f, theta, units):
+        return traced
+    shape = _value(f, theta).shape
 
     def value(point: Array) -> Array:
-        values = np.atleast_1d(np.asarray(f(point.copy()), dtype=np.float64))
+        values = _value(f, point)
         if values.shape != shape:
             raise EvaluationError(
                 f"psi returned shape {shape} at the fitted parameters and {values.shape} nearby, "
@@ -38,8 +40,6 @@ def jacobian_of(
             )
         return values
 
-    if traced is not None and _agrees(traced, value, theta, units):
-        return traced
     try:
         rows = differentiate(value, theta, np.diag(units)).value / units
         rows[constant_beside(value, theta, units)] = 0.0
@@ -51,11 +51,15 @@ def jacobian_of(
     return rows
 
 
-def _agrees(exact: Array, value: Callable[[Array], Array], theta: Array, units: Array) -> bool:
-    """Check a traced derivative along one random direction: two more evaluations."""
+def _value(f: Callable[[Array], Any], point: Array) -> Array:
+    return np.atleast_1d(np.asarray(f(point.copy()), dtype=np.float64))
+
+
+def _agrees(exact: Array, f: Callable[[Array], Any], theta: Array, units: Array) -> bool:
+    """Check a traced derivative along one random direction: two evaluations."""
     step = PROBE_STEP * units * np.random.default_rng(0).normal(size=theta.size)
-    ahead, behind = value(theta + step), value(theta - step)
-    if ahead.shape != exact.shape[:1]:
+    ahead, behind = _value(f, theta + step), _value(f, theta - step)
+    if ahead.shape != exact.shape[:1] or behind.shape != ahead.shape:
         return False
     rise, expected = (ahead - behind) / 2, exact @ step
     rounding = 1e-14 * np.max(abs(ahead))

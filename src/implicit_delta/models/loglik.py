@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
-    check_terms,
+    count_terms,
     given_point,
 )
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models._maximize import maximum_of
@@ -87,7 +89,7 @@ def from_loglik(
     array([ 1.2     , -0.499836])
     """
     point = given_point(theta, start, l2, "the maximum of the log-likelihood")
-    n = check_terms(loglik(point.copy()), "loglik")
+    n = count_terms(loglik(point.copy()), "loglik")
     model = LoglikModel(
         loglik=loglik,
         theta=point,
@@ -99,18 +101,21 @@ def from_loglik(
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
-    if not np.isfinite(model.objective(point)):
-        raise ValueError(f"penalty(theta) is {penalty(point.copy())!r} at the given parameters.")  # type: ignore[misc]
+    subtracted = 0.0 if penalty is None else penalty(point.copy())
+    if not np.isfinite(float(subtracted)):
+        raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     return model if start is None else model.at(maximum_of(model)[0])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoglikModel(FittedModel):
     """A NumPy log-likelihood at its maximum; made by `from_loglik` and `from_residuals`.
 
     Derivatives that are not given are taken numerically, in steps of a fraction of the standard
     error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
-    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'.
+    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'. The Jacobian of
+    psi is exact where psi can be traced, and by differences elsewhere. Every call of the
+    log-likelihood, or of its derivative, counts as a pass.
     """
 
     loglik: Callable[[Array], Any]
@@ -121,80 +126,73 @@ class LoglikModel(FittedModel):
     penalty: Callable[[Array], float] | None = None
     l2: float = 0.0
     names: tuple[str, ...] | None = None
-    counter: Counter = field(default_factory=Counter, repr=False)
-    _hessians: dict[bytes, Array] = field(init=False, default_factory=dict, repr=False)
-    _units: list[Array] = field(init=False, default_factory=list, repr=False)
+    counter: Counter = field(default_factory=Counter)
+    _last: LastCache = field(init=False, default_factory=LastCache)
 
     @property
     def passes(self) -> int:
-        """How many times the log-likelihood (or its derivative) was called."""
         return self.counter.count
 
+    @cached_property
+    def units(self) -> Array:
+        """The standard error of each parameter, the others held fixed: the unit of all steps."""
+        return natural_units(self._parts, self.theta)
+
     def terms(self, theta: Array) -> Array:
-        """Log-likelihood of each observation, (n,)."""
         self.counter.count += 1
         return np.asarray(self.loglik(theta.copy()), dtype=np.float64)
 
     def objective(self, theta: Array) -> float:
-        """L: the weighted sum of the terms less the penalty."""
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        """Gradient of L, (d,)."""
-        if self.row_scores is None:
-            return self._gradient(self._parts, theta)
-        gradient = self.weights @ self._rows(theta) - self.l2 * theta
-        if self.penalty is None:
-            return np.asarray(gradient)
-        return np.asarray(gradient - self._gradient(self._penalty, theta))
+        return self._score(theta, self.weights)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        """Minus the Hessian of L (or its Gauss-Newton part) times v."""
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            return np.asarray(self._hessian(theta) @ v)
+            matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
+            return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
-        """Derivative of each term along each column of v, (n, k)."""
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """Psi of the parameter vector."""
         return np.asarray(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
         return jacobian_of(psi, theta, self.units, traced_jacobian(psi, theta))
 
     def reweighted(self, weights: Array) -> "LoglikModel":
-        """Build the same model with other weights."""
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        """Estimate the score from a batch of rows, (d,)."""
-        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
-        batch = replace(self, weights=self.weights * counts)
-        batch._units.append(self.units)  # alone, it may be flat along some parameter
-        return batch.score(theta)
+        return self._score(theta, self.batch_weights(rows))
 
-    @property
-    def units(self) -> Array:
-        """The standard error of each parameter, the others held fixed: the unit of all steps."""
-        if not self._units:
-            self._units.append(natural_units(self._parts, self.theta))
-        return self._units[0]
+    def describe(self) -> dict[str, str]:
+        penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
+        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
 
-    def _parts(self, theta: Array) -> Array:
+    def _score(self, theta: Array, weights: Array) -> Array:
+        """Gradient of L with other weights; a batch alone may be flat and have no units."""
+        if self.row_scores is None:
+            return self._gradient(lambda point: self._parts(point, weights), theta)
+        gradient = weights @ self._rows(theta) - self.l2 * theta
+        if self.penalty is None:
+            return np.asarray(gradient)
+        return np.asarray(gradient - self._gradient(self._penalty, theta))
+
+    def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
-        return np.concatenate([self.weights * self.terms(theta), -self._penalty(theta)])
+        weights = self.weights if weights is None else weights
+        return np.concatenate([weights * self.terms(theta), -self._penalty(theta)])
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
@@ -220,18 +218,13 @@ class LoglikModel(FittedModel):
         return np.asarray(derivative.reshape(derivative.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
-        """Minus the Hessian of L without any derivative given; the last one is kept."""
-        key = theta.tobytes()
-        if key not in self._hessians:
-            matrix = self._second_differences(theta, np.diag(self.units))
-            scaled = matrix * np.outer(self.units, self.units)
-            values, vectors = np.linalg.eigh(scaled)
-            if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
-                axes = self.units[:, None] * vectors / np.sqrt(values)
-                matrix = self._second_differences(theta, axes)
-            self._hessians.clear()
-            self._hessians[key] = matrix
-        return self._hessians[key]
+        """Minus the Hessian of L by second differences, (d, d)."""
+        matrix = self._second_differences(theta, np.diag(self.units))
+        values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
+        if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
+            axes = self.units[:, None] * vectors / np.sqrt(values)
+            return self._second_differences(theta, axes)
+        return matrix
 
     def _second_differences(self, theta: Array, directions: Array) -> Array:
         try:
@@ -251,3 +244,7 @@ class LoglikModel(FittedModel):
         self.counter.count += 1
         rows = self.gauss_newton(theta)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
