@@ -316,8 +316,13 @@ def test_parameters_near_zero_with_any_standard_error_work(center, sd):
 def test_convergence_is_not_reported_as_a_failure():
     """No message may say that no maximum was found because it has converged."""
     with pytest.raises(idm.ImplicitDeltaError) as caught:
-        idm.from_loglik(lambda th: log_expit(Y**2 * th[0] + th[1]), start=[0.0, 0.0])
+        idm.from_loglik(lambda th: Y[:5] * 0 + th[0] ** 2 - th[1] ** 2, start=[0.0, 1.0])
     assert "CONVERGENCE" not in str(caught.value)
+
+
+def test_redundant_parameters_have_a_fit():
+    model = idm.from_loglik(lambda th: -((Y - th[0] - th[1]) ** 2) / 2, start=[0.0, 0.0])
+    assert model.theta.sum() == pytest.approx(Y.mean())
 
 
 def empty_cell(counts):

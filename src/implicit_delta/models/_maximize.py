@@ -7,11 +7,14 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize
 
 MOST_ROUNDS = 20
+IN_ROUNDS = lbfgs(max_iterations=60)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error of any evaluation
+FLAT = 1e-7  # of the curvature of each parameter: below it is rounding
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 
@@ -23,12 +26,12 @@ def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[
     theta, iterations = model.theta, 0
     if maximizer is None and model.d > CHEAP_LIMIT:
         maximizer = newton_krylov
-    with progress("maximizing", unit="evaluation") as bar:
+    with progress("maximizing", unit="evaluation") as bar, np.errstate(all="ignore"):
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
             if at_maximum and _decrement(model, theta, scale) < FINISHED:
                 return _finish(model, theta, scale), iterations
-            found = (maximizer or lbfgs).maximize(_objective(model, scale, bar), theta)
+            found = (maximizer or IN_ROUNDS).maximize(_objective(model, scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
             if scale is None and found.converged:
                 return theta, iterations
@@ -49,12 +52,16 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
     """Factorize the curvature; away from a maximum only the size of its diagonal is of use."""
     if model.d > CHEAP_LIMIT:
         return None, False
-    matrix = model.information(theta, np.eye(model.d))
+    matrix = symmetric(model.information(theta, np.eye(model.d)))
     try:
-        return factorize((matrix + matrix.T) / 2), True
+        return factorize(matrix), True
     except NotAMaximumError:
         size = abs(np.diag(matrix))
-        return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
+        diagonal = np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))
+    try:  # a direction that is flat, and no more, does not keep the others from a maximum
+        return factorize(matrix + FLAT * diagonal), True
+    except NotAMaximumError:
+        return factorize(diagonal), False
 
 
 def _decrement(model: FittedModel, theta: Array, scale: Factor | None) -> float:
@@ -79,8 +86,11 @@ def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
 
 
 def _advice(found: Maximum) -> str:
+    message = found.message
+    if found.converged:
+        message = "the gradient vanishes where the objective curves upwards."
     return (
-        f"No maximum was found: {found.message} Usual causes: the objective has no finite maximum "
+        f"No maximum was found: {message} Usual causes: the objective has no finite maximum "
         "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "
         "`l2=`), redundant parameters, or a start far away (give another `start=` or fit it "
         "yourself and give `theta=`)."

@@ -7,13 +7,15 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import constant_beside, differentiate
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
+UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 
 
 def jacobian_of(
-    f: Callable[[Array], Any], theta: Array, units: Array, traced: Array | None
+    f: Callable[[Array], Any], theta: Array, units: Array, traced: tuple[Array, Array] | None
 ) -> Array:
     """Differentiate f at theta, (K, d); zero for what is piecewise constant.
 
@@ -24,11 +26,11 @@ def jacobian_of(
     theta : (d,) array
     units : (d,) array
         The standard error of each parameter, the others held fixed: the unit of all steps.
-    traced : (K, d) array or None
-        The derivative from `traced_jacobian`: returned if differences agree with it.
+    traced : pair of (K,) and (K, d) arrays, or None
+        Value and derivative from `trace`: the latter is returned if differences agree with it.
     """
-    if traced is not None and _agrees(traced, f, theta, units):
-        return traced
+    if traced is not None and _agrees(*traced, f, theta, units):
+        return traced[1]
     shape = _value(f, theta).shape
 
     def value(point: Array) -> Array:
@@ -41,26 +43,46 @@ def jacobian_of(
         return values
 
     try:
-        rows = differentiate(value, theta, np.diag(units)).value / units
-        rows[constant_beside(value, theta, units)] = 0.0
+        derivative = differentiate(value, theta, np.diag(units))
+        constant = constant_beside(value, theta, units)
     except FloatingPointError:
         raise EvaluationError(
             "psi is NaN or infinite right beside the fitted parameters, so it has no derivative "
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
-    return rows
+    rows = np.where(constant[:, None], 0.0, derivative.value)
+    _check_certain(rows, derivative.error)
+    return np.asarray(rows / units)
 
 
 def _value(f: Callable[[Array], Any], point: Array) -> Array:
-    return np.atleast_1d(np.asarray(f(point.copy()), dtype=np.float64))
+    return np.atleast_1d(np.array(f(point.copy()), dtype=np.float64))  # f may reuse its result
 
 
-def _agrees(exact: Array, f: Callable[[Array], Any], theta: Array, units: Array) -> bool:
-    """Check a traced derivative along one random direction: two evaluations."""
+def _agrees(
+    value: Array, exact: Array, f: Callable[[Array], Any], theta: Array, units: Array
+) -> bool:
+    """Check a traced derivative, output by output, along one random direction."""
     step = PROBE_STEP * units * np.random.default_rng(0).normal(size=theta.size)
     ahead, behind = _value(f, theta + step), _value(f, theta - step)
-    if ahead.shape != exact.shape[:1] or behind.shape != ahead.shape:
+    if ahead.shape != value.shape or behind.shape != value.shape:
         return False
-    rise, expected = (ahead - behind) / 2, exact @ step
-    rounding = 1e-14 * np.max(abs(ahead))
-    return bool(np.max(abs(rise - expected)) <= PROBE_TOLERANCE * np.max(abs(expected)) + rounding)
+    allowed = PROBE_TOLERANCE * (abs(exact) @ abs(step)) + 1e-14 * abs(ahead)
+    rise, center = (ahead - behind) / 2, (ahead + behind) / 2
+    return bool(
+        np.all(abs(rise - exact @ step) <= allowed) and np.all(abs(center - value) <= allowed)
+    )
+
+
+def _check_certain(rows: Array, errors: Array) -> None:
+    """Refuse a gradient, in standard errors, that its own estimate calls uncertain."""
+    doubt = ratio(np.linalg.norm(errors, axis=1), np.linalg.norm(rows, axis=1))
+    k = int(np.argmax(doubt))
+    if doubt[k] > UNCERTAIN:
+        raise EvaluationError(
+            f"The derivative of psi (output {k}) is uncertain by {doubt[k]:.1%}: differences over "
+            "shorter and shorter steps do not settle. Usual causes: psi computes in single "
+            "precision (float32), is the result of an iteration that stops early, or has kinks or "
+            "jumps right here. Compute in float64 or more tightly; for a psi with kinks or jumps "
+            "use `Smoothed(psi)` or `Simulation()`."
+        )

@@ -13,23 +13,37 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
-    count_terms,
     given_point,
 )
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
+from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
     differentiate,
     natural_units,
     second_differences,
 )
-from implicit_delta.numerics.tracing import traced_jacobian
+from implicit_delta.numerics.tracing import trace
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
+UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
+NOT_SMOOTH = (
+    "A derivative of the log-likelihood is uncertain by {doubt:.1%}: differences over shorter and "
+    "shorter steps do not settle. Usual causes: it computes in single precision (float32: convert "
+    "the data with `.astype(np.float64)`), is random, is the result of an iteration that stops "
+    "early, or has kinks (absolute errors, a lasso penalty). A derivative that you know helps "
+    "(`score=`); for kinks use `Bootstrap()`."
+)
+IN_SINGLE = (
+    "No maximum was found: loglik(theta) computes in single precision, in which its differences "
+    "are lost to rounding. Convert the data with `.astype(np.float64)`, or give `score=`."
+)
 AT_THE_EDGE = (
     "The log-likelihood is NaN or infinite right beside the parameters: they lie at the edge of "
     "its domain, where the delta method does not hold. Try another parametrization, for example "
@@ -89,7 +103,8 @@ def from_loglik(
     array([ 1.2     , -0.499836])
     """
     point = given_point(theta, start, l2, "the maximum of the log-likelihood")
-    n = count_terms(loglik(point.copy()), "loglik")
+    terms = check_repeatable(loglik, point, "loglik")
+    n = terms.size
     model = LoglikModel(
         loglik=loglik,
         theta=point,
@@ -101,10 +116,19 @@ def from_loglik(
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
+        check_derivative(loglik, score, point, "score")
     subtracted = 0.0 if penalty is None else penalty(point.copy())
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
-    return model if start is None else model.at(maximum_of(model)[0])
+    if start is None:
+        return model
+    try:
+        fitted = model.at(maximum_of(replace(model, climbing=True))[0])
+    except ConvergenceError as error:
+        raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
+    if score is not None:  # at a start of zeros a wrong derivative may be right
+        check_derivative(loglik, score, fitted.theta, "score")
+    return fitted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,6 +151,7 @@ class LoglikModel(FittedModel):
     l2: float = 0.0
     names: tuple[str, ...] | None = None
     counter: Counter = field(default_factory=Counter)
+    climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     @property
@@ -140,7 +165,7 @@ class LoglikModel(FittedModel):
 
     def terms(self, theta: Array) -> Array:
         self.counter.count += 1
-        return np.asarray(self.loglik(theta.copy()), dtype=np.float64)
+        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
@@ -162,16 +187,16 @@ class LoglikModel(FittedModel):
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy()))
+        return np.array(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        return jacobian_of(psi, theta, self.units, traced_jacobian(psi, theta))
+        return jacobian_of(psi, theta, self.units, trace(psi, theta))
 
     def reweighted(self, weights: Array) -> "LoglikModel":
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        return replace(self, theta=as_parameters(theta))
+        return replace(self, theta=as_parameters(theta), climbing=False)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
@@ -201,7 +226,7 @@ class LoglikModel(FittedModel):
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
         self.counter.count += 1
-        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+        return np.array(self.row_scores(theta.copy()), dtype=np.float64)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
@@ -212,27 +237,40 @@ class LoglikModel(FittedModel):
         length = np.max(abs(block) / self.units[:, None], axis=0)
         length[length == 0] = 1.0
         try:
-            derivative = differentiate(f, theta, block / length).value * length
+            derivative = differentiate(f, theta, block / length)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        return np.asarray(derivative.reshape(derivative.shape[:1] + v.shape[1:]))
+        sizes = np.linalg.norm(derivative.value, axis=0)
+        self._check_certain(np.linalg.norm(derivative.error, axis=0), sizes)
+        value = derivative.value * length
+        return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L by second differences, (d, d)."""
-        matrix = self._second_differences(theta, np.diag(self.units))
+        matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
         if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
             axes = self.units[:, None] * vectors / np.sqrt(values)
-            return self._second_differences(theta, axes)
+            matrix, error = self._second_differences(theta, axes)
+            values = np.ones(1)
+        self._check_certain(error, max(values[0], FLAT))
         return matrix
 
-    def _second_differences(self, theta: Array, directions: Array) -> Array:
+    def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
+        """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""
         try:
-            bilinear = -second_differences(self._parts, theta, directions).value
+            bilinear = second_differences(self._parts, theta, directions)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
         inverse = np.linalg.inv(directions)
-        return np.asarray(inverse.T @ bilinear @ inverse)
+        error = float(np.linalg.norm(bilinear.error))
+        return np.asarray(-inverse.T @ bilinear.value @ inverse), error
+
+    def _check_certain(self, error: Any, size: Any) -> None:
+        """Refuse a derivative that its own error estimate calls uncertain."""
+        doubt = float(np.max(ratio(error, size)))
+        if doubt > UNCERTAIN and not self.climbing:
+            raise UnsupportedModelError(NOT_SMOOTH.format(doubt=doubt))
 
     def _gauss_newton_product(self, theta: Array, v: Array) -> Array:
         if self.gauss_newton is None:

@@ -11,12 +11,12 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
-    count_terms,
     given_point,
 )
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Wording, noise_variance
 from implicit_delta.numerics.derivatives import differentiate
@@ -78,13 +78,18 @@ def from_residuals(
     array([0.04, 1.  ])
     """
     point = given_point(theta, start, l2, "the least-squares solution")
-    n = count_terms(residuals(point.copy()), "residuals")
+    n = check_repeatable(residuals, point, "residuals").size
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
+        check_derivative(residuals, jacobian, point, "jacobian")
     weights, rule = as_weights(weights, n), Gaussian(variance).variance
+    if not isinstance(rule, float):
+        _check_counts(weights)
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule)
     if start is not None:
         point, noise = problem.solve(point)
+        if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
+            check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise = problem.noise(point)
     rows = GaussianResiduals(problem, Gaussian(noise))
@@ -96,6 +101,19 @@ def from_residuals(
         gauss_newton=rows.gauss_newton,
         l2=problem.l2,
         names=check_names(names, point.size),
+    )
+
+
+def _check_counts(weights: Array) -> None:
+    """Refuse weights that are no repetitions, where these count the degrees of freedom."""
+    total, n = float(np.sum(weights)), weights.size
+    if np.all(weights == np.round(weights)) or abs(total - n) <= 1e-6 * n:
+        return
+    raise ValueError(
+        f"weights counts repetitions of rows, and these are not whole numbers (their sum is "
+        f"{total:.6g} for {n} rows): the noise variance would be estimated from {total:.6g} "
+        "observations. For weights 1 / sigma^2 of known errors divide the residuals by sigma and "
+        "give `variance=1.0`; for relative precisions give `weights * n / weights.sum()`."
     )
 
 
@@ -111,12 +129,12 @@ class LeastSquares:
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,)."""
-        return np.asarray(self.function(theta.copy()), dtype=np.float64)
+        return np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate the residuals, (n, d), numerically if no derivative is given."""
         if self.derivative is not None:
-            return np.asarray(self.derivative(theta.copy()), dtype=np.float64)
+            return np.array(self.derivative(theta.copy()), dtype=np.float64)
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
         return differentiate(self.residuals, theta, np.diag(steps)).value / steps
 

@@ -20,7 +20,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, range_of
 from implicit_delta.models.jacobian import jacobian_of
-from implicit_delta.numerics.tracing import traced_jacobian
+from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
 
@@ -157,9 +157,9 @@ class HostModel(FittedModel):
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
-        traced = traced_jacobian(lambda coefficients: psi(self.to_host(coefficients)), b)
+        traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
         if traced is not None and self.coordinates.basis is not None:
-            traced = np.asarray(traced @ self.coordinates.basis)
+            traced = traced[0], np.asarray(traced[1] @ self.coordinates.basis)
         return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
