@@ -67,11 +67,10 @@ def _agrees(
     ahead, behind = _value(f, theta + step), _value(f, theta - step)
     if ahead.shape != value.shape or behind.shape != value.shape:
         return False
-    allowed = PROBE_TOLERANCE * (abs(exact) @ abs(step)) + 1e-14 * abs(ahead)
-    rise, center = (ahead - behind) / 2, (ahead + behind) / 2
-    return bool(
-        np.all(abs(rise - exact @ step) <= allowed) and np.all(abs(center - value) <= allowed)
-    )
+    move, rounding = abs(exact) @ abs(step), 1e-14 * abs(ahead)
+    right = abs((ahead - behind) / 2 - exact @ step) <= PROBE_TOLERANCE * move + rounding
+    same = abs((ahead + behind) / 2 - value) <= move + rounding  # but for the bend of psi
+    return bool(np.all(right & same))
 
 
 def _check_certain(rows: Array, errors: Array) -> None:

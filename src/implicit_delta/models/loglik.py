@@ -32,6 +32,7 @@ from implicit_delta.numerics.tracing import trace
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt:.1%}: differences over shorter and "
@@ -179,7 +180,7 @@ class LoglikModel(FittedModel):
         if self.row_scores is None:
             matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
-        return -self._directional(self.score, theta, v)
+        return -self._directional(self.score, theta, v, floor=0.0)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.row_scores is not None:
@@ -231,8 +232,13 @@ class LoglikModel(FittedModel):
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
 
-    def _directional(self, f: Callable[[Array], Array], theta: Array, v: Array) -> Array:
-        """Differentiate f along v, in steps of a fraction of a standard error."""
+    def _directional(
+        self, f: Callable[[Array], Array], theta: Array, v: Array, floor: float = NEGLIGIBLE
+    ) -> Array:
+        """Differentiate f along v, in steps of a fraction of a standard error.
+
+        Over a whole one the terms change by about 1 in all; a derivative below the floor is zero.
+        """
         block = v.reshape(self.d, -1)
         length = np.max(abs(block) / self.units[:, None], axis=0)
         length[length == 0] = 1.0
@@ -240,7 +246,7 @@ class LoglikModel(FittedModel):
             derivative = differentiate(f, theta, block / length)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        sizes = np.linalg.norm(derivative.value, axis=0)
+        sizes = np.maximum(np.linalg.norm(derivative.value, axis=0), floor)
         self._check_certain(np.linalg.norm(derivative.error, axis=0), sizes)
         value = derivative.value * length
         return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
