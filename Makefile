@@ -40,7 +40,7 @@ linecov: $(VENV)/.test ## Which lines of the package the tests run
 	$(PYTEST) -n 2 --cov --cov-report=term --cov-report=html
 
 coverage: $(VENV)/.test ## How often intervals cover the truth, by simulation (QUICK=1: a small version)
-	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick --results build)
+	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick)
 
 bench: $(VENV)/.bench ## Side by side with other libraries (ONLY=core: one of them; DATA=dir: data sets)
 	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(DATA),--data $(DATA))

@@ -1,10 +1,10 @@
 """Reproduce the paper: ``python -m experiments [names] [--quick] [--data DIR] [--jobs N]``."""
 
-import argparse
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
+from experiments.command import command_parser, results_folder
 from experiments.times import note_time
 
 # The last two only read what the others have left.
@@ -16,7 +16,7 @@ NAMES = (
 
 def main(arguments=None):
     options = _parser().parse_args(arguments)
-    results = options.results or Path("results/quick" if options.quick else "results")
+    results = results_folder(options)
     results.mkdir(parents=True, exist_ok=True)
     for name in options.names or NAMES:
         started = perf_counter()
@@ -35,12 +35,9 @@ def main(arguments=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser = command_parser("experiments", __doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="a small version of everything")
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="where the output goes")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 

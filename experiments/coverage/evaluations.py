@@ -11,7 +11,7 @@ from scipy.special import expit, wrightomega
 from scipy.stats import norm
 
 import implicit_delta as idm
-from experiments.coverage_study import Study, covers
+from experiments.coverage.study import Study, covers
 
 SIZES = (300, 1000, 3000)
 REPLICATIONS = 400  # the binomial error of 95 % is 1.1 %

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 import implicit_delta as idm
-from experiments.coverage_study import Study, covers
+from experiments.coverage.study import Study, covers
 
 
 def normal_variance(rng, level, n=15):
