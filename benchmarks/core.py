@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import implicit_delta as idm
 from experiments.network import Network
-from experiments.tasks_1d import SIN
+from experiments.one_d.tasks import SIN
 
 
 def best(function, repeats):

@@ -1,9 +1,8 @@
 """What the paper claims of classification costs and autoencoders, and whether it is found here."""
 
-import json
 from itertools import pairwise
 
-from experiments.claim import claim
+from experiments.claim import claim, save_claims
 from experiments.classification_figures import by_method, datasets, run_times, titled
 from experiments.records import load_records
 from experiments.vae import TITLES, tabulate
@@ -21,8 +20,7 @@ def write_claims(results):
     ]
     claims = [*stochastic(answers), *faster(answers), *against_bootstrap(answers)]
     claims += autoencoder(load_records(results / "vae.csv"))
-    text = json.dumps(claims, indent=1, ensure_ascii=False)
-    (results / "claims_ml.json").write_text(text + "\n", encoding="utf-8")
+    save_claims(results / "claims_ml.json", claims)
     return claims
 
 

@@ -44,6 +44,7 @@ def load_records(path):
 def save_picture(figure, path):
     import matplotlib.pyplot as plt
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -1,12 +1,12 @@
 """The report: one page with every figure next to what the paper claims, written to index.html."""
 
 import base64
-import json
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
 
+from experiments.claim import load_claims
 from experiments.claims_ml import write_claims
 from experiments.records import load_records
 
@@ -27,7 +27,7 @@ class Exhibit:
 
 EXHIBITS = (
     Exhibit(
-        "sin", "Sin task", "In-between uncertainty: the sin task", "sin_fit.png",
+        "sin", "Sin task", "In-between uncertainty: the sin task", "one_d/sin_fit.png",
         "IDM agrees most with the delta method, while the Gaussian process overestimates "
         "uncertainty, particularly when extrapolating. All methods recover the high-level "
         "structure of the covariance, though the scales differ.",
@@ -35,25 +35,25 @@ EXHIBITS = (
         "go beyond the paper: the fit is finished, with an l2 penalty chosen from the data alone.",
     ),
     Exhibit(
-        "quadratic", "Quadratic task", "The quadratic task", "cubic_fit.png",
+        "quadratic", "Quadratic task", "The quadratic task", "one_d/cubic_fit.png",
         "The inputs are evenly dispersed, and there is close alignment between the methods.",
         "The same panels as for the sin task.",
     ),
     Exhibit(
-        "convergence", "Convergence", "Convergence in n and in lambda", "convergence.png",
+        "convergence", "Convergence", "Convergence in n and in lambda", "one_d/convergence.png",
         "The rescaled error falls with n. There is a wide range of acceptable lambda; values below "
         "0.01 perform poorly, and 0.512 even outperforms the delta method.",
         "The paper's rate is at the edge of stability, so half of it is shown too, and a finished "
         "fit. Shading is one standard error over resamples.",
     ),
     Exhibit(
-        "coverage", "Coverage", "Coverage of 95 % intervals", "coverage_1d.png",
+        "coverage", "Coverage", "Coverage of 95 % intervals", "one_d/coverage.png",
         "Pointwise coverage is near nominal on the quadratic task; on the sin task every method is "
         "20 points or more away.",
         "Share of data sets whose interval holds the truth, at each input.",
     ),
     Exhibit(
-        "lengths", "Length", "How long to train: the quadratic task again", "lengths_1d.png",
+        "lengths", "Length", "How long to train: the quadratic task again", "one_d/lengths.png",
         "The interval is the one “after convergence”; the number of steps is not given.",
         "The paper's fits after a thousand to a hundred thousand steps: mean coverage, and "
         "standard errors over the spread of the fits, with the paper's noise variance RSS / n and "
@@ -87,7 +87,7 @@ def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
 
 def page(results, quick=False):
     """The whole page, for whatever results there are."""
-    claims = load_claims(results)
+    claims = claims_of(results)
     parts = []
     for exhibit in EXHIBITS:
         body = figure(results, exhibit)
@@ -108,10 +108,10 @@ def page(results, quick=False):
     )
 
 
-def load_claims(results):
-    """Claims of all parts, in the order of the files' names."""
-    files = sorted(results.glob("claims_*.json"))
-    return [claim for path in files for claim in json.loads(path.read_text(encoding="utf-8"))]
+def claims_of(results):
+    """Claims of all parts."""
+    files = [*results.glob("*/claims.json"), *results.glob("claims_*.json")]
+    return [claim for path in files for claim in load_claims(path)]
 
 
 def tally(claims):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.bands_1d import (
+from experiments.one_d.bands import (
     TRAINING,
     Band,
     Training,
@@ -15,10 +15,10 @@ from experiments.bands_1d import (
     implicit_delta_bands,
     process_band,
 )
+from experiments.one_d.tasks import TASKS, grid
 from experiments.records import resume, save_picture
-from experiments.tasks_1d import TASKS, grid
 
-PICTURES = {"sin": "sin_fit.png", "quadratic": "cubic_fit.png"}
+PICTURES = {"sin": "one_d/sin_fit.png", "quadratic": "one_d/cubic_fit.png"}
 BLOCK = 10  # networks that descend together
 PANELS = {
     "idm": "IDM (as in the paper)",
@@ -61,7 +61,7 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1):
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     config = QUICK if quick else FULL
-    records = run(config, seed, path=results / "fits_1d.csv.gz", n_jobs=n_jobs)
+    records = run(config, seed, path=results / "one_d/fits.csv.gz", n_jobs=n_jobs)
     for name, picture in PICTURES.items():
         save_picture(plot(records, name), results / picture)
 

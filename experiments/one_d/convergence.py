@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import implicit_delta as idm
-from experiments.bands_1d import (
+from experiments.one_d.bands import (
     TRAINING,
     Training,
     delta_bands,
@@ -27,9 +27,9 @@ from experiments.bands_1d import (
     penalized_band,
     refits,
 )
-from experiments.evidence import maximize_evidence
+from experiments.one_d.evidence import maximize_evidence
+from experiments.one_d.tasks import QUADRATIC
 from experiments.records import resume, save_picture, save_records
-from experiments.tasks_1d import QUADRATIC
 
 HALF = replace(QUADRATIC, rate=QUADRATIC.rate / 2, refit_rate=QUADRATIC.refit_rate / 2)
 STYLES = {
@@ -83,10 +83,10 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1):
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     records = run(
-        QUICK if quick else FULL, seed, path=results / "convergence.csv.gz", n_jobs=n_jobs
+        QUICK if quick else FULL, seed, path=results / "one_d/convergence.csv.gz", n_jobs=n_jobs
     )
-    save_records(results / "convergence_table.csv", tabulate(records))
-    save_picture(plot(records), results / "convergence.png")
+    save_records(results / "one_d/convergence_table.csv", tabulate(records))
+    save_picture(plot(records), results / "one_d/convergence.png")
 
 
 def one_resample(config, seed, n, resample):

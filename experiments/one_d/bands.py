@@ -34,8 +34,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 import implicit_delta as idm
-from experiments.evidence import maximize_evidence, plausible, weakest
 from experiments.network import Network, descend
+from experiments.one_d.evidence import maximize_evidence, plausible, weakest
 
 LABELS = {
     "idm": "IDM, as in the paper",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from experiments.bands_1d import (
+from experiments.one_d.bands import (
     LABELS,
     SINGLE,
     Training,
@@ -17,8 +17,8 @@ from experiments.bands_1d import (
     implicit_delta_bands,
     process_band,
 )
+from experiments.one_d.tasks import TASKS, grid
 from experiments.records import resume, save_picture, save_records
-from experiments.tasks_1d import TASKS, grid
 
 ROUNDING = 1e-9  # of grid points
 BULK = (-1.2, 1.2)  # three quarters of the inputs of the quadratic task
@@ -69,10 +69,10 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1):
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     records = run(
-        QUICK if quick else FULL, seed, path=results / "coverage_1d.csv.gz", n_jobs=n_jobs
+        QUICK if quick else FULL, seed, path=results / "one_d/coverage.csv.gz", n_jobs=n_jobs
     )
-    save_records(results / "coverage_1d_table.csv", tabulate(records))
-    save_picture(plot(records), results / "coverage_1d.png")
+    save_records(results / "one_d/coverage_table.csv", tabulate(records))
+    save_picture(plot(records), results / "one_d/coverage.png")
 
 
 def stream(seed, name, data_set):

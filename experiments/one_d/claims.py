@@ -1,35 +1,33 @@
-"""What the paper says about its 1D tasks, beside what the records say: ``claims_1d.json``."""
+"""Claims of the paper on its 1D tasks, beside the records."""
 
-import json
 from collections import defaultdict
 
 import numpy as np
 
-from experiments import convergence, fits_1d
-from experiments.claim import claim
-from experiments.claims_coverage_1d import claims_on_coverage, claims_on_lengths
+from experiments.claim import claim, save_claims
+from experiments.one_d import convergence, fits
+from experiments.one_d.claims_coverage import claims_on_coverage, claims_on_lengths
 from experiments.records import load_records
 
 
 def reproduce(results, **_):
     judges = {
-        "fits_1d": claims_on_fits,
+        "fits": claims_on_fits,
         "convergence": claims_on_convergence,
-        "coverage_1d": claims_on_coverage,
-        "lengths_1d": claims_on_lengths,
+        "coverage": claims_on_coverage,
+        "lengths": claims_on_lengths,
     }
     claims = []
     for name, judge in judges.items():
-        if records := load_records(results / f"{name}.csv.gz"):
+        if records := load_records(results / f"one_d/{name}.csv.gz"):
             claims += judge(records)
-    text = json.dumps(claims, indent=1, ensure_ascii=False)
-    (results / "claims_1d.json").write_text(text + "\n", encoding="utf-8")
+    save_claims(results / "one_d/claims.json", claims)
 
 
 def claims_on_fits(records):
     claims = []
     for name in ("sin", "quadratic"):
-        bands = fits_1d.bands_of(records, name)
+        bands = fits.bands_of(records, name)
         likeness = {
             method: _likeness(bands[method], bands["simulation"])
             for method in ("idm", "delta", "gp")

@@ -1,7 +1,7 @@
 """The quadratic task as the paper runs it, against the length of training.
 
 The paper's intervals are those "after convergence", and how long that takes it does not say. So the
-network of `coverage_1d` is trained on, on the same data sets and from the same starts, and IDM and
+network of `coverage` is trained on, on the same data sets and from the same starts, and IDM and
 the delta method are asked at several lengths on the way. The records have the root mean squared
 residual too: sqrt(RSS / n), in place of which a simulation may have the noise that was drawn.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments import coverage_1d
-from experiments.bands_1d import (
+from experiments.one_d import coverage
+from experiments.one_d.bands import (
     LABELS,
     SINGLE,
     Training,
@@ -20,8 +20,8 @@ from experiments.bands_1d import (
     fit_as_paper,
     implicit_delta_bands,
 )
+from experiments.one_d.tasks import NOISE, QUADRATIC, grid
 from experiments.records import resume, save_picture
-from experiments.tasks_1d import NOISE, QUADRATIC, grid
 
 METHODS = ("idm", "delta")
 
@@ -52,7 +52,7 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1):
 
 def one_data_set(config, seed, data_set):
     task, points = QUADRATIC, grid(config.points)
-    rng = coverage_1d.stream(seed, task.name, data_set)
+    rng = coverage.stream(seed, task.name, data_set)
     x, y = task.draw(rng)
     network = config.training.network
     theta, *_ = draw_starts(network, rng)
@@ -87,16 +87,16 @@ def one_data_set(config, seed, data_set):
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     config = QUICK if quick else FULL
-    records = run(config, seed, path=results / "lengths_1d.csv.gz", n_jobs=n_jobs)
-    save_picture(plot(records), results / "lengths_1d.png")
+    records = run(config, seed, path=results / "one_d/lengths.csv.gz", n_jobs=n_jobs)
+    save_picture(plot(records), results / "one_d/lengths.png")
 
 
 def tabulate(records, *, true_noise=False):
-    """For each length, in order: the table of `coverage_1d`, with RSS / n or the true noise."""
+    """For each length, in order: the table of `coverage`, with RSS / n or the true noise."""
     lengths = sorted({row["steps"] for row in records})
     factor = lambda row: NOISE / row["rmse"] if true_noise else 1.0
     return {
-        steps: coverage_1d.tabulate(
+        steps: coverage.tabulate(
             [
                 row | {"std_error": factor(row) * row["std_error"]}
                 for row in records
@@ -115,7 +115,7 @@ def plot(records):
     for true_noise, line, noise in ((False, "-", "RSS / n"), (True, ":", "true noise")):
         tables = tabulate(records, true_noise=true_noise)
         for method in METHODS:
-            color, _ = coverage_1d.STYLES[method]
+            color, _ = coverage.STYLES[method]
             label = f"{LABELS[method].split(',')[0]}, {noise}"
             cover, ratio = (
                 [of(table, method) for table in tables.values()] for of in (_coverage, _ratio)
@@ -134,9 +134,9 @@ def plot(records):
 
 
 def _coverage(table, method):
-    return 100 * coverage_1d.mean_over(table, QUADRATIC.name, method)
+    return 100 * coverage.mean_over(table, QUADRATIC.name, method)
 
 
 def _ratio(table, method):
-    over = lambda key: coverage_1d.mean_over(table, QUADRATIC.name, method, key, coverage_1d.BULK)
+    over = lambda key: coverage.mean_over(table, QUADRATIC.name, method, key, coverage.BULK)
     return over("std_error") / over("spread")

@@ -1,11 +1,11 @@
-"""What the paper says about coverage and standard errors on its 1D tasks, beside the records."""
+"""Claims of the paper on coverage and standard errors of its 1D tasks, beside the records."""
 
 import numpy as np
 
-from experiments import lengths_1d
 from experiments.claim import claim
-from experiments.coverage_1d import BULK, column, mean_over, tabulate
-from experiments.tasks_1d import NOISE, SIN
+from experiments.one_d import lengths
+from experiments.one_d.coverage import BULK, column, mean_over, tabulate
+from experiments.one_d.tasks import NOISE, SIN
 
 
 def claims_on_coverage(records):
@@ -55,32 +55,32 @@ def _ratios(table):
 
 def claims_on_lengths(records):
     """The quadratic task again, after trainings of several lengths."""
-    tables, known = (lengths_1d.tabulate(records, true_noise=true) for true in (False, True))
+    tables, known = (lengths.tabulate(records, true_noise=true) for true in (False, True))
     longest = max(tables)
     count = max(row["data_sets"] for row in tables[longest])
     found, worst = _ratios(tables[longest])
-    lengths = ", ".join(f"{steps:,}" for steps in tables)
+    trained = ", ".join(f"{steps:,}" for steps in tables)
     yield claim(
         f"quadratic, {longest:,} steps: IDM, delta method and simulation agree",
         "closely, “after convergence”",
         f"ratio of pointwise standard deviations for |x| <= 1.2: {found}",
         worst < np.log(1.25),
-        f"The longest of {lengths} steps, which were looked at after the agreement at 10,000 had "
+        f"The longest of {trained} steps, which were looked at after the agreement at 10,000 had "
         f"failed; refits have a fifth of that. {count} data sets.",
     )
-    cover = {m: [_mean_cover(t, m) for t in tables.values()] for m in lengths_1d.METHODS}
+    cover = {m: [_mean_cover(t, m) for t in tables.values()] for m in lengths.METHODS}
     yield claim(
         f"quadratic, {longest:,} steps: close to 95 % coverage",
         "close to 95 %",
         f"IDM {cover['idm'][-1]:.1f} %, delta method {cover['delta'][-1]:.1f} %",
         all(abs(c[-1] - 95) <= 3 for c in cover.values()),
-        f"Mean over [-2, 2]; within 3 points counts as close. After {lengths} steps: IDM "
+        f"Mean over [-2, 2]; within 3 points counts as close. After {trained} steps: IDM "
         + ", ".join(f"{c:.0f} %" for c in cover["idm"])
         + ".",
     )
     rmse = float(np.median([row["rmse"] for row in records if row["steps"] == longest]))
     found, worst = _ratios(known[longest])
-    told = {m: _mean_cover(known[longest], m) for m in lengths_1d.METHODS}
+    told = {m: _mean_cover(known[longest], m) for m in lengths.METHODS}
     yield claim(
         f"quadratic, {longest:,} steps and the true noise variance: agreement and coverage",
         "with RSS / n",
