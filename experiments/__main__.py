@@ -15,7 +15,8 @@ NAMES = (
     "one_d.lengths",
     "one_d.claims",
     "classification",
-    "vae",
+    "vae.reconstruction",
+    "vae.claims",
     "report",
 )
 
@@ -43,7 +44,7 @@ def main(arguments=None):
 
 def _parser():
     parser = command_parser("experiments", __doc__)
-    told = f"of {', '.join(NAMES)}; one_d is short for all of its parts"
+    told = f"of {', '.join(NAMES)}; a folder such as one_d stands for all of its parts"
     parser.add_argument("names", nargs="*", metavar="name", help=told)
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are")
     parser.add_argument("--seed", type=int, default=0)

@@ -7,9 +7,8 @@ pixel of a fraction of the images. What it leaves open, and what is done here:
 
 - The text up-weights the reconstruction of all images, but its psi, and so lambda psi, is that of
   1000 of them. Both are run: T is the weight of "all" images, or of the "evaluated" ones.
-- The network is that of the implementation it names: 784-128-(100 latent)-128-784 with ReLU, and
-  the cross-entropy of pixels; minibatches of 128. Pixels are clipped at 1: beyond it there is no
-  cross-entropy.
+- The network is that of `autoencoder`, with minibatches of 128. Pixels are clipped at 1: beyond it
+  there is no cross-entropy.
 - A training at T = 1 is continued once for every T, with T = 1 among them, on identical
   minibatches and latent noise, so that the noise of training cancels in the difference. The rate
   falls to zero on the way. The first weights, the minibatches and the choice of the evaluated
@@ -17,22 +16,17 @@ pixel of a fraction of the images. What it leaves open, and what is done here:
 """
 
 from collections import defaultdict
-from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from experiments.data import available, load_split
 from experiments.records import resume, save_picture, save_records
+from experiments.vae.autoencoder import Autoencoder, quality, train
 
-PIXELS, HIDDEN, LATENT = 784, 128, 100
 NOISE = 1 / 20
-RATE = 1e-3
 EVALUATED = 1000  # images on which psi is measured
-DRAWS = 4  # of the latent noise, for psi
 TITLES = {"all": "weight T for all images", "evaluated": "weight T for the 1000 evaluated images"}
 
 
@@ -49,34 +43,14 @@ class Config:
     batch_size: int = 128
 
 
+FULL = Config()
 QUICK = Config(
     weights=(1.0, 5.0, 20.0), fractions=(0.0, 1.0), repeats=1, images=5_000, steps=300,
     further_steps=120,
 )  # fmt: skip
 
 
-class Autoencoder(nn.Module):
-    """Bernoulli pixels given a normal latent vector, and the normal that approximates it."""
-
-    def __init__(self):
-        super().__init__()
-        self.encoder = nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2 * LATENT)
-        )
-        self.decoder = nn.Sequential(
-            nn.Linear(LATENT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, PIXELS)
-        )
-
-    def forward(self, x, noise):
-        """Reconstruction loss and KL divergence of each image, (b,) and (b,)."""
-        mean, log_variance = self.encoder(x).chunk(2, dim=1)
-        latent = mean + (log_variance / 2).exp() * noise
-        logits = self.decoder(latent)
-        loss = binary_cross_entropy_with_logits(logits, x, reduction="none").sum(1)
-        return loss, (log_variance.exp() + mean**2 - 1 - log_variance).sum(1) / 2
-
-
-def run(config=Config(), seed=0, *, path=None, n_jobs=1, data=None):  # noqa: B008 (frozen)
+def run(config=FULL, seed=0, *, path=None, n_jobs=1, data=None):
     """Reconstruction quality for every T, fraction of noisy images and repeat."""
     jobs = [(fraction, k) for k in range(config.repeats) for fraction in config.fractions]
 
@@ -94,10 +68,10 @@ def run(config=Config(), seed=0, *, path=None, n_jobs=1, data=None):  # noqa: B0
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
     if not available("mnist", data):
         return
-    config = QUICK if quick else Config()
-    records = run(config, seed, path=results / "vae.csv", n_jobs=n_jobs, data=data)
-    save_records(results / "vae_table.csv", tabulate(records))
-    save_picture(plot(records), results / "vae.png")
+    config = QUICK if quick else FULL
+    records = run(config, seed, path=results / "vae/reconstruction.csv", n_jobs=n_jobs, data=data)
+    save_records(results / "vae/reconstruction_table.csv", tabulate(records))
+    save_picture(plot(records), results / "vae/reconstruction.png")
 
 
 def one_line(config, X, fraction, seed):
@@ -126,33 +100,6 @@ def perturb(X, fraction, rng):
     rows = rng.permutation(len(X))[: round(fraction * len(X))]
     noisy[rows] = np.minimum(noisy[rows] + rng.uniform(0, NOISE, size=(len(rows), X.shape[1])), 1)
     return noisy
-
-
-def train(start, X, weights, steps, batch_size, seed, settle=False):
-    """A copy after some steps of Adam on weights * reconstruction + KL."""
-    model, generator = deepcopy(start), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps if settle else 1)
-        rows = torch.randint(len(X), (batch_size,), generator=generator)
-        noise = torch.randn(batch_size, LATENT, generator=generator)
-        loss, divergence = model(X[rows], noise)
-        optimizer.zero_grad()
-        (weights[rows] * loss + divergence).mean().backward()
-        optimizer.step()
-    return model
-
-
-@torch.no_grad()
-def quality(model, X):
-    """Psi, the negative reconstruction loss, and the KL divergence, per image."""
-    generator = torch.Generator().manual_seed(0)
-    draws = [torch.randn(len(X), LATENT, generator=generator) for _ in range(DRAWS)]
-    loss, divergence = (
-        np.mean([float(part.mean()) for part in parts])
-        for parts in zip(*(model(X, noise) for noise in draws), strict=True)
-    )
-    return {"psi": -float(loss), "divergence": float(divergence)}
 
 
 def tabulate(records):
