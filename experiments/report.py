@@ -7,7 +7,6 @@ from pathlib import Path
 from string import Template
 
 from experiments.claim import load_claims
-from experiments.claims_ml import write_claims
 from experiments.records import load_records
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -60,7 +59,7 @@ EXHIBITS = (
         "with the true one. The figures above are after 10 000 steps.",
     ),
     Exhibit(
-        "utility", "Costs", "The cost downstream of a classifier", "utility.png",
+        "utility", "Costs", "The cost downstream of a classifier", "classification/utility.png",
         "IDM predicts the distribution of the average cross-entropy on held-out data, with good "
         "coverage, for a fraction of the cost of 50 bootstrap trainings.",
         "Above, as in the paper: no penalty, training stopped after 20 000 steps. Below, the same "
@@ -81,7 +80,6 @@ EXHIBITS = (
 
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
-    write_claims(results)
     (results / "index.html").write_text(page(results, quick), encoding="utf-8")
 
 
@@ -110,7 +108,7 @@ def page(results, quick=False):
 
 def claims_of(results):
     """Claims of all parts."""
-    files = [results / name for name in ("one_d/claims.json", "claims_ml.json", "vae/claims.json")]
+    files = [results / folder / "claims.json" for folder in ("one_d", "classification", "vae")]
     return [claim for path in files if path.exists() for claim in load_claims(path)]
 
 
@@ -155,8 +153,8 @@ def figure(results, exhibit):
 
 
 def tables_of_classification(results):
-    times = load_records(results / "run_times.csv")
-    answers = load_records(results / "classification_table.csv")
+    times = load_records(results / "classification/run_times.csv")
+    answers = load_records(results / "classification/table.csv")
     if not times:
         return ""
     columns = {

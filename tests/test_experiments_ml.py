@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import classification, classification_study, data, report, settling
+from experiments import data, report
 from experiments.claim import claim, load_claims, save_claims
-from experiments.claims_ml import write_claims
-from experiments.classifier import average_cost, train
+from experiments.classification import claims as classification_claims
+from experiments.classification import costs, figures, settling, study
+from experiments.classification.classifier import average_cost, train
 from experiments.records import save_picture, save_records
 from experiments.vae import claims as vae_claims
 from experiments.vae import reconstruction
 
 mpl.use("Agg")
-REFITS = classification_study.Refits(
-    batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5
-)
-SETTING = classification_study.Setting(
+REFITS = study.Refits(batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5)
+SETTING = study.Setting(
     steps=120, paper_steps=120, folds=2, replicates=4, warm_replicates=3, paper_refit_steps=15,
     refits=REFITS,
 )  # fmt: skip
-CONFIG = classification.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
+CONFIG = costs.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
 TINY_VAE = reconstruction.Config(weights=(1.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2)
 
 
@@ -139,7 +138,7 @@ def test_the_strongest_penalty_within_one_standard_error_is_chosen():
         {"dataset": "vehicle", "part": "penalty", "l2": l2, "cost": cost, "error": 0.02}
         for l2, cost in costs.items()
     ]
-    assert classification_study.choose(rows, "vehicle") == 3.0
+    assert study.choose(rows, "vehicle") == 3.0
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +147,10 @@ def results(tmp_path_factory):
     place = tmp_path_factory.mktemp("results")
     X, y = made_up()
     data._write(place, "vehicle", X, y)
-    records = classification.run(CONFIG, 0, path=place / "classification", data=place)
-    save_records(place / "run_times.csv", classification.figures.run_times(records))
-    save_records(place / "classification_table.csv", classification.figures.tabulate(records))
-    save_picture(classification.plot(records), place / "utility.png")
+    records = costs.run(CONFIG, 0, path=place / "classification/records", data=place)
+    save_records(place / "classification/run_times.csv", figures.run_times(records))
+    save_records(place / "classification/table.csv", figures.tabulate(records))
+    save_picture(figures.plot(records), place / "classification/utility.png")
     images = np.random.default_rng(0).uniform(size=(40, 784))
     lines = [
         {"fraction": f, "repeat": 0, **row}
@@ -173,7 +172,7 @@ def test_every_method_answers_with_a_time(results):
 
 
 def classified(results, part):
-    return results / "classification" / f"vehicle_{part}.csv"
+    return results / "classification/records" / f"vehicle_{part}.csv"
 
 
 def data_rows(path):
@@ -182,9 +181,9 @@ def data_rows(path):
 
 
 def test_finished_records_are_not_recomputed(results, monkeypatch):
-    monkeypatch.setattr(classification, "Study", None)
-    monkeypatch.setattr(classification, "penalty_scores", None)
-    records = classification.run(CONFIG, 0, path=results / "classification", data=results)
+    monkeypatch.setattr(costs, "Study", None)
+    monkeypatch.setattr(costs, "penalty_scores", None)
+    records = costs.run(CONFIG, 0, path=results / "classification/records", data=results)
     parts = ("penalty", "paper", "beyond")
     assert len(records) == sum(len(data_rows(classified(results, part))) for part in parts)
 
@@ -208,9 +207,11 @@ def test_pushes_of_an_autoencoder_are_paired(results):
 
 
 def test_claims_say_what_was_found(results):
-    write_claims(results)
+    classification_claims.reproduce(results)
     vae_claims.reproduce(results)
-    parts = [load_claims(results / name) for name in ("claims_ml.json", "vae/claims.json")]
+    parts = [
+        load_claims(results / name) for name in ("classification/claims.json", "vae/claims.json")
+    ]
     assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for part in parts for c in part)
     assert len(parts[0]) == 6
     assert len(parts[1]) == 4
@@ -235,7 +236,7 @@ def test_settling_is_the_recursion_in_the_parameters():
     spectrum = settling.Spectrum.of(lambda v: A @ v, g)
     exact = g @ np.linalg.solve(A, g)
     assert spectrum.variance == pytest.approx(exact, rel=1e-9)
-    refits, rate = classification_study.Refits(steps=40, samples=5, momentum=0.8), 0.003
+    refits, rate = study.Refits(steps=40, samples=5, momentum=0.8), 0.003
     theta, speed, total = np.zeros(12), np.zeros(12), 0.0
     for step in range(45):
         speed = 0.8 * speed + g - A @ theta
@@ -246,7 +247,6 @@ def test_settling_is_the_recursion_in_the_parameters():
 
 
 def test_settling_tells_of_every_data_set(directory, monkeypatch, capsys):
-    monkeypatch.chdir(directory)
-    monkeypatch.setattr(settling, "Config", lambda: CONFIG)
-    settling.main(["vehicle", "--data", str(directory)])
+    monkeypatch.setattr(settling, "FULL", CONFIG)
+    settling.main(["vehicle", "--data", str(directory), "--results", str(directory)])
     assert "vehicle: standard error 0.0" in capsys.readouterr().out

@@ -1,23 +1,18 @@
 """Claims of the paper on classification costs, beside the records."""
 
 from experiments.claim import claim, save_claims
-from experiments.classification_figures import by_method, datasets, run_times, titled
+from experiments.classification.figures import by_method, datasets, run_times, titled
 from experiments.records import load_records
 
 LEAST_SPEEDUP = 500  # of one linear solve over 50 trainings
 CLOSE = 0.2  # relative difference of two standard errors
 
 
-def write_claims(results):
-    """Judge the records in a directory of results; writes and returns the claims."""
-    answers = [
-        row
-        for path in sorted((results / "classification").glob("*.csv"))
-        for row in load_records(path)
-    ]
+def reproduce(results, **_):
+    files = sorted((results / "classification/records").glob("*.csv"))
+    answers = [row for path in files for row in load_records(path)]
     claims = [*stochastic(answers), *faster(answers), *against_bootstrap(answers)]
-    save_claims(results / "claims_ml.json", claims)
-    return claims
+    save_claims(results / "classification/claims.json", claims)
 
 
 def stochastic(records):
@@ -64,8 +59,8 @@ def _against_solve(name, rows):
 def _what_is_missing(beyond):
     told = (
         "They come from three or four runs. Without noise, refits of this length leave out at most "
-        "0.4 % (`experiments.settling`). The sizes of batches were chosen by trials at this or a "
-        "neighboring maximum, with other minibatches than those counted here."
+        "0.4 % (`experiments.classification.settling`). The sizes of batches were chosen by trials "
+        "at this or a neighboring maximum, with other minibatches than those counted here."
     )
     if "std_error" in beyond.get("hessian", {}):
         return told

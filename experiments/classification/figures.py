@@ -1,4 +1,4 @@
-"""What the records of `classification` show: tables of standard errors and times, and a figure."""
+"""Tables of standard errors and times, and the figure, from the records of `costs`."""
 
 import numpy as np
 from scipy.stats import norm

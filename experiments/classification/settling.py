@@ -1,4 +1,6 @@
-"""What SG-FDIDM's refits leave out because they end: ``python -m experiments.settling [names]``.
+"""Part of the standard error that SG-FDIDM's refits leave out because they end.
+
+Run ``python -m experiments.classification.settling [names]``.
 
 Without the noise of minibatches, and as far as the objective is quadratic, a refit is a recursion
 in every eigenvector of the Hessian A. The weights of the eigenvalues in g' A^-1 g, for psi's
@@ -12,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.classification import Config, penalty
-from experiments.classification_study import Study, choose, largest_curvature
+from experiments.classification.costs import FULL, penalty
+from experiments.classification.study import Study, choose, largest_curvature
+from experiments.command import RESULTS
 from experiments.data import load_split
 
 PRODUCTS = 400
@@ -63,13 +66,14 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="of the data sets; by default all")
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are")
+    parser.add_argument("--results", type=Path, metavar="DIR", default=RESULTS, help="of the costs")
     options = parser.parse_args(arguments)
-    config, seed = Config(), 0
-    for name, setting in config.settings:
+    seed = 0
+    for name, setting in FULL.settings:
         if options.names and name not in options.names:
             continue
-        folder = Path("results/classification")
-        scores = penalty(name, setting, config.l2, seed=seed, path=folder, data=options.data)
+        folder = options.results / "classification/records"
+        scores = penalty(name, setting, FULL.l2, seed=seed, path=folder, data=options.data)
         study = Study(setting, load_split(name, seed, options.data), seed)
         trained, _ = study.trained(choose(scores, name), setting.steps)
         tell(name, study, study.finished(trained))

@@ -1,4 +1,4 @@
-"""One data set of `classification`: the penalty, and every method's answer."""
+"""One data set of `costs`: the penalty, and every method's answer."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import implicit_delta as idm
-from experiments.classifier import BATCH_SIZE, RATE, average_cost, train
+from experiments.classification.classifier import BATCH_SIZE, RATE, average_cost, train
 
 PARTS = 5  # of the rows, each held out once in cross-validation
 POWER_ITERATIONS = 20

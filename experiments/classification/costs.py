@@ -21,8 +21,8 @@ import torch
 from joblib import Parallel, delayed
 
 import implicit_delta as idm
-from experiments import classification_figures as figures
-from experiments.classification_study import Refits, Setting, Study, choose, penalty_scores
+from experiments.classification import figures
+from experiments.classification.study import Refits, Setting, Study, choose, penalty_scores
 from experiments.data import available, load_split
 from experiments.records import resume, save_picture, save_records
 
@@ -45,6 +45,7 @@ class Config:
     l2: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
+FULL = Config()
 SHORT = Setting(
     steps=2_000, paper_steps=1_000, folds=2, replicates=10, warm_replicates=6,
     paper_refit_steps=150, refits=Refits(steps=300, runs=2),
@@ -52,7 +53,7 @@ SHORT = Setting(
 QUICK = Config((("vehicle", SHORT), ("waveform", SHORT)), l2=(3.0, 30.0))
 
 
-def run(config=Config(), seed=0, *, path=None, n_jobs=1, data=None):  # noqa: B008 (frozen)
+def run(config=FULL, seed=0, *, path=None, n_jobs=1, data=None):
     """Costs, standard errors, draws and times, as in the paper and beyond it.
 
     `path` is a directory, with three files for each data set. One that cannot be had is left out.
@@ -113,12 +114,8 @@ def _split(name, seed, data):
 
 
 def reproduce(results, *, quick=False, seed=0, n_jobs=1, data=None):
-    config = QUICK if quick else Config()
-    records = run(config, seed, path=results / "classification", n_jobs=n_jobs, data=data)
-    save_records(results / "classification_table.csv", figures.tabulate(records))
-    save_records(results / "run_times.csv", figures.run_times(records))
-    save_picture(plot(records), results / "utility.png")
-
-
-def plot(records):
-    return figures.plot(records)
+    config = QUICK if quick else FULL
+    records = run(config, seed, path=results / "classification/records", n_jobs=n_jobs, data=data)
+    save_records(results / "classification/table.csv", figures.tabulate(records))
+    save_records(results / "classification/run_times.csv", figures.run_times(records))
+    save_picture(figures.plot(records), results / "classification/utility.png")
