@@ -18,7 +18,7 @@ NAMES = (
     "classification.claims",
     "vae.reconstruction",
     "vae.claims",
-    "report",
+    "report.page",
 )
 
 

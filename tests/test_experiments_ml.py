@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import data, report
+from experiments import data
 from experiments.claim import claim, load_claims, save_claims
 from experiments.classification import claims as classification_claims
 from experiments.classification import costs, figures, settling, study
 from experiments.classification.classifier import average_cost, train
 from experiments.records import save_picture, save_records
+from experiments.report import page as report
 from experiments.vae import claims as vae_claims
 from experiments.vae import reconstruction
 
