@@ -7,13 +7,13 @@ said otherwise: the formula written out in NumPy, `infer` with psi as a black bo
 
 import argparse
 from importlib.util import find_spec
-from time import perf_counter
 
 import numpy as np
 import statsmodels.api as sm
 from scipy.special import expit
 
 import implicit_delta as idm
+from benchmarks.timing import timed
 
 LIMIT = 10  # times the formula by hand
 
@@ -59,9 +59,7 @@ class Problem:
         results = sm.Logit(self.results.model.endog, self.X).fit(
             start_params=self.results.params, disp=0
         )
-        started = perf_counter()
-        error = results.get_margeff(at="overall", dummy=True).margeff_se[-1]
-        return error, perf_counter() - started
+        return timed(lambda: results.get_margeff(at="overall", dummy=True).margeff_se[-1])
 
     def by_delicatessen(self):
         from delicatessen import delta_method
@@ -71,26 +69,16 @@ class Problem:
         return float(np.sqrt(np.squeeze(variance)))
 
 
-def timed(function, repeats):
-    """Return the result and the shortest of several runs, the one least disturbed."""
-    seconds = []
-    for _ in range(repeats):
-        started = perf_counter()
-        result = function()
-        seconds.append(perf_counter() - started)
-    return result, min(seconds)
-
-
 def main(n=100_000, d=20):
     problem = Problem(n, d)
     rows = {
         "by hand, in NumPy": timed(problem.by_hand, 7),
         "infer, psi traced": timed(problem.by_infer, 7),
-        "infer, psi opaque": timed(problem.by_differences, 1),
+        "infer, psi opaque": timed(problem.by_differences),
         "statsmodels get_margeff": problem.by_statsmodels(),
     }
     if find_spec("delicatessen") is not None:
-        rows["delicatessen delta_method"] = timed(problem.by_delicatessen, 1)
+        rows["delicatessen delta_method"] = timed(problem.by_delicatessen)
     unit = rows["by hand, in NumPy"][1]
     print(f"Average effect of a dummy after a logit, n = {n}, d = {d}")
     print(f"  {'':26} {'std. error':>14} {'seconds':>9} {'times by hand':>14}")

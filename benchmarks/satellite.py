@@ -24,6 +24,7 @@ from benchmarks.laplace_satellite import (
     load_satellite,
     network,
 )
+from benchmarks.timing import timed
 
 L2 = 1.0
 REPEATS = 3  # the shortest counts: the one least disturbed
@@ -66,12 +67,10 @@ def answer(
     module: torch.nn.Module, data: Satellite, method: idm.Infinitesimal
 ) -> tuple[float, float]:
     """The standard error and the seconds that it takes, all checks and diagnostics included."""
-    seconds = []
-    for _ in range(REPEATS):
-        started = perf_counter()
-        estimate = idm.infer(fitted(module, data), held_out(data), method)
-        seconds.append(perf_counter() - started)
-    return float(estimate.standard_error), min(seconds)
+    estimate, seconds = timed(
+        lambda: idm.infer(fitted(module, data), held_out(data), method), REPEATS
+    )
+    return float(estimate.standard_error), seconds
 
 
 def laplace(

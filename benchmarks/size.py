@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
+from benchmarks.timing import timed
 
 INPUTS, CLASSES, ROWS = 1000, 10, 2048
 
@@ -39,9 +40,9 @@ def measure(width: int, iterations: int | None) -> None:
     warm_up(net, X, y)
     with peak_memory() as peak:
         model = idm.from_torch(net, (X, y), idm.Categorical(), l2=1.0)
-        gradient = seconds(lambda: model.score(model.theta))
+        _, gradient = timed(lambda: model.score(model.theta))
         product = lambda: model.information(model.theta, model.theta, "ggn")
-        first, further = seconds(product), seconds(product)
+        (_, first), (_, further) = timed(product), timed(product)
         started = perf_counter()
         solver = idm.conjugate_gradient(rtol=0.01, max_iterations=iterations)
         try:
@@ -69,12 +70,6 @@ def warm_up(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
         nn.Linear(2, 2), (torch.ones(4, 2), torch.arange(4) % 2), idm.Categorical()
     )
     small.information(small.theta, small.theta, "ggn")
-
-
-def seconds(function) -> float:
-    started = perf_counter()
-    function()
-    return perf_counter() - started
 
 
 @contextmanager

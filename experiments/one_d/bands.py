@@ -85,6 +85,17 @@ class Band:
 TRAINING, SINGLE = Training(), Training(single=True)
 
 
+def all_bands(task, x, y, rng, grid, training):
+    """Bands of every method by name, IDM's matrices before projection, and the fit's halvings."""
+    network = training.network
+    starts = draw_starts(network, rng)
+    theta, halvings = fit_as_paper(task, x, y, starts[0], training)
+    bands, raw = implicit_delta_bands(task, x, y, theta, grid, training)
+    bands |= delta_bands(task, x, y, theta, grid, training)
+    bands["gp"] = process_band(x, y, grid)
+    return bands | finished_bands(network, x, y, starts, grid), raw, halvings
+
+
 def fit_as_paper(task, x, y, start, training):
     """Gradient descent at the paper's rate, which is for the paper's n; and its halvings."""
     rate = training.dtype(task.rate * task.n / x.shape[-1])

@@ -6,17 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from experiments.one_d.bands import (
-    LABELS,
-    SINGLE,
-    Training,
-    delta_bands,
-    draw_starts,
-    finished_bands,
-    fit_as_paper,
-    implicit_delta_bands,
-    process_band,
-)
+from experiments.one_d.bands import LABELS, SINGLE, Training, all_bands
 from experiments.one_d.tasks import TASKS, grid
 from experiments.records import resume, save_picture, save_records
 
@@ -84,25 +74,26 @@ def one_data_set(config, seed, name, data_set):
     task, points = TASKS[name], grid(config.points)
     rng = stream(seed, name, data_set)
     x, y = task.draw(rng)
-    starts = draw_starts(config.training.network, rng)
-    theta, halvings = fit_as_paper(task, x, y, starts[0], config.training)
-    bands, _ = implicit_delta_bands(task, x, y, theta, points, config.training)
-    bands |= delta_bands(task, x, y, theta, points, config.training)
-    bands |= {"gp": process_band(x, y, points)} | finished_bands(
-        config.training.network, x, y, starts, points
-    )
-    truth = task.truth(points)
+    bands, _, halvings = all_bands(task, x, y, rng, points, config.training)
+    return [
+        {"method": method, **row, "halvings": int(halvings)}
+        for method, band in bands.items()
+        for row in pointwise(task, points, band)
+    ]
+
+
+def pointwise(task, points, band):
+    """Rows of a band, one for each grid point: its error, its standard error and freedom."""
     return [
         {
-            "method": method,
-            "x": float(at),
+            "x": float(x),
             "error": float(error),
             "std_error": float(spread),
             "freedom": float(band.freedom),
-            "halvings": int(halvings),
         }
-        for method, band in bands.items()
-        for at, error, spread in zip(points, band.value - truth, band.std_error, strict=True)
+        for x, error, spread in zip(
+            points, band.value - task.truth(points), band.std_error, strict=True
+        )
     ]
 
 

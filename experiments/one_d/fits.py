@@ -8,12 +8,10 @@ from experiments.one_d.bands import (
     TRAINING,
     Band,
     Training,
-    delta_bands,
+    all_bands,
     draw_starts,
     finished_bands,
     fit_as_paper,
-    implicit_delta_bands,
-    process_band,
 )
 from experiments.one_d.tasks import TASKS, grid
 from experiments.records import resume, save_picture
@@ -70,13 +68,7 @@ def one_data_set(config, seed, name):
     task, points = TASKS[name], grid(config.points)
     rng = _stream(seed, name, 0)
     x, y = task.draw(rng)
-    starts = draw_starts(config.training.network, rng)
-    theta, _ = fit_as_paper(task, x, y, starts[0], config.training)
-    bands, raw = implicit_delta_bands(task, x, y, theta, points, config.training)
-    bands |= delta_bands(task, x, y, theta, points, config.training)
-    bands |= {"gp": process_band(x, y, points)} | finished_bands(
-        config.training.network, x, y, starts, points
-    )
+    bands, raw, _ = all_bands(task, x, y, rng, points, config.training)
     negative = {method: int(np.sum(np.diag(matrix) < 0)) for method, matrix in raw.items()}
     return [{"kind": "data", "x": _pack(x), "y": _pack(y)}] + [
         {

@@ -65,22 +65,10 @@ def one_data_set(config, seed, data_set):
         bands |= delta_bands(task, x, y, theta, points, training)
         rmse = float(np.sqrt(np.mean((y - network.predict(theta, x)) ** 2)))
         rows += [
-            {
-                "task": task.name,
-                "steps": steps,
-                "method": method,
-                "x": float(at),
-                "error": float(error),
-                "std_error": float(spread),
-                "freedom": np.inf,
-                "rmse": rmse,
-            }
+            {"task": task.name, "steps": steps, "method": method, **row, "rmse": rmse}
             for method in METHODS
-            for at, error, spread in zip(
-                points, bands[method].value - task.truth(points), bands[method].std_error,
-                strict=True,
-            )
-        ]  # fmt: skip
+            for row in coverage.pointwise(task, points, bands[method])
+        ]
         done = steps
     return rows
 
