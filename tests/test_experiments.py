@@ -14,6 +14,7 @@ from experiments.one_d.bands import Band, Training, mixture, project
 from experiments.one_d.evidence import NEAR, maximize_evidence, weakest
 from experiments.one_d.tasks import QUADRATIC, SIN
 from experiments.records import load_records, resume, save_records
+from experiments.times import note_time
 
 SHORT = Training(network=Network(units=4), steps=60, refit_steps=12)
 COVERAGE = coverage.Config(data_sets=2, points=3, training=SHORT)
@@ -143,6 +144,20 @@ def test_finished_jobs_are_not_computed_again(tmp_path):
     assert calls == [("a", 1), ("a", 2), ("a", 2)]
     rows([("a", 1)], settings="other")
     assert calls[-1] == ("a", 1)
+
+
+def test_the_longest_run_is_kept_with_its_processes(tmp_path):
+    for minutes, jobs in ((2.0, 1), (0.5, 2), (3.0, 4)):
+        note_time(tmp_path, "fits", 60 * minutes, jobs)
+        note_time(tmp_path, "fits", 1.0, 8)
+        (row,) = load_records(tmp_path / "times.csv")
+        assert (row["minutes"], row["jobs"]) == ((2.0, 1) if minutes < 3 else (3.0, 4))
+
+
+def test_an_unknown_experiment_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["fits", "--results", str(tmp_path)])
+    assert "no experiment called fits; there are one_d.fits" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
