@@ -1,4 +1,4 @@
-"""The NumPy core: what an interval costs beside the fit, and the paper's network both ways.
+"""The NumPy core: cost of an interval beside the fit, and the paper's network both ways.
 
 Run with ``python -m benchmarks.core``; timings are ratios within one run.
 """

@@ -1,4 +1,4 @@
-"""The average effect of a dummy after a logit: what generality costs beside a formula by hand.
+"""Average effect of a dummy after a logit: cost of generality beside a formula by hand.
 
 Run with ``python -m benchmarks.marginal_effect``. All in one run, n = 100 000 and d = 20 unless
 said otherwise: the formula written out in NumPy, `infer` with psi as a black box, statsmodels'
@@ -28,20 +28,20 @@ class Problem:
         )
         y = rng.random(n) < expit(self.X @ rng.normal(scale=0.2, size=d))
         self.results = sm.Logit(y.astype(float), self.X).fit(disp=0)
-        self.with_it, self.without = self.X.copy(), self.X.copy()
-        self.with_it[:, -1], self.without[:, -1] = 1, 0
+        self.high, self.low = self.X.copy(), self.X.copy()
+        self.high[:, -1], self.low[:, -1] = 1, 0
 
     def effect(self, params):
         predict = self.results.model.predict
-        return (predict(params, self.with_it) - predict(params, self.without)).mean()
+        return (predict(params, self.high) - predict(params, self.low)).mean()
 
     def by_hand(self):
         """Slopes of the logistic function, the information matrix, one solve."""
         X, beta = self.X, self.results.params
         p = expit(X @ beta)
         information = X.T @ ((p * (1 - p))[:, None] * X)
-        high, low = expit(self.with_it @ beta), expit(self.without @ beta)
-        gradient = (high * (1 - high)) @ self.with_it - (low * (1 - low)) @ self.without
+        p_high, p_low = expit(self.high @ beta), expit(self.low @ beta)
+        gradient = (p_high * (1 - p_high)) @ self.high - (p_low * (1 - p_low)) @ self.low
         gradient /= len(X)
         return np.sqrt(gradient @ np.linalg.solve(information, gradient))
 

@@ -45,8 +45,8 @@ def main(arguments=None):
 
 def _parser():
     parser = command_parser("experiments", __doc__)
-    told = f"of {', '.join(NAMES)}; a folder such as one_d stands for all of its parts"
-    parser.add_argument("names", nargs="*", metavar="name", help=told)
+    choices = f"of {', '.join(NAMES)}; a folder such as one_d stands for all of its parts"
+    parser.add_argument("names", nargs="*", metavar="name", help=choices)
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are")
     parser.add_argument("--seed", type=int, default=0)
     return parser

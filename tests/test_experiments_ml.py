@@ -119,7 +119,7 @@ def test_generated_waveforms_have_the_means_of_their_classes():
         np.testing.assert_allclose(rows.mean(0), expected, atol=4.5 * error)
 
 
-def test_networks_of_a_stack_do_not_see_each_other():
+def test_networks_of_a_stack_are_independent():
     X, y = made_up()
     stack = {"steps": 60, "rows": np.tile(np.arange(100), (2, 1))}
     plain, other = (
@@ -163,11 +163,11 @@ def results(tmp_path_factory):
     return place
 
 
-def test_every_method_answers_with_a_time(results):
+def test_every_method_gives_a_standard_error_and_its_time(results):
     rows = [r for p in ("paper", "beyond") for r in data_rows(classified(results, p))]
-    answered = {(row["part"], row["method"]) for row in rows if row["std_error"]}
+    estimated = {(row["part"], row["method"]) for row in rows if row["std_error"]}
     methods = {"trained", "ggn", "hessian", "robust", "sg", "warm bootstrap"}
-    assert answered == {("beyond", m) for m in methods} | {("paper", "bootstrap"), ("paper", "sg")}
+    assert estimated == {("beyond", m) for m in methods} | {("paper", "bootstrap"), ("paper", "sg")}
     assert all(float(row["seconds"]) > 0 for row in rows)
     assert all(float(row["std_error"]) > 0 for row in rows if row["std_error"])
 
@@ -207,7 +207,7 @@ def test_pushes_of_an_autoencoder_are_paired(results):
     assert all(row["improvement"] == 0 for row in rows)
 
 
-def test_claims_say_what_was_found(results):
+def test_claims_are_complete(results):
     classification_claims.reproduce(results)
     vae_claims.reproduce(results)
     parts = [
@@ -230,7 +230,7 @@ def test_the_report_is_one_page_with_everything_in_it(results):
 
 
 def test_settling_is_the_recursion_in_the_parameters():
-    """Lanczos sees of the matrix what g sees: the same variance, and the same after few steps."""
+    """Lanczos's matrix gives the variance along g, and the same response after few steps."""
     rng = np.random.default_rng(0)
     root, g = rng.normal(size=(12, 12)), rng.normal(size=12)
     A = root @ root.T + np.eye(12)
@@ -247,7 +247,7 @@ def test_settling_is_the_recursion_in_the_parameters():
     assert spectrum.reached(refits, rate) == pytest.approx((total / 5 / exact) ** 0.5, rel=1e-9)
 
 
-def test_settling_tells_of_every_data_set(directory, monkeypatch, capsys):
+def test_settling_is_printed_for_a_data_set(directory, monkeypatch, capsys):
     monkeypatch.setattr(settling, "FULL", CONFIG)
     settling.main(["vehicle", "--data", str(directory), "--results", str(directory)])
     assert "vehicle: standard error 0.0" in capsys.readouterr().out

@@ -10,25 +10,29 @@ CLOSE = 0.2  # relative difference of two standard errors
 
 def reproduce(results, **_):
     files = sorted((results / "classification/records").glob("*.csv"))
-    answers = [row for path in files for row in load_records(path)]
-    claims = [*stochastic(answers), *faster(answers), *against_bootstrap(answers)]
+    estimates = [row for path in files for row in load_records(path)]
+    claims = [
+        *claims_on_refits(estimates),
+        *claims_on_times(estimates),
+        *claims_on_bootstrap(estimates),
+    ]
     save_claims(results / "classification/claims.json", claims)
 
 
-def stochastic(records):
-    """SG-FDIDM, and the solve on the same objective."""
-    answers = {name: by_method(records, name, "beyond") for name in datasets(records)}
-    if not answers:
+def claims_on_refits(records):
+    """Claims on SG-FDIDM, and on the solve with the same objective."""
+    estimates = {name: by_method(records, name, "beyond") for name in datasets(records)}
+    if not estimates:
         return
     yield claim(
         "SG-FDIDM gives a positive variance on every data set",
         "intervals without an error of their own; the released code gives NaN",
-        "; ".join(f"{titled(name)} {_error(rows['sg'])}" for name, rows in answers.items()),
-        all("std_error" in rows["sg"] for rows in answers.values()),
-        "Standard errors with their Monte-Carlo errors. Both ends see identical minibatches, so "
+        "; ".join(f"{titled(name)} {_error(rows['sg'])}" for name, rows in estimates.items()),
+        all("std_error" in rows["sg"] for rows in estimates.values()),
+        "Standard errors with their Monte-Carlo errors. Both ends have identical minibatches, so "
         "that the noise of training cancels in the difference.",
     )
-    for name, rows in answers.items():
+    for name, rows in estimates.items():
         if "std_error" in rows["sg"]:
             yield _against_solve(name, rows)
 
@@ -57,18 +61,18 @@ def _against_solve(name, rows):
 
 
 def _what_is_missing(beyond):
-    told = (
+    reason = (
         "They come from three or four runs. Without noise, refits of this length leave out at most "
         "0.4 % (`experiments.classification.settling`). The sizes of batches were chosen by trials "
         "at this or a neighboring maximum, with other minibatches than those counted here."
     )
     if "std_error" in beyond.get("hessian", {}):
-        return told
-    return told + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
+        return reason
+    return reason + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
 
 
-def faster(records):
-    """Table 1."""
+def claims_on_times(records):
+    """Claims on Table 1."""
     for row in run_times(records):
         name, wanted = titled(row["dataset"]), row["paper_times_faster"]
         yield claim(
@@ -91,15 +95,15 @@ def faster(records):
         )
 
 
-def against_bootstrap(records):
-    """Standard errors side by side."""
+def claims_on_bootstrap(records):
+    """Claims on standard errors beside those of the bootstrap."""
     for name in datasets(records):
         paper, beyond = (by_method(records, name, part) for part in ("paper", "beyond"))
         yield _agreement(
             f"{titled(name)}, as in the paper: IDM agrees with the bootstrap",
             "“good coverage” (no number)", paper["sg"], paper["bootstrap"],
             "Without a penalty there is no maximum: replicates are other networks, stopped on "
-            "their way, which no local method sees.",
+            "their way, out of the reach of local methods.",
         )  # fmt: skip
         if "warm bootstrap" in beyond:
             shift = beyond["warm bootstrap"]["shift"]
@@ -113,10 +117,10 @@ def against_bootstrap(records):
             )  # fmt: skip
 
 
-def _agreement(said, paper, row, bootstrap, why):
+def _agreement(text, paper, row, bootstrap, why):
     if "std_error" not in row:
         ours = f"no standard error ({row['why']}); bootstrap {_error(bootstrap)}"
-        return claim(said, paper, ours, False, why)
+        return claim(text, paper, ours, False, why)
     ratio = row["std_error"] / bootstrap["std_error"]
     ours = f"{row['std_error']:.3g} against {_error(bootstrap)} ({ratio - 1:+.0%})"
-    return claim(said, paper, ours, abs(ratio - 1) <= CLOSE, why)
+    return claim(text, paper, ours, abs(ratio - 1) <= CLOSE, why)

@@ -2,7 +2,7 @@
 
 As in its appendix: parameters start uniform in [-0.1, 0.1], and RMSProp steps repeatedly through
 the shuffled rows in blocks of 128, at a rate that starts at 0.01. The rate falls linearly to zero,
-because at a constant rate the parameters never come to rest.
+because at a constant rate the parameters never converge.
 """
 
 import torch
@@ -15,7 +15,7 @@ RATE = 0.01
 
 
 def train(X, y, *, steps, rng, rows=None, l2=(0.0,)):
-    """Train a stack of R networks that do not see each other; R modules in float32.
+    """Train a stack of R independent networks; R modules in float32.
 
     Parameters
     ----------

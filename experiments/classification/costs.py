@@ -1,14 +1,14 @@
 """Figure "utility" and Table 1: confidence in the cost downstream of a classifier.
 
-psi is the average cross-entropy on held-out rows. What the paper leaves open, and what is done:
+psi is the average cross-entropy on held-out rows. Left open by the paper, and done here:
 
 - "paper": no penalty, so there is no finite maximum, and training ends after a number of steps.
   SG-FDIDM goes on from there as in Algorithm 2, with lambda 1 % of the objective and RMSProp at
-  0.01, but both ends see identical minibatches. The bootstrap trains every replicate from scratch.
+  0.01, but both ends have identical minibatches. The bootstrap trains every replicate from scratch.
 - "beyond": l2 is the strongest within one standard error of the best in cross-validation
   (Breiman's rule), the network is trained with it for a number of steps, and the fit is finished
   with `polish`. SG-FDIDM (anchored, SGD with momentum), `Infinitesimal` and its sandwich
-  answer for the same maximum, beside a bootstrap whose replicates are finished too.
+  are compared at the same maximum, beside a bootstrap whose replicates are finished too.
 
 Seconds are of processor time, on one core. The trainings of a bootstrap run as one stack, which
 takes less time than one by one; its time is that of B single trainings, as in the paper.
@@ -29,7 +29,7 @@ from experiments.records import resume, save_picture, save_records
 
 @dataclass(frozen=True)
 class Config:
-    """What is run on which data set, and the penalties to choose from."""
+    """Settings of each data set, and the penalties to choose from."""
 
     settings: tuple[tuple[str, Setting], ...] = (
         ("vehicle", Setting()),
@@ -59,24 +59,24 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1, data=None):
     `path` is a directory, with three files for each data set. One that cannot be had is left out.
     """
     settings = {name: s for name, s in config.settings if available(name, data)}
-    inform = {"seed": seed, "path": path, "data": data}
-    scores = _all(n_jobs, [
-        delayed(penalty)(name, s, config.l2, **inform) for name, s in settings.items()
+    common = {"seed": seed, "path": path, "data": data}
+    scores = _rows(n_jobs, [
+        delayed(penalty)(name, s, config.l2, **common) for name, s in settings.items()
     ])  # fmt: skip
-    answers = _all(n_jobs, [
-        delayed(part)(name, s, choose(scores, name), **inform)
+    estimates = _rows(n_jobs, [
+        delayed(part)(name, s, choose(scores, name), **common)
         for name, s in settings.items()
         for part in (paper, beyond)
     ])  # fmt: skip
-    return scores + answers
+    return scores + estimates
 
 
-def _all(n_jobs, calls):
+def _rows(n_jobs, calls):
     return [row for rows in Parallel(n_jobs=n_jobs)(calls) for row in rows]
 
 
 def penalty(name, setting, penalties, *, seed, path, data):
-    """What cross-validation says of each penalty."""
+    """Cost of each penalty in cross-validation."""
 
     def compute(name, _):
         rng = np.random.default_rng([seed, 5])
@@ -87,7 +87,7 @@ def penalty(name, setting, penalties, *, seed, path, data):
 
 
 def paper(name, setting, l2, *, seed, path, data):
-    """Answers without penalty."""
+    """Estimates without penalty."""
     s = setting
     settings = (s.paper_steps, s.replicates, s.paper_refit_steps, s.dtype, seed)
     compute = lambda name, _: Study(setting, _split(name, seed, data), seed).as_paper()
@@ -95,7 +95,7 @@ def paper(name, setting, l2, *, seed, path, data):
 
 
 def beyond(name, setting, l2, *, seed, path, data):
-    """Answers at a maximum, with this penalty."""
+    """Estimates at a maximum, with this penalty."""
     s = setting
     settings = (l2, s.steps, s.refits, s.warm_replicates, s.finish, s.dtype, seed)
     compute = lambda name, _: Study(setting, _split(name, seed, data), seed).beyond(l2)

@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def tabulate(records):
-    """All answers, without the draws, in the order of the paper."""
+    """All estimates, without the draws, in the order of the paper."""
     order = list(PAPER_SECONDS)
     rows = [row for row in records if "method" in row]
     rows.sort(key=lambda row: (order.index(row["dataset"]), row["part"] != "paper"))
@@ -40,7 +40,7 @@ def by_method(records, dataset, part):
 
 
 def datasets(records):
-    """Those that are finished, in the order of the paper."""
+    """Data sets that are finished, in the order of the paper."""
     parts = ("paper", "beyond")
     return [n for n in PAPER_SECONDS if all(by_method(records, n, part) for part in parts)]
 
@@ -78,9 +78,9 @@ def plot(records):
     figure, axes = plt.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False)
     for part, row in zip(("paper", "beyond"), axes, strict=True):
         for name, ax in zip(names, row, strict=True):
-            answers = by_method(records, name, part)
-            _draw(ax, answers)
-            ax.set_title(f"{titled(name)}, {_setting(answers)}", fontsize=9)
+            estimates = by_method(records, name, part)
+            _draw(ax, estimates)
+            ax.set_title(f"{titled(name)}, {_setting(estimates)}", fontsize=9)
             ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, 1.6 * ax.get_ylim()[1]))
             ax.locator_params(axis="x", nbins=5)
             ax.legend(fontsize=7, loc="upper right")
@@ -88,17 +88,17 @@ def plot(records):
     return figure
 
 
-def _setting(answers):
-    if "l2" not in answers["training"]:
+def _setting(estimates):
+    if "l2" not in estimates["training"]:
         return "as in the paper"
-    stage = "at a maximum" if "polish" in answers else "trained"
-    return f"{stage}, $\\ell_2$ = {answers['training']['l2']:g}"
+    stage = "at a maximum" if "polish" in estimates else "trained"
+    return f"{stage}, $\\ell_2$ = {estimates['training']['l2']:g}"
 
 
-def _draw(ax, answers):
+def _draw(ax, estimates):
     for method in ("bootstrap", "warm bootstrap"):
-        if method in answers:
-            row = answers[method]
+        if method in estimates:
+            row = estimates[method]
             draws = np.array(str(row["draws"]).split(), dtype=float)
             label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
             ax.hist(
@@ -106,7 +106,7 @@ def _draw(ax, answers):
             )
     drawn = set()
     for method, (color, label) in SHOWN.items():
-        row = answers.get(method, {})
+        row = estimates.get(method, {})
         if "std_error" in row and label not in drawn:
             drawn.add(label)
             x = row["value"] + row["std_error"] * np.linspace(-3.5, 3.5, 200)

@@ -5,7 +5,7 @@ Run ``python -m experiments.classification.settling [names]``.
 Without the noise of minibatches, and as far as the objective is quadratic, a refit is a recursion
 in every eigenvector of the Hessian A. The weights of the eigenvalues in g' A^-1 g, for psi's
 gradient g, are those of Lanczos's tridiagonal matrix, so that one run of a few hundred products
-tells what any rate, momentum and number of steps would reach.
+gives what any rate, momentum and number of steps would reach.
 """
 
 import argparse
@@ -24,7 +24,7 @@ PRODUCTS = 400
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvalues that g sees, and their weights in |g|^2."""
+    """Eigenvalues whose eigenvectors are not orthogonal to g, and their weights in |g|^2."""
 
     eigenvalues: np.ndarray
     weights: np.ndarray
@@ -52,7 +52,7 @@ class Spectrum:
         return float(np.sum(self.weights / self.eigenvalues))
 
     def reached(self, refits, rate):
-        """The standard error after such refits, over what more of them would find."""
+        """The standard error after such refits, over that after endless ones."""
         place, speed, total = (np.zeros_like(self.eigenvalues) for _ in range(3))
         for step in range(refits.total):
             speed = refits.momentum * speed + 1 - self.eigenvalues * place
@@ -76,10 +76,10 @@ def main(arguments=None):
         scores = penalty(name, setting, FULL.l2, seed=seed, path=folder, data=options.data)
         study = Study(setting, load_split(name, seed, options.data), seed)
         trained, _ = study.trained(choose(scores, name), setting.steps)
-        tell(name, study, study.finished(trained))
+        print_reached(name, study, study.finished(trained))
 
 
-def tell(name, study, model):
+def print_reached(name, study, model):
     g = model.jacobian(study.psi, model.theta)[0]
     spectrum = Spectrum.of(lambda v: model.information(model.theta, v), g)
     refits = study.setting.refits

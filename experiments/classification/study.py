@@ -1,4 +1,4 @@
-"""One data set of `costs`: the penalty, and every method's answer."""
+"""One data set of `costs`: the penalty, and the estimate of every method."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ PARTS = 5  # of the rows, each held out once in cross-validation
 POWER_ITERATIONS = 20
 DAMPING = 0.03  # of l2
 FALLING = 0.3  # the last part of a refit, in which the rate falls to zero
-# To one percent: a standard error need not be known better than that, but comparisons do.
-QUICKLY = idm.Infinitesimal(idm.conjugate_gradient(rtol=1e-2), curvature="ggn")
+# Enough for a standard error; comparisons need more.
+TO_ONE_PERCENT = idm.Infinitesimal(idm.conjugate_gradient(rtol=1e-2), curvature="ggn")
 GGN = idm.Infinitesimal(idm.conjugate_gradient, curvature="ggn")
 HESSIAN = idm.Infinitesimal(idm.conjugate_gradient)
 
@@ -27,7 +27,7 @@ class Refits:
 
     Steps and momentum are such that, without noise, they reach the standard error of the four
     networks to 0.4 % (see `settling`). Batches must be large enough to keep the noise small: where
-    curvature differs much between rows, trainings with small ones get lost in it.
+    curvature differs much between rows, trainings with small ones are lost in it.
     """
 
     batch_size: int = 512
@@ -42,7 +42,7 @@ class Refits:
         return self.steps + self.samples
 
     def falling(self, step):
-        """Of the rate, at a step."""
+        """Share of the rate at a step."""
         return min(1.0, max(1 - step / self.total, 0.0) / FALLING)
 
 
@@ -50,7 +50,7 @@ class Refits:
 class Setting:
     """Lengths of one data set's trainings, and sizes of its bootstraps.
 
-    `steps` are of a training with penalty, `paper_steps` of one without; `folds` says how many of
+    `steps` are of a training with penalty, `paper_steps` of one without; `folds` is how many of
     the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`.
     `finish` is whether to `polish`, or with which maximizer.
     """
@@ -82,7 +82,7 @@ class Study:
         """One training, SG-FDIDM from there, and a bootstrap of trainings from scratch."""
         model, seconds = self.trained(0.0, self.setting.paper_steps)
         rows = [{"method": "training", "value": self.cost(model), "seconds": seconds}]
-        rows.append(self.answer("sg", model, self.refits_as_paper(model)))
+        rows.append(self.estimate("sg", model, self.refits_as_paper(model)))
         rng, n = np.random.default_rng([self.seed, 7]), len(self.split.y)
         resamples = rng.integers(n, size=(self.setting.replicates, n))
         modules = train(
@@ -94,23 +94,23 @@ class Study:
         return [*rows, self.spread("bootstrap", draws, seconds * len(draws))]
 
     def beyond(self, l2):
-        """The same question at a maximum, to all methods."""
+        """Estimates of all methods at a maximum."""
         trained, seconds = self.trained(l2, self.setting.steps)
         rows = [{"method": "training", "value": self.cost(trained), "seconds": seconds}]
-        rows.append(self.answer("trained", trained, QUICKLY))
+        rows.append(self.estimate("trained", trained, TO_ONE_PERCENT))
         model = trained
         if self.setting.finish:
             started = process_time()
             model = self.finished(trained)
             gain = model.objective(model.theta) - trained.objective(trained.theta)
             rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
-            rows.append(self.answer("ggn", model, GGN))
-            best, hessian = HESSIAN, self.answer("hessian", model, HESSIAN)
+            rows.append(self.estimate("ggn", model, GGN))
+            best, hessian = HESSIAN, self.estimate("hessian", model, HESSIAN)
             if "std_error" not in hessian:  # in a flat direction, not quite a maximum
                 best = replace(HESSIAN, damping=l2 * DAMPING)
-                hessian = self.answer("damped", model, best)
-            rows += [hessian, self.answer("robust", model, best, robust=True)]
-        rows.append(self.answer("sg", model, self.refits(model)))
+                hessian = self.estimate("damped", model, best)
+            rows += [hessian, self.estimate("robust", model, best, robust=True)]
+        rows.append(self.estimate("sg", model, self.refits(model)))
         if self.setting.warm_replicates:
             rows.append(self.warm_bootstrap(model))
         return [{"l2": l2, **row} for row in rows]
@@ -141,7 +141,7 @@ class Study:
         )  # fmt: skip
 
     def refits(self, model):
-        """As the library would have it: anchored, and with a rate that falls to zero."""
+        """Anchored refits for a maximum, with a rate that falls to zero."""
         setting = self.setting.refits
         rate = setting.rate * model.n / largest_curvature(model)
 
@@ -157,8 +157,8 @@ class Study:
             rng=np.random.default_rng([self.seed, 11]),
         )  # fmt: skip
 
-    def answer(self, name, model, method, **options):
-        """One row: value, standard error, and how it was come by."""
+    def estimate(self, name, model, method, **options):
+        """One row: value, standard error, and its diagnostics."""
         started = process_time()
         with warnings.catch_warnings():
             # drift of an unfinished training is a finding here
@@ -240,7 +240,7 @@ def row_costs(module, X, y):
 
 
 def choose(records, name):
-    """The strongest penalty within one standard error of the best."""
+    """Return the strongest penalty within one standard error of the best."""
     rows = [r for r in records if (r["dataset"], r["part"]) == (name, "penalty")]
     best = min(rows, key=lambda row: row["cost"])
     return float(max(r["l2"] for r in rows if r["cost"] <= best["cost"] + best["error"]))

@@ -21,11 +21,11 @@ SMOOTHED = partial(idm.Smoothed, draws=200)
 REFITS = idm.FiniteDifference(maximize=idm.nelder_mead(tolerance=1e-2))
 
 
-def intervals(model, level, truth, questions):
-    """Whether each question, an evaluation and a method by name, is answered with the truth."""
+def covered(model, level, truth, cases):
+    """Whether the interval of each evaluation with its method, by name, covers the truth."""
     return {
         name: covers(idm.infer(model, psi, method, strict=False).confidence_interval(level), truth)
-        for name, (psi, method) in questions.items()
+        for name, (psi, method) in cases.items()
     }
 
 
@@ -50,22 +50,22 @@ def unmet_demand(rng, level, n):
     model = least_squares(*regression(rng, n))
     h = unmet(*regression(rng, n))
     psi = lambda b: h(b).mean()
-    questions = {
+    cases = {
         "Infinitesimal": (psi, idm.Infinitesimal()),
         "FiniteDifference": (psi, idm.FiniteDifference()),
     }
-    return intervals(model, level, h(np.array([0.5, 1.0, -0.7])).mean(), questions)
+    return covered(model, level, h(np.array([0.5, 1.0, -0.7])).mean(), cases)
 
 
 def unmet_demand_of_the_population(rng, level, n):
     X, y = regression(rng, n)
     fresh = unmet(*regression(rng, n))
-    questions = {
+    cases = {
         "independent rows": (idm.Average(fresh, "independent"), None),
         "training rows": (idm.Average(unmet(X, y), "training"), None),
         "unknown rows (bound)": (idm.Average(unmet(X, y), "unknown"), None),
     }
-    return intervals(least_squares(X, y), level, norm.pdf(0), questions)
+    return covered(least_squares(X, y), level, norm.pdf(0), cases)
 
 
 # Jumps: the share predicted positive
@@ -91,16 +91,16 @@ def share_predicted_positive(rng, level, n):
     model = logistic(X, (rng.random(n) < expit(X @ CLASSIFIER)).astype(float))
     share = lambda b: np.mean(rows @ b > 0)
     seed = int(rng.integers(2**32))
-    questions = {
+    cases = {
         "Simulation": (share, SIMULATION(rng=seed)),
         "Smoothed": (SMOOTHED(share, rng=seed), None),
         "refits without gradient": (share, REFITS),
     }
-    answers = intervals(model, level, share(CLASSIFIER), questions)
+    rows_at_hand = covered(model, level, share(CLASSIFIER), cases)
     population = idm.Average(lambda b: rows @ b > 0)
     truth = norm.cdf(CLASSIFIER[0] / np.linalg.norm(CLASSIFIER[1:]))
-    question = {"population: Simulation": (population, SIMULATION(rng=seed))}
-    return answers | intervals(model, level, truth, question)
+    case = {"population: Simulation": (population, SIMULATION(rng=seed))}
+    return rows_at_hand | covered(model, level, truth, case)
 
 
 # Jumps: who is on top of a ranking, after a rule of the house
@@ -149,13 +149,13 @@ def ranking(rng, level, n):
     h = share_on_top(audience(rng, n))
     psi = lambda b: h(b).mean()
     seed = int(rng.integers(2**32))
-    questions = {
+    cases = {
         "Simulation": (psi, SIMULATION(rng=seed)),
         "Smoothed": (SMOOTHED(psi, rng=seed), None),
     }
-    answers = intervals(model, level, psi(CLICKS), questions)
-    question = {"population: Simulation": (idm.Average(h), SIMULATION(rng=seed))}
-    return answers | intervals(model, level, true_share_on_top(), question)
+    rows_at_hand = covered(model, level, psi(CLICKS), cases)
+    case = {"population: Simulation": (idm.Average(h), SIMULATION(rng=seed))}
+    return rows_at_hand | covered(model, level, true_share_on_top(), case)
 
 
 # Optima: profit at the best price of each visitor
@@ -190,14 +190,14 @@ def pricing(rng, level, n):
     model = logistic(X, (rng.random(n) < expit(X @ DEMAND)).astype(float))
     h = best_profit(rng.normal(size=n))
     psi = lambda b: h(b).mean()
-    questions = {
+    cases = {
         "Infinitesimal": (psi, None),
         "FiniteDifference": (psi, idm.FiniteDifference()),
         "Simulation": (psi, SIMULATION(rng=int(rng.integers(2**32)))),
     }
-    answers = intervals(model, level, psi(DEMAND), questions)
-    question = {"population: Infinitesimal": (idm.Average(h), None)}
-    return answers | intervals(model, level, true_profit(), question)
+    rows_at_hand = covered(model, level, psi(DEMAND), cases)
+    case = {"population: Infinitesimal": (idm.Average(h), None)}
+    return rows_at_hand | covered(model, level, true_profit(), case)
 
 
 STUDIES = tuple(

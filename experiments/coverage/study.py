@@ -1,4 +1,4 @@
-"""What a coverage study is: data drawn from a known truth, and the intervals made from them."""
+"""Coverage study: data drawn from a known truth, and the intervals made from them."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ CHUNK = 100  # replications that are computed, stored and resumed as one
 
 @dataclass(frozen=True)
 class Study:
-    """How often the intervals of some methods cover the truth of one task.
+    """Simulation of the coverage of some methods on one task.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""Every method's answer on a 1D task: predictions over a grid and their covariance.
+"""Bands of every method on a 1D task: predictions over a grid and their covariance.
 
-What the paper leaves open, and what is done here:
+Left open by the paper, and done here:
 
 - Steps: 10 000 of gradient descent to fit, 2 000 for each refit from there (warm start).
 - lambda is 1 % of half the sum of squared errors, on the scale of that sum. The covariance is
@@ -15,12 +15,12 @@ What the paper leaves open, and what is done here:
   about ten. It gets the Gauss-Newton matrix, damped by 1 / (rate * steps), which is what gradient
   descent of that length resolves: "delta" with the steps of the fit, "delta_refit" with those
   of the refits.
-- The Gaussian process sees y less its mean, over its standard deviation.
+- The Gaussian process is fitted to y less its mean, over its standard deviation.
 
-What goes beyond the paper: the fit is finished, with an l2 penalty chosen from the data alone (see
+Beyond the paper, the fit is finished, with an l2 penalty chosen from the data alone (see
 `evidence`: the "evidence" is largest, or the "weakest" l2 that it allows), and has the Gauss-Newton
 curvature, the unbiased noise variance, and Student's t for its degrees of freedom. The
-curvature at one optimum cannot know of others that fit as well and differ where there are no
+curvature at one optimum does not reflect others that fit as well and differ where there are no
 data, so the "mixture" combines the finished fits from four starts, each at its weakest l2. Those
 that the evidence allows count alike: at that l2 all have nearly the same evidence.
 """
@@ -54,7 +54,7 @@ PAPER_NETWORK = Network()
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained how long, and whether in single precision (as accurate, faster)."""
+    """Network and lengths of training, and whether in single precision (as accurate, faster)."""
 
     network: Network = PAPER_NETWORK
     steps: int = 10_000
@@ -185,7 +185,7 @@ def mixture(bands):
 
 
 def draw_starts(network, rng):
-    """Four starts: the paper's, and larger ones, where units begin in other places."""
+    """Four starts: the paper's, and larger ones, which place the units elsewhere."""
     first = network.start(rng)
     return [first, *(rng.uniform(-size, size, network.d) for size in (0.5, 1.0, 2.0))]
 

@@ -11,16 +11,16 @@ from experiments.records import load_records
 
 
 def reproduce(results, **_):
-    judges = {
+    makers = {
         "fits": claims_on_fits,
         "convergence": claims_on_convergence,
         "coverage": claims_on_coverage,
         "lengths": claims_on_lengths,
     }
     claims = []
-    for name, judge in judges.items():
+    for name, make in makers.items():
         if records := load_records(results / f"one_d/{name}.csv.gz"):
-            claims += judge(records)
+            claims += make(records)
     save_claims(results / "one_d/claims.json", claims)
 
 
@@ -62,11 +62,11 @@ def _literal(records):
         for row in records
         if row["kind"] == "band" and row["method"] in ("idm", "literal")
     }
-    told = ", ".join(f"{task} {method} {k} of {n}" for (task, method), (k, n) in counts.items())
+    shares = ", ".join(f"{task} {method} {k} of {n}" for (task, method), (k, n) in counts.items())
     return claim(
         "The difference over lambda is a variance",
         "Algorithm 3: differences against the fitted parameters, then a PSD projection",
-        f"negative raw variances: {told}",
+        f"negative raw variances: {shares}",
         all(k == 0 for k, _ in counts.values()),
         "Gradient descent at these rates hovers at its edge of stability, so the fit still moves "
         "when nothing is pushed. Two ends refitted alike (idm) cancel most of that; differences "
@@ -110,12 +110,12 @@ def _agrees(records, followed):
         if method == "idm":
             spread = np.std(values[n, "prediction", x], ddof=1)
             ratios[n].append(np.median(variances) ** 0.5 / spread)
-    told = ", ".join(f"n = {n}: {min(r):.2f} to {max(r):.2f}" for n, r in ratios.items())
+    ranges = ", ".join(f"n = {n}: {min(r):.2f} to {max(r):.2f}" for n, r in ratios.items())
     last = ratios[max(ratios)]
     return claim(
         "quadratic: IDM agrees with the simulation where n is not small (half the rate)",
         "closely, at n = 25",
-        f"ratio of standard deviations at three inputs: {told}",
+        f"ratio of standard deviations at three inputs: {ranges}",
         abs(np.log(last)).max() < np.log(1.25),
         "At the largest n; within 25 % counts as agreement. Looked at after the agreement at "
         "n = 25 had failed.",
@@ -123,18 +123,18 @@ def _agrees(records, followed):
 
 
 def _flat(curve):
-    told = []
+    ranges = []
     widest = 0.0
     for style in (("paper", "idm"), ("half", "idm"), ("finished", "finite")):
         errors = curve[style]
         near = [lam for lam, rmse in errors.items() if rmse < 1.5 * min(errors.values())]
         if near:
             widest = max(widest, max(near) / min(near))
-            told.append(f"{min(near):g} to {max(near):g} ({convergence.STYLES[style][2]})")
+            ranges.append(f"{min(near):g} to {max(near):g} ({convergence.STYLES[style][2]})")
     return claim(
         "There is a wide range of acceptable lambda",
         "about 0.01 to 1",
-        "error within 50 % of the smallest for lambda from " + "; ".join(told),
+        "error within 50 % of the smallest for lambda from " + "; ".join(ranges),
         widest >= 30,
         "On the scale of half the sum of squares; about 100 times more on the log-likelihood's. "
         "Above: a push of more than about two standard errors.",
@@ -143,17 +143,17 @@ def _flat(curve):
 
 def _small(curve):
     paired, literal = curve["paper", "idm"], curve["paper", "literal"]
-    least, others = min(paired), (("half", "idm"), ("finished", "finite"))
-    told = ", ".join(
+    least = min(paired)
+    others = ", ".join(
         f"{curve[style][least]:.3g} ({convergence.STYLES[style][2]})"
-        for style in others
+        for style in (("half", "idm"), ("finished", "finite"))
         if least in curve[style]
     )
     return claim(
         "Small lambda (below 0.01) does poorly, likely from numerical instability",
         "yes",
         f"RMSE of n V at lambda = {least:g}: {literal[least]:.3g} against the fit, as Algorithm 1 "
-        f"has it, and {paired[least]:.3g} between two refits; {told}",
+        f"has it, and {paired[least]:.3g} between two refits; {others}",
         literal[least] > 1.5 * min(literal.values()),
         "It is the unfinished training, divided by lambda, and not rounding: a finished fit allows "
         "any small lambda.",
@@ -161,13 +161,15 @@ def _small(curve):
 
 
 def _outperforms(curve, followed):
-    told = {fit: (curve[fit, "idm"][followed], curve[fit, "delta"][0]) for fit in ("paper", "half")}
+    errors = {
+        fit: (curve[fit, "idm"][followed], curve[fit, "delta"][0]) for fit in ("paper", "half")
+    }
     return claim(
         f"lambda = {followed:g} even outperforms the delta method",
         "yes",
         "RMSE of n V, IDM against delta method: "
-        + ", ".join(f"{a:.3g} and {b:.3g} ({fit} rate)" for fit, (a, b) in told.items()),
-        all(idm < delta for idm, delta in told.values()),
+        + ", ".join(f"{a:.3g} and {b:.3g} ({fit} rate)" for fit, (a, b) in errors.items()),
+        all(idm < delta for idm, delta in errors.values()),
         "A push of more than a standard error is as good as an infinitesimal one, not better.",
     )
 
@@ -177,11 +179,11 @@ def _falls(table, style, followed):
         (r for r in table if (r["fit"], r["method"]) == style and r["lam"] in (0, followed)),
         key=lambda r: r["n"],
     )
-    told = ", ".join(f"n = {r['n']}: {r['rmse']:.3g} +- {r['error']:.2g}" for r in rows)
+    errors = ", ".join(f"n = {r['n']}: {r['rmse']:.3g} +- {r['error']:.2g}" for r in rows)
     return claim(
         f"n^2-rescaled errors fall with n ({convergence.STYLES[style][2]})",
         "yes",
-        told,
+        errors,
         rows[-1]["rmse"] + rows[-1]["error"] < rows[0]["rmse"] - rows[0]["error"],
         "First against last, more than their standard errors apart. "
         + (

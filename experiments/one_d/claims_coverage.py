@@ -42,19 +42,19 @@ def _agree(table):
 
 
 def _ratios(table):
-    """Told for the quadratic task, and the largest logarithm."""
+    """Ratios of standard deviations on the quadratic task, as text, and the largest logarithm."""
     pairs = {
         "IDM / simulation": ("idm", "std_error", "idm", "spread"),
         "delta / simulation": ("delta", "std_error", "idm", "spread"),
         "IDM / delta": ("idm", "std_error", "delta", "std_error"),
     }
     found = {name: _ratio(table, "quadratic", *columns, BULK) for name, columns in pairs.items()}
-    told = ", ".join(f"{name} {r.min():.2f} to {r.max():.2f}" for name, r in found.items())
-    return told, max(abs(np.log(ratio)).max() for ratio in found.values())
+    ranges = ", ".join(f"{name} {r.min():.2f} to {r.max():.2f}" for name, r in found.items())
+    return ranges, max(abs(np.log(ratio)).max() for ratio in found.values())
 
 
 def claims_on_lengths(records):
-    """The quadratic task again, after trainings of several lengths."""
+    """Claims on the quadratic task again, after trainings of several lengths."""
     tables, known = (lengths.tabulate(records, true_noise=true) for true in (False, True))
     longest = max(tables)
     count = max(row["data_sets"] for row in tables[longest])
@@ -80,12 +80,12 @@ def claims_on_lengths(records):
     )
     rmse = float(np.median([row["rmse"] for row in records if row["steps"] == longest]))
     found, worst = _ratios(known[longest])
-    told = {m: _mean_cover(known[longest], m) for m in lengths.METHODS}
+    mean = {m: _mean_cover(known[longest], m) for m in lengths.METHODS}
     yield claim(
         f"quadratic, {longest:,} steps and the true noise variance: agreement and coverage",
         "with RSS / n",
-        f"{found}; coverage of IDM {told['idm']:.1f} %, of the delta method {told['delta']:.1f} %",
-        worst < np.log(1.25) and all(abs(c - 95) <= 3 for c in told.values()),
+        f"{found}; coverage of IDM {mean['idm']:.1f} %, of the delta method {mean['delta']:.1f} %",
+        worst < np.log(1.25) and all(abs(c - 95) <= 3 for c in mean.values()),
         f"The same marks. The median of sqrt(RSS / n) is {rmse:.3f} where the noise is {NOISE:g}, "
         "which is known only in a simulation: the paper's estimate of it is the main reason for "
         "the misses at this length.",
@@ -118,12 +118,12 @@ def _as_paper(table):
     labels = {"idm": "IDM", "delta": "delta method", "gp": "GP"}
     quadratic = {m: 100 * mean_over(table, "quadratic", m) for m in labels}
     sin = {m: 100 * mean_over(table, "sin", m) for m in labels}
-    tell = lambda part: ", ".join(f"{labels[m]} {c:.0f} %" for m, c in part.items())
+    listed = lambda part: ", ".join(f"{labels[m]} {c:.0f} %" for m, c in part.items())
     return [
         claim(
             "quadratic: close to 95 % coverage for all methods",
             "close to 95 %",
-            tell(quadratic),
+            listed(quadratic),
             all(abs(c - 95) <= 3 for c in quadratic.values()),
             "Mean over [-2, 2]; within 3 points counts as close. After 10 000 steps: see below for "
             "other lengths of training.",
@@ -131,10 +131,10 @@ def _as_paper(table):
         claim(
             "sin: all methods are at least 20 points off",
             "at most 75 % (or the reverse)",
-            tell(sin),
+            listed(sin),
             all(abs(c - 95) >= 20 for c in sin.values()),
-            "Mean over [-2, 2]. Bias where there are no data, of which the standard error of a fit "
-            "that stopped early knows nothing.",
+            "Mean over [-2, 2]. Bias where there are no data, which the standard error of a fit "
+            "that stopped early does not include.",
         ),
     ]
 
@@ -165,7 +165,7 @@ def _surpassed(table):
         f"{count} data sets, l2 from the data alone. In turn: finished fit at the l2 of largest "
         "evidence, the weakest l2 that the evidence allows (Bayes factor 20), four starts: "
     )
-    tell = lambda part: ", ".join(f"{part[m]:.1f} %" for m in steps)
+    listed = lambda part: ", ".join(f"{part[m]:.1f} %" for m in steps)
     ratio = _ratio(table, "quadratic", "mixture", "std_error", "mixture", "spread", BULK)
     return [
         claim(
@@ -181,7 +181,7 @@ def _surpassed(table):
             "at least 20 points off",
             f"{sin['mixture']:.1f} %",
             sin["mixture"] >= 92,
-            why + tell(sin),
+            why + listed(sin),
         ),
         claim(
             "Surpassed, sin: at least 90 % between the two ranges of data",
@@ -195,7 +195,7 @@ def _surpassed(table):
             "close to 95 %",
             f"{quadratic['mixture']:.1f} %",
             abs(quadratic["mixture"] - 95) <= 2,
-            why + tell(quadratic),
+            why + listed(quadratic),
         ),
     ]
 

@@ -41,7 +41,7 @@ STYLES = {
     ("finished", "finite"): ("C3", "o-", "Finished fit, FiniteDifference"),
     ("finished", "infinitesimal"): ("C3", "--", "Finished fit, Infinitesimal"),
 }
-MOST_FAILED = 0.2  # of the refits; beyond that there is no error to speak of
+MOST_FAILED = 0.2  # of the refits; beyond that no error is reported
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def trained(fit, task, config, x, y, start, at, lams):
 
 
 def finished(network, x, y, start, at, lams):
-    """The same of the converged fit at the l2 of largest evidence, by the library's methods."""
+    """Rows of the converged fit at the l2 of largest evidence, by the library's methods."""
     fit = maximize_evidence(network, x, y, start)
     band = penalized_band(network, x, y, fit, at)
     rows = [("finished", "prediction", 0.0, band.value)]
@@ -141,7 +141,7 @@ def _by_refit(network, model, x0, lam):
     psi = lambda theta: network.predict(theta, np.array([x0]))[0]
     method = idm.FiniteDifference(lam=lam, curvature="ggn")
     with warnings.catch_warnings():
-        # a push as large as some of these bends psi, which is what is looked at
+        # a push as large as some of these bends psi, which is studied here
         warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
         try:
             return idm.infer(model, psi, method, strict=False).standard_error ** 2

@@ -1,4 +1,4 @@
-"""Figure "coverage": how often pointwise 95 % intervals cover the truth, on both 1D tasks."""
+"""Figure "coverage": share of pointwise 95 % intervals that cover the truth, both 1D tasks."""
 
 from collections import defaultdict
 from dataclasses import dataclass

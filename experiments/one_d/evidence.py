@@ -8,7 +8,7 @@ l2 and s2 (accurate to a factor of a few). Its maximum obeys MacKay's equations 
 
 so that the noise variance is the unbiased one. A fit at the best l2 is biased by about as much as
 it is uncertain: good for predictions, bad for intervals. `weakest` undersmooths instead: it takes
-the smallest l2 that the evidence does not speak strongly against (a Bayes factor of 20, Kass and
+the smallest l2 that the evidence does not strongly refute (a Bayes factor of 20, Kass and
 Raftery 1995).
 """
 
@@ -47,8 +47,7 @@ def maximize_evidence(network, x, y, start):
     for _ in range(MOST_ROUNDS):
         gamma = x.size - fit.freedom
         l2, s2 = gamma / (fit.theta @ fit.theta), _noise(network, x, y, fit)
-        still = abs(np.log([l2 / fit.l2, s2 / fit.s2])).max() < 1e-3
-        if still:
+        if abs(np.log([l2 / fit.l2, s2 / fit.s2])).max() < 1e-3:
             break
         fit = _fitted(network, x, y, fit.theta, l2, s2)
     return fit
@@ -65,7 +64,7 @@ def weakest(network, x, y, fit, best=None):
 
 
 def plausible(network, x, y, fits):
-    """Of fits from several starts those within a factor 20 of the best, each at its weakest l2."""
+    """Fits from several starts within a factor 20 of the best, each at its weakest l2."""
     best = max(fits, key=lambda fit: fit.log_evidence)
     kept = [f for f in fits if f.log_evidence >= best.log_evidence - np.log(STRONG)]
     return [weakest(network, x, y, fit, best) for fit in kept]

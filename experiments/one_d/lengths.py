@@ -1,8 +1,8 @@
 """The quadratic task as the paper runs it, against the length of training.
 
-The paper's intervals are those "after convergence", and how long that takes it does not say. So the
+The paper's intervals are those "after convergence", and the number of steps is not given. So the
 network of `coverage` is trained on, on the same data sets and from the same starts, and IDM and
-the delta method are asked at several lengths on the way. The records have the root mean squared
+the delta method are evaluated at several lengths on the way. The records have the root mean squared
 residual too: sqrt(RSS / n), in place of which a simulation may have the noise that was drawn.
 """
 

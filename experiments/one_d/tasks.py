@@ -23,7 +23,7 @@ class Task:
     rate, refit_rate : float
         Steps of gradient descent on half the sum of squared errors, without and with psi.
     gap : (float, float)
-        Where the "in-between" uncertainty is looked at: inside the inputs, but on the sin task
+        Range of the "in-between" uncertainty: inside the inputs, but on the sin task
         between its two ranges.
     """
 
@@ -43,7 +43,7 @@ class Task:
 
 
 def grid(points):
-    """Where predictions are evaluated: [-2, 2]."""
+    """Grid of inputs for predictions, over [-2, 2]."""
     return np.linspace(-2, 2, points)
 
 

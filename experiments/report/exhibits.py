@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure, what the paper says of it, and what is to be seen here."""
+    """Figure, with the claim of the paper and a description of what is drawn here."""
 
     anchor: str
     link: str

@@ -73,5 +73,5 @@ def footer(quick):
     )
     return escape(
         f"{short}Seeds, settings and what the paper leaves open are in the modules under "
-        "experiments/; the records behind the pictures are beside this page."
+        "experiments/; the records behind the pictures are in the folders beside this page."
     )

@@ -1,4 +1,4 @@
-"""Tables of the report: claims, answers on classification costs, and times."""
+"""Tables of the report: claims, estimates of classification costs, and times."""
 
 from html import escape
 
@@ -27,7 +27,7 @@ def _claim_row(claim):
 
 def tables_of_classification(results):
     times = load_records(results / "classification/run_times.csv")
-    answers = load_records(results / "classification/table.csv")
+    estimates = load_records(results / "classification/table.csv")
     if not times:
         return ""
     columns = {
@@ -52,7 +52,7 @@ def tables_of_classification(results):
         "drift": "Drift",
         "seconds": "Seconds",
     }
-    shown = [row for row in answers if "std_error" in row]
+    shown = [row for row in estimates if "std_error" in row]
     return (
         "<h2>Table 1: run times in seconds of one core, and ratios to the bootstrap</h2>"
         + table(times, columns)
@@ -66,11 +66,11 @@ def times_table(results):
     if not rows:
         return '<p class="missing">No experiment has been timed yet.</p>'
     columns = {"experiment": "Experiment", "minutes": "Minutes", "jobs": "Processes"}
-    told = (
+    note = (
         "<p>By the clock; of several runs the longest. A run that resumes computes only what is "
-        "missing: the processor time of every answer on classification costs is listed there.</p>"
+        "missing: the processor time of every estimate of classification costs is listed there.</p>"
     )
-    return told + table(rows, columns)
+    return note + table(rows, columns)
 
 
 def table(rows, columns):

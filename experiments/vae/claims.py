@@ -13,14 +13,14 @@ def reproduce(results, **_):
 
 
 def claims_on_reconstruction(records):
-    """Whether the gain grows with T and with the fraction of noisy images."""
+    """Claims that the gain grows with T and with the fraction of noisy images."""
     for pushed, title in TITLES.items():
         table = [row for row in tabulate(records) if row["pushed"] == pushed]
         if table:
-            yield from _claims(title, table)
+            yield from _growth(title, table)
 
 
-def _claims(title, table):
+def _growth(title, table):
     gains = {(row["T"], row["fraction"]): row for row in table}
     weights, fractions = (sorted({key[k] for key in gains}) for k in (0, 1))
     at = lambda T, f: gains[T, f]["improvement"]
@@ -41,8 +41,8 @@ def _claims(title, table):
         all(at(T, a) < at(T, b) for T in weights[1:] for a, b in pairwise(fractions)),
         f"With the standard error over repeats. It is largest at {most:.0%} noisy images. Noise is "
         "independent from pixel to pixel, and no latent vector can reconstruct it; a likely reason "
-        "is that what can be gained is to tell noisy images from clean ones, and when all are "
-        "noisy there is nothing to tell.",
+        "is that the gain comes from separating noisy images from clean ones, and when all are "
+        "noisy there is nothing to separate.",
     )
 
 

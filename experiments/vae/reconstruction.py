@@ -3,7 +3,7 @@
 That is up-weighting the reconstruction by T, and so a push of lambda = T - 1 along psi, the
 reconstruction quality. As in the paper's appendix: MNIST, Adam at 0.001, psi the total negative
 reconstruction loss on 1000 random training images, and noise from Uniform(0, 1/20) added to every
-pixel of a fraction of the images. What it leaves open, and what is done here:
+pixel of a fraction of the images. Left open, and done here:
 
 - The text up-weights the reconstruction of all images, but its psi, and so lambda psi, is that of
   1000 of them. Both are run: T is the weight of "all" images, or of the "evaluated" ones.
@@ -80,13 +80,13 @@ def one_line(config, X, fraction, seed):
     chosen = draws.permutation(len(X))[:EVALUATED]
     first, before, after = (int(s) for s in draws.integers(2**31, size=3))
     X = torch.as_tensor(perturb(X, fraction, draws), dtype=torch.float32)
-    once = torch.ones(len(X))
+    ones = torch.ones(len(X))
     torch.manual_seed(first)
-    start = train(Autoencoder(), X, once, config.steps, config.batch_size, before)
+    start = train(Autoencoder(), X, ones, config.steps, config.batch_size, before)
     rows = []
     for pushed, images in (("all", slice(None)), ("evaluated", chosen)):
         for T in config.weights:
-            weights = once.clone()
+            weights = ones.clone()
             weights[images] = T
             steps = config.further_steps
             end = train(start, X, weights, steps, config.batch_size, after, settle=True)
