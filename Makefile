@@ -10,9 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce clean
+.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce fuzz clean
 
-unit linecov coverage bench reproduce: export OMP_NUM_THREADS = 1
+unit linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench-env: $(VENV)/.laplace ## Install the peers of `make bench`: laplace-torch 
 
 reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version; DATA=dir: data sets)
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA))
+
+SECONDS ?= 600
+fuzz: $(VENV)/.test ## Seeded attacks that must not be answered silently wrong (SECONDS=600)
+	$(BIN)/python tests/hostile/fuzz.py --seconds $(SECONDS)
 
 clean: ## Remove what the other targets wrote, but not the environment
 	rm -rf build dist demo.png results/quick htmlcov .coverage .benchmarks .hypothesis

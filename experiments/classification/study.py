@@ -126,7 +126,7 @@ class Study:
 
     def finished(self, model):
         maximize = None if self.setting.finish is True else self.setting.finish
-        return idm.polish(model, maximize=maximize)
+        return idm.polish(model, maximizer=maximize)
 
     def cost(self, model):
         return float(model.evaluate(self.psi, model.theta))
@@ -188,7 +188,7 @@ class Study:
         else:  # the gradient is not scaled to standard errors; ten times more of it may be left
             finish = replace(own, tolerance=10 * own.tolerance)
         method = idm.Bootstrap(
-            self.setting.warm_replicates, rng=self.seed, curvature="ggn", maximize=finish
+            self.setting.warm_replicates, rng=self.seed, curvature="ggn", maximizer=finish
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)

@@ -18,7 +18,7 @@ REPLICATIONS = 400  # the binomial error of 95 % is 1.1 %
 
 SIMULATION = partial(idm.Simulation, draws=200)
 SMOOTHED = partial(idm.Smoothed, draws=200)
-REFITS = idm.FiniteDifference(maximize=idm.nelder_mead(tolerance=1e-2))
+REFITS = idm.FiniteDifference(maximizer=idm.nelder_mead(tolerance=1e-2))
 
 
 def covered(model, level, truth, cases):

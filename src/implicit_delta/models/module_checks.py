@@ -16,7 +16,7 @@ ROUNDING = 100.0  # times the precision of the type: what the order of a sum may
 
 GRADIENT_FREE = (
     "For a psi without a gradient use `Simulation()`, `Bootstrap()` or "
-    "`FiniteDifference(maximize=nelder_mead)`."
+    "`FiniteDifference(maximizer=nelder_mead)`."
 )
 NO_ROWS = "There are no rows in data."
 
