@@ -242,7 +242,7 @@ def test_a_model_survives_pickling():
     made = idm.from_jax(
         params, data(), idm.Gaussian("mle"), apply=mlp, l2=0.5, dtype="float64", batch_size=25
     )
-    model, psi = idm.polish(made), lambda params: params["outer"][:2]
+    model, psi = idm.polish(made), lambda params: mlp(params, data()[0][:2])
     before = idm.infer(model, psi, robust=True)
     after = idm.infer(pickle.loads(pickle.dumps(model)), psi, robust=True)
     np.testing.assert_allclose(after.value, before.value, rtol=1e-12)
