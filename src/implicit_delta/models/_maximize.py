@@ -1,5 +1,7 @@
 """Maximize the objective of a model to the end."""
 
+from typing import Any
+
 import numpy as np
 
 from implicit_delta._core.limits import CHEAP_LIMIT
@@ -13,7 +15,7 @@ from implicit_delta.numerics.solvers import Factor, factorize
 
 MOST_ROUNDS = 20
 IN_ROUNDS = lbfgs(max_iterations=60)  # rather a new scale than more steps
-FINISHED = 1e-7  # of a standard error of any evaluation
+FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 FLAT = 1e-7  # of the curvature of each parameter: below it is rounding
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
@@ -29,20 +31,24 @@ def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[
     with progress("maximizing", unit="evaluation") as bar, np.errstate(all="ignore"):
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
-            if at_maximum and _decrement(model, theta, scale) < FINISHED:
-                return _finish(model, theta, scale), iterations
+            if scale is not None and at_maximum:
+                slope = model.score(theta)
+                if np.linalg.norm(scale.half_transpose(slope)) < FINISHED:
+                    return _finish(model, theta, slope, scale), iterations
             found = (maximizer or IN_ROUNDS).maximize(_objective(model, scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
-            if scale is None and found.converged:
+            if not found.converged:
+                continue
+            if scale is None:
                 return theta, iterations
-            if at_maximum and found.converged and found.gradient_norm < STALLED:
-                return _finish(model, theta, scale), iterations
+            if at_maximum and found.gradient_norm < STALLED:
+                return _finish(model, theta, model.score(theta), scale), iterations
     raise ConvergenceError(_advice(found))
 
 
-def _objective(model: FittedModel, scale: Factor | None, bar: object) -> Objective:
+def _objective(model: FittedModel, scale: Factor | None, bar: Any) -> Objective:
     def value(theta: Array) -> float:
-        bar.update()  # type: ignore[attr-defined]
+        bar.update()
         return model.objective(theta)
 
     return Objective(value, model.score, model.information, scale)
@@ -64,16 +70,8 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
         return factorize(diagonal), False
 
 
-def _decrement(model: FittedModel, theta: Array, scale: Factor | None) -> float:
-    """By how many standard errors the worst evaluation would still move."""
-    assert scale is not None
-    return float(np.linalg.norm(scale.half_transpose(model.score(theta))))
-
-
-def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
+def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Array:
     """Newton steps with the curvature at hand, as long as each shrinks the gradient."""
-    assert scale is not None
-    slope = model.score(theta)
     size = np.linalg.norm(scale.half_transpose(slope))
     for _ in range(10):
         candidate = theta + scale.solve(slope)

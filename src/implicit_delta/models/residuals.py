@@ -210,12 +210,12 @@ class GaussianResiduals:
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
         residuals = self.problem.residuals(theta)
-        return np.asarray(self.likelihood.terms(residuals, np.zeros_like(residuals)))
+        return np.asarray(self.likelihood.terms(residuals, np.broadcast_to(0.0, residuals.shape)))
 
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
         residuals = self.problem.residuals(theta)
-        slope = self.likelihood.slope(residuals, np.zeros_like(residuals))
+        slope = self.likelihood.slope(residuals, np.broadcast_to(0.0, residuals.shape))
         return np.asarray(slope[:, None] * self.problem.jacobian(theta))
 
     def gauss_newton(self, theta: Array) -> Array:

@@ -53,10 +53,10 @@ class Coordinates:
     """Map between theta and coefficients: ``b = origin + basis @ theta``, ``theta = b[kept]``.
 
     An overparametrized host, such as softmax with one column per class, has directions that leave
-    the likelihood unchanged. They are left out here, and only here.
+    the likelihood unchanged. They are left out here, and only here. By default theta is b.
     """
 
-    origin: Array
+    origin: Array | float = 0.0
     basis: scipy.sparse.csr_array | None = None
     kept: NDArray[np.intp] | None = None
 
@@ -88,7 +88,7 @@ class Coordinates:
 
     def coefficients(self, theta: Array) -> Array:
         """Return b."""
-        return theta.copy() if self.basis is None else self.origin + self.push(theta)
+        return self.origin + self.push(theta)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,8 +158,8 @@ class HostModel(FittedModel):
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
         traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
-        if traced is not None and self.coordinates.basis is not None:
-            traced = traced[0], np.asarray(traced[1] @ self.coordinates.basis)
+        if traced is not None:
+            traced = traced[0], self.coordinates.pull(traced[1].T).T
         return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":

@@ -1,6 +1,7 @@
 """Log-likelihoods that depend on the coefficients through linear predictors only."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -42,15 +43,12 @@ class LinearPredictors(HostLikelihood):
         curve = self.outcome.curvature(self._eta(b), curvature)
         if 2 * v.shape[1] >= v.shape[0]:  # forming the matrix is cheaper
             return self._matrix(curve, weights, v.shape[0]) @ v
-        moves = self._with_base(self.X @ self._by_output(v)).T
-        curved = curve(moves).T[self.base :]
+        curved = curve(self._with_base((self.X @ self._by_output(v)).T)).T[self.base :]
         return np.asarray(self.X.T @ (weights[:, None] * curved)).reshape(v.shape)
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        along = np.zeros((len(self.X), v.shape[1]))
-        for slope, step in zip(self._slope(b), self._by_output(v), strict=True):
-            along += slope[:, None] * (self.X @ step)
-        return along
+        pairs = zip(self._slope(b), self._by_output(v), strict=True)
+        return reduce(np.add, (slope[:, None] * (self.X @ step) for slope, step in pairs))
 
     def __repr__(self) -> str:
         return repr(self.outcome)
@@ -61,14 +59,15 @@ class LinearPredictors(HostLikelihood):
         count = size // p
         matrix = np.empty((count, p, count, p))
         for c, unit in enumerate(np.eye(count + self.base)[self.base :]):
-            factors = weights * curve(np.tile(unit, (len(self.X), 1))).T[self.base :]
+            moved = np.broadcast_to(unit, (len(self.X), unit.size))
+            factors = weights * curve(moved).T[self.base :]
             for e in range(c + 1):
                 matrix[c, :, e, :] = (self.X.T * factors[e]) @ self.X
                 matrix[e, :, c, :] = matrix[c, :, e, :].T
         return matrix.reshape(size, size)
 
     def _eta(self, b: Array) -> Array:
-        return self._with_base(self.X @ self._by_output(b[:, None]))[..., 0].T + self.offset
+        return self._with_base(self.X @ b.reshape(-1, self.X.shape[1]).T) + self.offset
 
     def _slope(self, b: Array) -> Array:
         """Slopes of the outputs that have coefficients, (C, n)."""
@@ -77,6 +76,8 @@ class LinearPredictors(HostLikelihood):
     def _by_output(self, v: Array) -> Array:
         return v.reshape(-1, self.X.shape[1], v.shape[1])
 
-    def _with_base(self, moves: Array) -> Array:
-        """Put the output that does not move before (C, n, k)."""
-        return np.concatenate([np.zeros_like(moves[:1]), moves]) if self.base else moves
+    def _with_base(self, outputs: Array) -> Array:
+        """Put the constant 0 before (..., C) outputs."""
+        if not self.base:
+            return outputs
+        return np.concatenate([np.zeros_like(outputs[..., :1]), outputs], axis=-1)

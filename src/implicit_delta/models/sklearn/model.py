@@ -71,7 +71,7 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     built = build(last, features, y, weights, labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
-    coordinates = Coordinates(np.zeros(built.b.size))
+    coordinates = Coordinates()
     if built.shifted_together is not None:
         coordinates = Coordinates.fixing_sums(built.b, built.shifted_together)
     to_host = built.to_host

@@ -100,7 +100,7 @@ def from_statsmodels(
         theta=theta,
         weights=weights,
         ridge=np.broadcast_to(built.ridge, theta.shape),
-        coordinates=Coordinates(np.zeros(theta.size)),
+        coordinates=Coordinates(),
         to_host=LikeParams(results.params),
         names=_names(bare, results.params),
         curvature=curvature,

@@ -147,32 +147,29 @@ class Ordered(RowWise):
     distribution: Any
 
     def terms(self, b: Array) -> Array:
-        low, high = self._bounds(b)
-        return np.asarray(np.log(self._mass(low, high)))
+        return np.asarray(np.log(self._mass(*self._bounds(b))))
 
     def scores(self, b: Array) -> Array:
-        _, up, down = self._rates(b)
-        return self._threshold_scores(up, down) @ self._to_thresholds(b)
+        _, up, down = self._rates(*self._bounds(b))
+        rows = up[:, None] * self._end(1) - down[:, None] * self._end(0)
+        return rows @ self._to_thresholds(b)
 
     def hessian(self, b: Array, weights: Array) -> Array:
-        (low, high), (mass, up, down) = self._bounds(b), self._rates(b)
+        low, high = self._bounds(b)
+        mass, up, down = self._rates(low, high)
         upper, lower = self._end(1), self._end(0)
         mixed = (upper.T * (weights * up * down)) @ lower
         matrix = mixed + mixed.T
         matrix += (upper.T * (weights * (self._slope(high) / mass - up**2))) @ upper
         matrix -= (lower.T * (weights * (self._slope(low) / mass + down**2))) @ lower
+        gradient = (weights * up) @ upper - (weights * down) @ lower
         change = self._to_thresholds(b)
-        gradient = weights @ self._threshold_scores(up, down)
         return np.asarray(change.T @ matrix @ change + self._turning(b, gradient))
 
-    def _rates(self, b: Array) -> tuple[Array, Array, Array]:
+    def _rates(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
         """Probability of each row, and the densities at its upper and lower bound over it."""
-        low, high = self._bounds(b)
         mass = self._mass(low, high)
         return mass, self._density(high) / mass, self._density(low) / mass
-
-    def _threshold_scores(self, up: Array, down: Array) -> Array:
-        return up[:, None] * self._end(1) - down[:, None] * self._end(0)
 
     def _end(self, upper: int) -> Array:
         """Derivative of each row's upper or lower bound in (b, t); the outermost do not move."""
