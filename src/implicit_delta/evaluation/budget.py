@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
-from implicit_delta.evaluation.average import add_errors, sampling_covariance
+from implicit_delta.evaluation.average import sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
 from implicit_delta.numerics.arrays import ratio
 
@@ -25,12 +26,15 @@ class TotalError:
         Of each training row, on the average too if it is one of these rows.
     draws : (B, K) array or None
         Stretched to the total: their spread is that of the model alone.
+    errors_add : bool
+        Whether the standard errors of model and evaluation were added.
     """
 
     covariance: Array
     parts: Mapping[str, Array]
     influence: Array | None
     draws: Array | None
+    errors_add: bool = False
 
 
 def total_error(
@@ -55,6 +59,7 @@ def total_error(
     """
     parts, total = {"model": covariance}, covariance
     units = evaluation.units
+    unknown = evaluation.sample == "unknown"
     if units is not None and evaluation.sample == "training":
         assert influence is not None
         assert sandwich is not None
@@ -64,14 +69,14 @@ def total_error(
         total = sandwich(influence)
     elif units is not None:
         parts["evaluation"] = sampling_covariance(units)
-        combine = np.add if evaluation.sample == "independent" else add_errors
+        combine = add_errors if unknown else np.add
         total = combine(covariance, parts["evaluation"])
     if evaluation.noise is not None:
         parts["noise"] = evaluation.noise
         total = total + evaluation.noise
     if len(parts) == 1:
         return TotalError(covariance, {}, influence, draws)
-    return TotalError(total, parts, influence, _stretched(draws, covariance, total))
+    return TotalError(total, parts, influence, _stretched(draws, covariance, total), unknown)
 
 
 def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:

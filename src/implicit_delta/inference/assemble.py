@@ -108,6 +108,7 @@ def assemble(
         influence=total.influence,
         parts=total.parts,
         draws=total.draws,
+        errors_add=total.errors_add,
     )
 
 
