@@ -50,8 +50,9 @@ def noise_variance(
     r"""Estimate :math:`s^2` from a sum of squares of `count` residuals.
 
     Without a spectrum it is their mean ("mle"). With the eigenvalues of :math:`J'J`, J the
-    derivative of the means, the divisor is count less the effective number of parameters under
-    the ridge :math:`s^2\, \text{l2}` ("unbiased"), by iteration.
+    derivative of the means, the divisor is the expected square of the residuals :math:`(I - H) y`
+    of pure noise, count less :math:`\mathrm{tr}(2 H - H^2)` under the ridge
+    :math:`s^2\, \text{l2}` ("unbiased"), by iteration; without a ridge, count less parameters.
     """
     if squares == 0.0:
         raise ValueError(
@@ -62,7 +63,8 @@ def noise_variance(
     if spectrum is None:
         return noise
     for _ in range(MOST_ITERATIONS):
-        freedom = count - effective_parameters(spectrum, l2 * noise)
+        kept = l2 * noise / (spectrum[spectrum > 0] + l2 * noise)  # of the noise, by direction
+        freedom = count - float(np.sum(1 - kept**2))
         if freedom <= 0:
             raise ValueError(
                 f"{spectrum.size} parameters leave no degree of freedom to estimate the noise "

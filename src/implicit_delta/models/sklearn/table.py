@@ -96,7 +96,7 @@ def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> B
             "give them as sample_weight to fit and to from_sklearn."
         )
     several = len(clf.classes_) > 2
-    if several and getattr(clf, "multi_class", "auto") == "ovr":
+    if several and _one_versus_rest(clf):
         raise UnsupportedModelError(
             "One-versus-rest fits are no single likelihood. Use a multinomial LogisticRegression."
         )
@@ -118,6 +118,16 @@ def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> B
         [f"{label}:{name}" for label in clf.classes_ for name in labels],
         np.arange(b.size).reshape(len(clf.classes_), -1).T,
     )
+
+
+def _one_versus_rest(clf: Any) -> bool:
+    """Whether one logit was fitted for each class: said, or done by the solver without a word."""
+    import sklearn
+
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    silently = clf.solver == "liblinear" or (clf.solver == "newton-cholesky" and version < (1, 6))
+    said = getattr(clf, "multi_class", "auto")
+    return said == "ovr" or (silently and said != "multinomial")
 
 
 def _logistic_penalty(clf: Any) -> float:

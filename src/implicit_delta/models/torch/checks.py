@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.module_checks import (
     Words,
@@ -15,7 +16,7 @@ from implicit_delta.models.module_checks import (
     check_same,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
-from implicit_delta.models.torch.data import Batches, leaves
+from implicit_delta.models.torch.data import Batches, leaves, map_tensors
 from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
 
 WORDS = Words(
@@ -30,6 +31,15 @@ NOT_THE_SAME = (
 )
 
 
+NOT_ALONE = (
+    "The log-likelihood of a row changes with the other rows in its batch (between a batch and "
+    "half of it, terms differ by {gap:.2g} of their mean size): it is no sum over independent rows. "
+    "Usual causes: a contrastive loss, BatchNorm with the statistics of the batch, a mean over the "
+    "batch inside the loss, or tensors that do not come from the batch. Make each term depend on "
+    "its own row alone; rows that belong together are one observation."
+)
+
+
 def row_bytes(program: TorchProgram, flat: Tensor, batches: Batches) -> int:
     """Bytes that the graph of second derivatives takes for each row of the first batch."""
     batch = next(batches.load())
@@ -38,6 +48,7 @@ def row_bytes(program: TorchProgram, flat: Tensor, batches: Batches) -> int:
         weights = program.functional.flat(np.ones(rows))
         known = (flat, weights, *leaves(batch))
         total = graph_bytes(lambda: program.hessian(flat, batch, weights), known)
+        check_custom_functions(program, flat, batch, rows)
     return max(1, total // max(1, rows))
 
 
@@ -58,7 +69,60 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
         )
     check_finite(first, "dtype=torch.float64")
     check_same(first, second, torch.finfo(functional.dtype).eps, NOT_THE_SAME)
+    _check_alone(program, flat, next(iter(batches)), first[: len(checked[0])])
     return tuple(map(len, checked))
+
+
+def _check_alone(program: TorchProgram, flat: Tensor, batch: Any, terms: Array) -> None:
+    """Compare the terms of a batch, (b,), with those of its first half alone."""
+    half = len(terms) // 2
+    if not half or any(t.ndim == 0 or len(t) != len(terms) for t in leaves(batch)):
+        return  # of another make: it cannot be cut
+    part = program.terms(flat, map_tensors(lambda t: t[:half], batch))
+    alone = program.functional.numpy(part).astype(np.float64)
+    check_same(terms[:half], alone, torch.finfo(program.functional.dtype).eps, NOT_ALONE)
+
+
+def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows: int) -> None:
+    """Compare the second derivative of user-written autograd functions with differences."""
+    weights = program.functional.flat(np.ones(rows))
+
+    def gradient(point: Tensor, keep: bool = False) -> Tensor:
+        loss = program.loss(point, batch, weights)
+        return torch.autograd.grad(loss, point, create_graph=keep, materialize_grads=True)[0]
+
+    point = flat.detach().requires_grad_()
+    if not _uses_custom_function(program.loss(point, batch, weights)):
+        return
+    precision = torch.finfo(flat.dtype).eps ** (1 / 3)
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(flat.shape, generator=generator, dtype=flat.dtype).to(flat.device)
+    step = precision * (1 + flat.abs().mean()) * v
+    ends = [gradient((flat + side * step).detach().requires_grad_()) for side in (1, -1)]
+    (claimed,) = torch.autograd.grad(gradient(point, keep=True) @ step, point, allow_unused=True)
+    claimed = torch.zeros_like(step) if claimed is None else claimed
+    found = (ends[0] - ends[1]) / 2
+    gap = float((claimed - found).norm() / found.norm().clamp_min(1e-300))
+    if gap > 100 * precision:
+        raise UnsupportedModelError(
+            "A `torch.autograd.Function` in the model has a second derivative that is not the "
+            f"derivative of its first: along one random direction they differ by {gap:.1%}. Usual "
+            "causes: a backward that is not differentiable itself, or with a factor left out. "
+            'Mend its backward, write it with torch operations, or use `curvature="ggn"`.'
+        )
+
+
+def _uses_custom_function(value: Tensor) -> bool:
+    seen, waiting = set(), [value.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        waiting.extend(parent for parent, _ in node.next_functions)
+    return False
 
 
 def check_penalty(program: TorchProgram, flat: Tensor) -> None:
