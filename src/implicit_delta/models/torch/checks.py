@@ -33,7 +33,7 @@ NOT_THE_SAME = (
 
 NOT_ALONE = (
     "The log-likelihood of a row changes with the other rows in its batch (between a batch and "
-    "half of it, terms differ by {gap:.2g} of their mean size): it is no sum over independent rows. "
+    "half of it, terms differ by {gap:.2g} of their mean size): no sum over independent rows. "
     "Usual causes: a contrastive loss, BatchNorm with the statistics of the batch, a mean over the "
     "batch inside the loss, or tensors that do not come from the batch. Make each term depend on "
     "its own row alone; rows that belong together are one observation."
