@@ -83,10 +83,10 @@ class BatchedModel(FittedModel):
 
     @abstractmethod
     def trainer(self, optimizer: Any, slope: Bonus) -> Step:
-        """Start a stochastic training at theta; one step per call.
+        """Start a stochastic training at theta; each call is a step on one batch of rows.
 
-        A step descends minus the mean term of its rows plus 1/n times the penalty and the function
-        that has this slope.
+        A step descends minus the mean of the weighted terms, plus the penalty over n, plus over n
+        a function that is given by its slope.
         """
 
     @property
@@ -186,13 +186,14 @@ class BatchedModel(FittedModel):
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
         terms = self.row_terms
-        if not isinstance(terms, SupervisedTerms) or not isinstance(terms.likelihood, Gaussian):
-            return self
-        if isinstance(terms.likelihood.variance, float):
+        likelihood = terms.likelihood if isinstance(terms, SupervisedTerms) else None
+        if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        filled = with_variance(terms.likelihood, self, self._output_size(), matrix)
-        program = replace(self.program, row_terms=replace(terms, likelihood=filled))
+        filled = with_variance(likelihood, self, self._output_size(), matrix)
+        program = replace(
+            self.program, row_terms=replace(self.program.supervised, likelihood=filled)
+        )
         return replace(self, program=program)
 
     def __repr__(self) -> str:

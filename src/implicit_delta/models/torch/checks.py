@@ -19,9 +19,7 @@ from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.torch.data import Batches, leaves, map_tensors
 from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
 
-WORDS = Words(
-    "module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a"
-)  # fmt: skip
+WORDS = Words("module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a")
 NOT_THE_SAME = (
     "The same parameters gave two different log-likelihoods (terms differ by {gap:.2g} of their "
     "mean size). Usual causes: dropout that ignores eval mode (`F.dropout(x)` needs "

@@ -131,7 +131,7 @@ def _hollow(module: nn.Module, trainable: dict[str, nn.Parameter]) -> nn.Module:
 
 def _flatten(tensors: list[nn.Parameter], dtype: torch.dtype) -> Array:
     """Join the parameters to one NumPy vector; float64 unless there are very many."""
-    vector = nn.utils.parameters_to_vector(tensors).detach().cpu()
+    vector = torch.cat([t.detach().cpu().reshape(-1) for t in tensors])
     single = dtype == torch.float32 and len(vector) > MOST_DOUBLE
     return vector.to(torch.float32 if single else torch.float64).numpy()
 

@@ -66,5 +66,5 @@ def _stepper(optimizer: Any, parameters: list[nn.Parameter]) -> torch.optim.Opti
 
 
 def _joined(leaves: dict[str, nn.Parameter]) -> Array:
-    vector = nn.utils.parameters_to_vector(leaves.values())
-    return np.asarray(vector.detach().cpu().numpy(), dtype=np.float64)
+    vector = torch.cat([p.detach().reshape(-1) for p in leaves.values()])
+    return vector.cpu().numpy().astype(np.float64, copy=False)
