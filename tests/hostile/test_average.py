@@ -176,7 +176,7 @@ RESULTS = sm.OLS(FRAME["y"], FRAME[["one", "x", "z"]]).fit()
 
 
 def labelled_model():
-    """A fitted model that knows its rows, as `from_statsmodels` will make it."""
+    """A fitted model that knows its rows."""
     found = idm.from_statsmodels(RESULTS)
     object.__setattr__(found, "rows", RESULTS.model.data.row_labels)
     return found

@@ -186,11 +186,10 @@ KEPT = MISSING["x"].notna().to_numpy()
 
 
 def fitted(data, known=True):
-    """A model of statsmodels that knows its rows, as `from_statsmodels` will make it."""
+    """A model of statsmodels that knows its rows, or does not."""
     results = smf.ols("y ~ x", data).fit()
     found = idm.from_statsmodels(results)
-    if known:
-        object.__setattr__(found, "rows", results.model.data.row_labels)
+    object.__setattr__(found, "rows", results.model.data.row_labels if known else None)
     return found
 
 

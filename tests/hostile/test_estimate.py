@@ -221,6 +221,12 @@ def test_a_reciprocal_away_from_its_pole_is_fine():
     assert high == pytest.approx(1 / (1 - z * 0.1), rel=1e-6)
 
 
+def test_an_inverse_that_overflows_on_the_way_is_no_turn():
+    wide = one(1.0, 1e3)
+    assert wide.confidence_interval(transform=(np.log, np.exp)) == (0.0, np.inf)
+    assert wide.confidence_interval(transform="log") == (0.0, np.inf)
+
+
 @pytest.mark.parametrize("k", [-1, -(10**9)])
 def test_a_negative_number_of_rows(k):
     with pytest.raises(ValueError, match="number of rows"):

@@ -47,15 +47,13 @@ class Clusters:
         present = weights > 0
         count, numbers = _numbered(given[present])
         if count < FEWEST:
-            only, between = (
-                ("one cluster", "clusters is unknown")
+            only = (
+                "There is only one cluster, so the variance between clusters is unknown."
                 if count < 2
-                else ("two clusters", "two clusters is not estimable")
+                else "There are two clusters, and the variance between two clusters is not "
+                "estimable: what one has too much, the other has too little."
             )
-            raise ValueError(
-                f"There {'is' if count < 2 else 'are'} only {only}, so the variance between "
-                f"{between}. Leave clusters out, or give labels of smaller groups."
-            )
+            raise ValueError(f"{only} Leave clusters out, or give labels of smaller groups.")
         codes = np.full(weights.shape, count, dtype=np.intp)
         codes[present] = numbers
         return cls(codes, count)

@@ -30,8 +30,9 @@ def read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Arr
 def real_numbers(what: str, content: ArrayLike) -> Array:
     """Copy real numbers; refuse what NumPy would make some of, such as text or a complex part."""
     given = np.asarray(content)
-    if given.dtype.kind not in "fiubO" or np.ma.is_masked(content):
-        kind = "masked entries" if np.ma.is_masked(content) else given.dtype
+    masked = isinstance(content, np.ma.MaskedArray) and bool(np.any(content.mask))
+    if masked or given.dtype.kind not in "fiubO":
+        kind = "masked entries" if masked else given.dtype
         raise ValueError(f"{what} has to be real numbers, not {kind}: {content!r:.60}")
     return np.array(given, dtype=np.float64)
 

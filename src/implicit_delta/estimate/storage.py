@@ -5,6 +5,7 @@ evaluations before any of them is unpacked, so that damage costs neither memory 
 """
 
 import json
+import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
@@ -126,7 +127,7 @@ def _array(
         shape, fortran, dtype = _description(member)
         if dtype.newbyteorder("=") != np.float64 or not _fits(name, shape, K):
             raise ValueError(f"{name} of {dtype} and shape {shape} for {K} evaluations")
-        if entry.file_size - member.tell() != dtype.itemsize * int(np.prod(shape, dtype=object)):
+        if entry.file_size - member.tell() != dtype.itemsize * math.prod(shape):
             raise ValueError(f"{name} of another size than its shape {shape}")
         flat = np.frombuffer(member.read(), dtype)
     return flat.reshape(shape, order="F" if fortran else "C")

@@ -37,7 +37,7 @@ def raw_at(model: FittedModel, psi: Psi, theta: Array) -> Any:
             "psi returned a sequence of numbers and arrays of different shapes; return a number or "
             "a one-dimensional array (K,), for example with np.concatenate or np.ravel."
         ) from error
-    if not np.array_equal(scratch, theta):
+    if (scratch != theta).any():
         raise EvaluationError(
             "psi changes the parameters of the model that it is given in place, where no "
             "derivative can follow. Compute new tensors instead: `2 * p`, not `p.mul_(2)`."
