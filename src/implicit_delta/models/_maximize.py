@@ -8,7 +8,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 
 MOST_ROUNDS = 20
 FINISHED = 1e-7  # of a standard error of any evaluation
@@ -51,7 +51,7 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
         return None, False
     matrix = model.information(theta, np.eye(model.d))
     try:
-        return factorize((matrix + matrix.T) / 2), True
+        return stiffened((matrix + matrix.T) / 2), True
     except NotAMaximumError:
         size = abs(np.diag(matrix))
         return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
