@@ -11,12 +11,11 @@ from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 
 MOST_ROUNDS = 20
 IN_ROUNDS = lbfgs(max_iterations=60)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
-FLAT = 1e-7  # of the curvature of each parameter: below it is rounding
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 
@@ -60,14 +59,10 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
         return None, False
     matrix = symmetric(model.information(theta, np.eye(model.d)))
     try:
-        return factorize(matrix), True
+        return stiffened(matrix), True
     except NotAMaximumError:
         size = abs(np.diag(matrix))
-        diagonal = np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))
-    try:  # a direction that is flat, and no more, does not keep the others from a maximum
-        return factorize(matrix + FLAT * diagonal), True
-    except NotAMaximumError:
-        return factorize(diagonal), False
+        return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
 
 
 def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Array:

@@ -13,8 +13,11 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
+from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
 
 MOST_ITERATIONS = 10_000
+FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
+ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
 SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
@@ -45,17 +48,21 @@ class ConjugateGradient(Solver):
     preconditioner : callable, optional
         Applies a symmetric positive definite approximation of ``A^-1`` to a block (d, k).
     certify : bool
-        Whether, when a ``floor`` is known, to go on until the guaranteed bounds agree to ``rtol``.
-        Otherwise the estimated ones decide, and the guaranteed ones are reported.
+        Whether to go on until bounds that hold agree to ``rtol``. Otherwise estimated ones decide;
+        if a ``floor`` is known, those that hold are reported.
 
     Notes
     -----
     With a ``floor`` and no preconditioner, :math:`\mu` is the floor and the upper end is a
-    guarantee, rounding aside. Without, :math:`\mu` is a tenth of the smallest Ritz value (the
-    smallest curvature within the directions searched), and the criterion must hold for a tenth of
-    the iterations, at least three. This is an **estimate**: an isolated small eigenvalue whose
-    direction hardly occurs in b is found late or not at all. When a later column reveals one, the
-    reported ``residual`` of an earlier column grows accordingly, beyond ``rtol``.
+    guarantee, rounding aside. Without, a random vector is iterated beside the columns of b, in the
+    same calls of the operator. It has a part of every eigenvector, so that it finds the isolated
+    small eigenvalue whose direction hardly occurs in b, and gives a :math:`\mu` that holds with
+    **probability 0.999** (`Probe`). For a single column that takes about twice the calls and three
+    times the products; it is left out if it is expected to take more.
+
+    What is left is an **estimate** (``probability`` is 0): :math:`\mu` is a tenth of the smallest
+    Ritz value, the smallest curvature within all directions searched, and the criterion must hold
+    for a tenth of the iterations, at least three.
 
     Examples
     --------
@@ -84,15 +91,14 @@ class ConjugateGradient(Solver):
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
         descent = Descent(operator, b, self.preconditioner)
-        bounds = _Bounds(descent, known)
-        while descent.active.size:
-            if descent.iterations == most:
-                raise _unfinished(self, bounds, descent.active, most)
-            descent.step()
-            bounds.advance()
-            finished = bounds.agree(self.rtol, self.certify) | descent.at_rounding()
-            descent.retire(finished)
-        return _solution(descent, bounds, b)
+        unbounded = self.certify and not known and self.preconditioner is None
+        probe = Probe(b, descent.type) if unbounded and descent.active.size else None
+        bounds = _Bounds(descent, self.rtol, self.certify, known, probe)
+        while (descent.active.size or bounds.probing) and descent.iterations < most:
+            bounds.step()
+        if not bounds.settled:
+            raise _unfinished(self, bounds, descent.active, most)
+        return _solution(bounds, b)
 
 
 conjugate_gradient = ConjugateGradient()
@@ -101,38 +107,59 @@ conjugate_gradient = ConjugateGradient()
 class _Bounds:
     """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
 
-    def __init__(self, descent: Descent, floor: float) -> None:
-        self.descent, self.floor = descent, floor
-        self.ritz = math.inf  # smallest over all columns, which share the matrix
+    def __init__(
+        self, descent: Descent, rtol: float, certify: bool, floor: float, probe: Probe | None
+    ) -> None:
+        self.descent, self.rtol, self.certify, self.floor = descent, rtol, certify, floor
+        self.probe, self.probing, self.sight = probe, probe is not None, Sight()
+        self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
         self.streak = np.zeros(descent.size.size, dtype=int)
         self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
 
-    def advance(self) -> None:
-        """Update the Gauss-Radau weights after a step of the iteration.
-
-        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
-        its sign to rounding; from there on only the simpler bound holds.
-        """
-        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
-            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
-            rest = self.radau[column] - gamma
-            lost = not rest > 1e-8 * gamma
-            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
+    def step(self) -> None:
+        """Take a step in all active columns and, in the same call of the operator, of the probe."""
+        descent, probe = self.descent, self.probe
+        if probe is None or not self.probing:
+            descent.step()
+        elif descent.active.size:
+            descent.step(lambda block: probe.ride(descent.operator, block))
+        else:
+            probe.ride(descent.operator, np.empty((probe.vector.size, 0), dtype=descent.type))
+            descent.iterations += 1
+        descent.products += self.probing
+        self._advance()
+        self._retire()
+        if probe is not None and self.probing and probe.due(not descent.active.size):
+            self._look(probe)
+            self._retire()
 
     @property
-    def guaranteed(self) -> bool:
-        """Whether there is a floor that no curvature has contradicted."""
-        return 0 < self.floor <= min(self.descent.smallest_curvature, self.ritz) * (1 + 1e-6)
+    def smallest(self) -> float:
+        """The smallest Ritz value met."""
+        return min(self.ritz, self.probed)
 
-    def agree(self, rtol: float, certify: bool) -> NDArray[np.bool_]:
-        """Whether the bounds of each column agree, (K,)."""
-        if certify and self.guaranteed:
-            return self.gap(self.floor) <= rtol
-        needed = max(3, self.descent.iterations // 10)
-        promising = self.gap(self._current_mu()) <= rtol
-        self._update_ritz(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
-        self.streak = np.where(self.gap(self._current_mu()) <= rtol, self.streak + 1, 0)
-        return np.asarray(self.streak >= needed)
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a floor that no curvature has contradicted."""
+        return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all columns are done, or would be if the probe had found nothing."""
+        active = self.descent.active
+        alone = self.probe is not None and self.gap(SAFETY * self.ritz)[active] <= self.rtol
+        return bool(np.all(alone)) or not active.size
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a direction may be missing of which the probe has an average share."""
+        if self.probe is None:
+            return False
+        if self.sight.flat and self.probe.finds_flat_part(self.descent.lower):
+            return True
+        mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
+        unsure = INDISTINCT * self.probe.noise > self.probed or np.any(self.gap(mu) > self.rtol)
+        return bool(unsure) and not self.bounded
 
     def error(self, mu: float) -> Array:
         """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
@@ -153,8 +180,46 @@ class _Bounds:
         self._update_ritz(self.streak >= 0)
         return self._current_mu()
 
+    def _advance(self) -> None:
+        """Update the Gauss-Radau weights after a step of the iteration.
+
+        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
+        its sign to rounding; from there on only the simpler bound holds.
+        """
+        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
+            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
+            rest = self.radau[column] - gamma
+            lost = not rest > 1e-8 * gamma
+            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
+
+    def _retire(self) -> None:
+        self.descent.retire(self._agree() | self.descent.at_rounding())
+
+    def _agree(self) -> NDArray[np.bool_]:
+        """Whether the bounds of each column agree, (K,)."""
+        if self.certify and self.bounded:
+            return np.asarray(self.gap(self.floor) <= self.rtol)
+        needed = max(3, self.descent.iterations // 10)
+        moving = np.isin(np.arange(self.streak.size), self.descent.active)
+        promising = moving & (self.gap(self._current_mu()) <= self.rtol)
+        self._update_ritz(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
+        self.streak = np.where(self.gap(self._current_mu()) <= self.rtol, self.streak + 1, 0)
+        return np.asarray(self.streak >= needed)
+
+    def _look(self, probe: Probe) -> None:
+        """Take over what the probe has seen, and end it if it can do no more."""
+        self.sight = sight = probe.look()
+        self.probed = max(sight.ritz, probe.noise)  # less is rounding, and has no end
+        if sight.floor * self.rtol > probe.noise:
+            self.floor = sight.floor
+            agreed = bool(np.all(self.gap(sight.floor) <= self.rtol))
+            self.probing = not agreed and sight.floor < ENOUGH * sight.ritz
+        elif not self.descent.active.size:
+            most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
+            self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
+
     def _current_mu(self) -> float:
-        return max(SAFETY * self.ritz, self.floor if self.guaranteed else 0.0)
+        return max(SAFETY * self.smallest, self.floor if self.bounded else 0.0)
 
     def _update_ritz(self, wanted: NDArray[np.bool_]) -> None:
         for column in np.flatnonzero(wanted):
@@ -173,27 +238,32 @@ def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
     return max(float(smallest), ROUNDING * float(diagonal.max()))
 
 
-def _solution(descent: Descent, bounds: _Bounds, b: Array) -> Solution:
+def _solution(bounds: _Bounds, b: Array) -> Solution:
+    descent, probe = bounds.descent, bounds.probe
     estimated = bounds.estimated_mu()
-    mu = bounds.floor if bounds.guaranteed else estimated
+    mu = bounds.floor if bounds.bounded else estimated
+    residual = float(bounds.gap(mu).max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = symmetric(quadratic)
-    remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
-    if bounds.guaranteed:
+    remaining = BIAS * bounds.error(max(bounds.smallest, estimated))
+    if bounds.bounded:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
     np.fill_diagonal(quadratic, descent.lower + remaining)
-    seen = bounds.ritz if descent.preconditioner is None else descent.smallest_curvature
+    seen = bounds.smallest if descent.preconditioner is None else descent.smallest_curvature
     return Solution(
         x=descent.x.T,
         quadratic=quadratic,
-        residual=float(bounds.gap(mu).max(initial=0.0)),
+        residual=residual,
         smallest_curvature=min(descent.smallest_curvature, seen) if descent.products else math.nan,
         products=descent.products,
         iterations=descent.iterations,
         lower=descent.lower,
         upper=descent.lower + bounds.error(mu),
-        guaranteed=bounds.guaranteed,
+        guaranteed=bounds.bounded and probe is None,
+        probability=(1 - CHANCE if probe else 1.0) if bounds.bounded else 0.0,
+        doubtful=bounds.doubtful,
+        flat_directions=round(bounds.sight.flat),
     )
 
 
@@ -201,7 +271,7 @@ def _unfinished(
     solver: ConjugateGradient, bounds: _Bounds, active: NDArray[np.int_], most: int
 ) -> ConvergenceError:
     mu = bounds.estimated_mu()
-    mu = bounds.floor if solver.certify and bounds.guaranteed else mu
+    mu = bounds.floor if solver.certify and bounds.bounded else mu
     worst = active[np.argmax(bounds.gap(mu)[active])]
     low = math.sqrt(bounds.descent.lower[worst])
     high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
