@@ -62,7 +62,7 @@ class Probe:
     """
 
     def __init__(self, b: Array, kind: Any) -> None:
-        z: Array = np.random.default_rng(0).standard_normal(b.shape[0])
+        z = np.random.default_rng(0).standard_normal(b.shape[:1])
         self.b, self.kind, self.size = b, kind, float(z @ z)
         self.vector: Array = np.asarray(z / math.sqrt(self.size), dtype=kind)
         self.previous = np.zeros_like(self.vector)
