@@ -92,7 +92,7 @@ def from_residuals(
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise = problem.noise(point)
-    rows = GaussianResiduals(problem, Gaussian(noise))
+    rows = GaussianResiduals(problem, Gaussian(noise), np.zeros(n))
     return LoglikModel(
         loglik=rows,
         theta=point,
@@ -202,20 +202,19 @@ class LeastSquares:
 
 @dataclass(frozen=True, eq=False)
 class GaussianResiduals:
-    """Residuals as a log-likelihood: the targets of a Gaussian are zero."""
+    """Residuals as a log-likelihood: a Gaussian whose targets are zero, (n,)."""
 
     problem: LeastSquares
     likelihood: Gaussian
+    targets: Array
 
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
-        residuals = self.problem.residuals(theta)
-        return np.asarray(self.likelihood.terms(residuals, np.broadcast_to(0.0, residuals.shape)))
+        return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
 
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
-        residuals = self.problem.residuals(theta)
-        slope = self.likelihood.slope(residuals, np.broadcast_to(0.0, residuals.shape))
+        slope = self.likelihood.slope(self.problem.residuals(theta), self.targets)
         return np.asarray(slope[:, None] * self.problem.jacobian(theta))
 
     def gauss_newton(self, theta: Array) -> Array:

@@ -79,7 +79,7 @@ class OnePredictor(Outcome):
 
 @dataclass(frozen=True, eq=False)
 class Probit(OnePredictor):
-    """A 0/1 outcome with probability ``Phi(eta)``; y is (n, 1)."""
+    """A 0/1 outcome y, (n,), with probability ``Phi(eta)``."""
 
     y: Array = field(repr=False)
 
@@ -99,7 +99,7 @@ class Probit(OnePredictor):
 
     @property
     def _sign(self) -> Array:
-        return 2 * self.y - 1
+        return (2 * self.y - 1)[:, None]
 
 
 def _inverse_mills(z: Array) -> Array:

@@ -80,7 +80,7 @@ def _discrete(
 ) -> Built:
     """Build a discrete model of one linear predictor."""
     model = results.model
-    outcome = kind(_column(model.endog))
+    outcome = kind(np.asarray(model.endog, dtype=np.float64))
     return Built(LinearPredictors(model.exog, outcome, _column(_offset(model))))
 
 
