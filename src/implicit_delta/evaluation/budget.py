@@ -54,6 +54,7 @@ def total_error(
     influence : (n, K) array or None
         Of the model's part; needed for an average over the training rows.
     draws : (B, K) array or None
+        With the variances of the model's part.
     sandwich : callable or None
         Makes a covariance of influences, (n, K) to (K, K); needed likewise.
     """
@@ -76,13 +77,14 @@ def total_error(
         total = total + evaluation.noise
     if len(parts) == 1:
         return TotalError(covariance, {}, influence, draws)
-    return TotalError(total, parts, influence, _stretched(draws, covariance, total), unknown)
+    return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)
 
 
-def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:
+def stretched(draws: Array | None, own: Array, covariance: Array) -> Array | None:
+    """Stretch draws (B, K) whose covariance is `own` to the variances of another covariance."""
     if draws is None:
         return None
-    before, after = np.sqrt(np.diag(model)), np.sqrt(np.diag(total))
-    stretch = ratio(after, before, otherwise=1.0)
+    before, after = np.diag(own), np.diag(covariance)
+    stretch = np.sqrt(ratio(after, before, otherwise=1.0))
     center = draws.mean(axis=0)
-    return np.asarray(center + stretch * (draws - center))
+    return np.asarray(center + stretch * (draws - center)) if np.any(stretch != 1) else draws

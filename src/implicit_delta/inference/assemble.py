@@ -6,9 +6,10 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import total_error
+from implicit_delta.evaluation.budget import stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.methods.base import Response
@@ -87,9 +88,11 @@ def assemble(
         evaluation,
         covariance,
         rows,
-        response.draws,
+        stretched(response.draws, response.covariance, covariance),
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
+    if response.doubt is not None:
+        warn(str(response.doubt), type(response.doubt))
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
