@@ -1,0 +1,160 @@
+"""Search of a likelihood region for values of psi that the path has missed.
+
+A path is local: it follows one extreme of psi on the surface of a growing region, and stops where
+psi turns. So psi is evaluated elsewhere in the region too. Where it leaves the interval although
+the deviance is below the quantile, the search for its extreme starts again from there. For a psi
+that is monotone along its path this costs no pass over the data.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
+from implicit_delta.inference.profile.peaks import golden_section
+from implicit_delta.inference.profile.probes import LINE, Probes
+from implicit_delta.inference.profile.region import Region
+from implicit_delta.inference.profile.surface import Surface
+from implicit_delta.inference.profile.values import End, Values
+from implicit_delta.numerics.maximizers import Objective, lbfgs
+
+SLACK = 1e-3  # standard errors: what the end of a path may be off
+TILT, CURVED = 0.5, 0.8  # standard errors to the side; bend there, against that of the surface
+STARTS, ROUNDS = 4, 6
+ROUNDED = 1e-9  # relative error of a deviance on the surface
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Psi all over the region.
+
+    Attributes
+    ----------
+    region : Region
+    probes : Probes
+    error : float
+        The standard error of psi.
+    """
+
+    region: Region
+    probes: Probes
+    error: float
+    _known: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
+
+    def completed(self, values: Values) -> Values:
+        """Move the ends out to what was missed.
+
+        Raises
+        ------
+        ConvergenceError
+            Psi is more extreme somewhere, and no search from there has converged.
+        """
+        values = self._off_saddles(values)
+        points = list(self.probes.few((values.low, values.high), values.root))
+        if any(end.kind != "quantile" for _, end in values.ends) or self._strays(values, points):
+            points += self.probes.many(values.root)
+            values = self._from_everywhere(values, points)
+        for _ in range(ROUNDS):
+            strays = self._strays(values, points)
+            if not strays:
+                return values
+            values = self._extended(values, strays)
+        raise self._missed(values, strays[0])
+
+    def _psi(self, theta: Array) -> float:
+        key = theta.tobytes()
+        if key not in self._known:
+            self._known[key] = self.region.psi(theta)
+        return self._known[key]
+
+    def _strays(self, values: Values, points: list[Array]) -> list[Array]:
+        """Points in the region whose psi lies in none of the pieces."""
+        slack = SLACK * min(self.error, values.high.psi - values.low.psi)
+        defined = [x for x in points if np.isfinite(self._psi(x))]
+        outside = [x for x in defined if not values.holds(self._psi(x), slack)]
+        return [x for x in outside if self._inside(x, values.root)]
+
+    def _inside(self, theta: Array, root: float) -> bool:
+        return self.region.deviance(theta) <= root**2 * (1 + ROUNDED)
+
+    def _off_saddles(self, values: Values) -> Values:
+        """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
+
+        To the side of a maximum psi falls together with the surface, or rises by less.
+        """
+        for sign, end in values.ends:
+            starts: list[Array] = []
+            for way in self.probes.across if end.kind == "quantile" else ():
+                pair = [end.theta + side * TILT * way for side in (-1, 1)]
+                rise = sign * (sum(map(self._psi, pair)) / 2 - end.psi)
+                if rise * abs(end.lam) > CURVED * TILT**2 / 2:
+                    starts += pair
+            values = values.moved(sign, self._on_surface(values, starts, sign))
+        return values
+
+    def _from_everywhere(self, values: Values, points: list[Array]) -> Values:
+        """Start again from where psi is most extreme, since it is not monotone."""
+        defined = [x for x in points if np.isfinite(self._psi(x))]
+        for sign in (-1, 1):
+            starts = sorted(defined, key=lambda x: -sign * self._psi(x))[:STARTS]
+            values = values.moved(sign, self._on_surface(values, starts, sign))
+        return values
+
+    def _extended(self, values: Values, strays: list[Array]) -> Values:
+        """Climb from the most extreme strays on either side."""
+        for sign in (-1, 1):
+            psi = values.end(sign).psi
+            starts = [x for x in strays if sign * (self._psi(x) - psi) > 0]
+            starts = sorted(starts, key=lambda x: -sign * self._psi(x))[:STARTS]
+            ends = [*self._on_surface(values, starts, sign), *self._within(values, starts, sign)]
+            if starts and not ends:
+                raise self._missed(values, starts[0])
+            values = values.moved(sign, ends)
+        return values
+
+    def _on_surface(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
+        """Look for extremes of psi on the surface, from rays through these points."""
+        surface = Surface(self.region, values.root)
+        for start in starts:
+            point, _ = surface.search(start - surface.center, sign, values.end(sign).psi)
+            if point is not None:
+                yield End(point.psi, point.theta, values.root**2, "quantile", point.lam)
+
+    def _within(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
+        """Look for extremes of psi inside the region."""
+        for start in starts:
+            theta = self._peak(start, sign)
+            if theta is not None and self._inside(theta, values.root):
+                yield End(self._psi(theta), theta, self.region.deviance(theta), "extreme")
+
+    def _peak(self, theta: Array, sign: int) -> Array | None:
+        """Climb psi itself: on a line between neighbors, elsewhere along its gradient."""
+        region, unit = self.region, sign / self.error
+        if theta.size == 1:
+            step = (theta - region.model.theta) / LINE * 2
+            x = golden_section(lambda x: sign * region.psi(theta + x * step), -1.0, 1.0)
+            return np.asarray(theta + x * step)
+        problem = Objective(
+            lambda x: unit * region.psi(x),
+            lambda x: unit * region.evaluation.jacobian(x)[0],
+            scale=region.ascent.scale,
+        )
+        try:
+            found = lbfgs.maximize(problem, theta)
+        except (EvaluationError, UnsupportedModelError):
+            return None
+        return found.x if found.converged else None
+
+    def _missed(self, values: Values, theta: Array) -> ConvergenceError:
+        low, high = values.interval
+        return ConvergenceError(
+            f"psi is {self._psi(theta):.6g} where the deviance is "
+            f"{self.region.deviance(theta):.3g}, below the quantile {values.root**2:.3g}, but the "
+            f"path from the estimate has led to the interval [{low:.6g}, {high:.6g}]. Usual "
+            "causes: psi jumps, has kinks, several extremes or a pole within the reach of the "
+            "data. Profile the smooth and monotone parts of psi instead (what is inside `abs`, "
+            "`max` or `clip`, the numerator and the denominator) and transform their ends, or use "
+            "`infer(model, psi, Simulation())` or `infer(model, psi, Bootstrap())`."
+        )

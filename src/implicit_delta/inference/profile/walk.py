@@ -1,0 +1,104 @@
+"""Both sides of the path, and the way around where psi has a pole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.estimate import Interval
+from implicit_delta.inference.profile.path import Side
+from implicit_delta.inference.profile.rays import runaway
+from implicit_delta.inference.profile.region import Region
+from implicit_delta.inference.profile.values import End, Values
+
+AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Both sides of the path.
+
+    Attributes
+    ----------
+    region : Region
+    tangent : (d,) array
+        Derivative of theta with respect to r at the fitted point, towards larger psi.
+    error : float
+        The standard error of psi.
+    below, above : Side
+    """
+
+    region: Region
+    tangent: Array
+    error: float
+    below: Side
+    above: Side
+
+    @classmethod
+    def of(cls, region: Region, tangent: Array, error: float) -> "Walk":
+        """Start at the fitted point."""
+        below, above = (Side(region, sign, tangent, error) for sign in (-1, 1))
+        return cls(region, tangent, error, below, above)
+
+    def values(self, roots: Sequence[float]) -> list[Values]:
+        """Walk outwards: the values up to each of these roots, which ascend."""
+        found = [Values(root, *self._ends(root)) for root in roots]
+        for sign in (-1, 1):
+            found = self._around(found, sign)
+        return found
+
+    def _ends(self, root: float) -> tuple[End, End]:
+        """Walk either way; a side that is lost needs the other one, to know the plane."""
+        sides = self.below, self.above
+        ends: list[End | ConvergenceError] = []
+        for side in sides:
+            try:
+                ends.append(side.end(root))
+            except ConvergenceError as error:
+                ends.append(error)
+        low, high = (
+            self._found(end, side.sign, root) for end, side in zip(ends, sides, strict=True)
+        )
+        return low, high
+
+    def _found(self, end: End | ConvergenceError, sign: int, root: float) -> End:
+        if isinstance(end, End):
+            return end
+        ray = runaway(self.region, (self.below, self.above), sign, root)
+        if ray is None:
+            raise end
+        return ray
+
+    def _around(self, found: list[Values], sign: int) -> list[Values]:
+        """Continue behind a pole on one side, as seen from the end on the other side.
+
+        On the circle that the line and infinity make, psi is continuous. Seen from a point which
+        is not among its values, it has no pole.
+        """
+        cut = [v.end(sign).kind == "pole" and np.isfinite(v.end(-sign).psi) for v in found]
+        if not any(cut):
+            return found
+        c = [v.end(-sign).psi for v, pole in zip(found, cut, strict=True) if pole][-1]
+        error = self.error / (self.region.value - c) ** 2
+        side = Side(self.region.seen_from(c), sign, self.tangent, error)
+        return [_behind(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)]
+
+
+def _behind(side: Side, values: Values, c: float) -> Values:
+    """Translate the end of a path in -1 / (psi - c)."""
+    sign, infinite = side.sign, AT_INFINITY * abs(side.points[0].psi)
+    try:
+        end = side.end(values.root)
+    except ConvergenceError:
+        if sign * side.points[-1].psi > infinite:
+            raise
+        return values  # psi is not defined behind its pole
+    psi = c - 1 / end.psi if end.psi else np.inf
+    if sign * end.psi > infinite:
+        return values.joined(Interval(*sorted((-sign * np.inf, psi))))
+    if end.kind == "quantile" and sign * end.psi < -infinite:
+        moved = replace(end, psi=psi)  # psi is steep, and has no pole
+        return replace(values, high=moved) if sign > 0 else replace(values, low=moved)
+    return values
