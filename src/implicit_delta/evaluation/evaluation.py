@@ -252,7 +252,7 @@ def _units(model: FittedModel, psi: Psi) -> Array | None:
         return None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
-        _check_order(raw, getattr(model, "rows", None))
+        _check_order(raw, model.rows)
     return checked_units(np.asarray(raw), psi.sample, model.n)
 
 

@@ -34,7 +34,7 @@ class Sandwich:
         """Check what a user asked for; None if that is the model's own variance."""
         groups = None
         if clusters is not None:
-            groups = Clusters.of(clusters, model.weights, getattr(model, "rows", None))
+            groups = Clusters.of(clusters, model.weights, model.rows)
             _warn_of_one_cluster(groups, model.weights)
         factor = small_sample_factor(model, robust, groups)
         return None if not robust and groups is None else cls(groups, factor)

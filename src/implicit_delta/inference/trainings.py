@@ -32,7 +32,10 @@ class Bonus:
         """Evaluate psi_k."""
         value = self.psi(model)
         scalar = getattr(value, "ndim", np.ndim(value)) == 0
-        return value if scalar else value[self.k]
+        if scalar:
+            return value
+        by_position: Any = getattr(value, "iloc", value)
+        return by_position[self.k]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ class FittedModel(ABC):
         How many times all n observations have been visited so far, by anybody.
     names : tuple of str or None
         Names of the d parameters, if they have any.
+    rows : sequence or None
+        Labels of the observations that were used, if the host library keeps them: cluster labels
+        and unit values that have an index are aligned with these.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -47,6 +50,7 @@ class FittedModel(ABC):
     weights: Array
     l2: float
     names: tuple[str, ...] | None
+    rows: Any = None
     curvature: Curvature = "hessian"
 
     @property

@@ -116,6 +116,7 @@ class HostModel(FittedModel):
     to_host: Callable[[Any], Any]
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
+    rows: Any = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 

@@ -104,6 +104,7 @@ def from_statsmodels(
         to_host=LikeParams(results.params),
         names=_names(bare, results.params),
         curvature=curvature,
+        rows=getattr(bare.model.data, "row_labels", None),
     )
 
 
