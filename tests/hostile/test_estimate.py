@@ -508,10 +508,14 @@ def noisy(size):
     return lambda b: np.array([1e6, plain(b)[1] + size * rng.normal()])
 
 
+UNSTEADY = "uncertain by|bends|converge|rise|same at every"
 REFUSED = {
     "a counter": (counted(1e-3), "random or keeps a state"),
-    "a counter beside a large number": (counted(0.05, 1e6), "uncertain by|bends|converge|rise"),
-    "noise beside a large number": (noisy(0.1), "uncertain by|bends|converge|rise"),
+    "a counter beside a large number": (
+        counted(0.05, 1e6),
+        "uncertain by|bends|converge|rise|same at every",
+    ),
+    "noise beside a large number": (noisy(0.1), UNSTEADY),
     "half precision of a large number": (
         lambda b: (1e4 + plain(b)).astype(np.float16),
         "float64|steps are wider",

@@ -55,7 +55,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Finish:
-    r"""How far trainings get, from three more of them for each checked psi_k.
+    r"""Progress of trainings, from three more of them for each checked psi_k.
 
     A finished training with any bonus b ends where :math:`\nabla L + b'(\psi) \nabla\psi = 0`. So a
     curved bonus that has the slope :math:`\lambda` at the end of the push by :math:`\lambda` leads

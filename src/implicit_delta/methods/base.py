@@ -9,14 +9,11 @@ import numpy as np
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import still
 from implicit_delta.models.base import FittedModel
-from implicit_delta.numerics.arrays import ratio
 
-NOISE = 0.02  # standard errors between two values of psi at the same parameters
 UNCERTAIN = 0.2  # of a standard error, which turns 95 % into 88 or 98: worth a warning
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
@@ -120,17 +117,3 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
         f"The standard error is uncertain by about {error:.0%} of itself, so that another seed "
         f"gives another one. {advice}"
     )
-
-
-def check_steady(evaluation: Evaluation, errors: Array) -> None:
-    """Evaluate psi twice more and warn of noise that counts beside the standard errors (K,)."""
-    again = np.array([evaluation(evaluation.model.theta) for _ in range(2)])
-    noise = float(np.max(ratio(abs(again - evaluation.value), errors)))
-    if noise > NOISE:
-        warn(
-            f"psi differs by {noise:.2g} standard errors between two calls with the same "
-            "parameters: it is random or keeps a state, and the standard error is as uncertain. "
-            "Give psi an argument `rng` and take all random numbers from it, "
-            "`def psi(model, rng)`.",
-            NotDeterministicWarning,
-        )

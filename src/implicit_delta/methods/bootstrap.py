@@ -26,7 +26,6 @@ from implicit_delta.methods.base import (
     Method,
     Response,
     check_moved,
-    check_steady,
     uncertainty,
 )
 from implicit_delta.models.base import Curvature, FittedModel
@@ -134,7 +133,6 @@ class Bootstrap(Method):
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         errors, uncertain = np.sqrt(np.diag(covariance)), _monte_carlo_error(draws)
-        check_steady(evaluation, errors)
         doubt = uncertainty(uncertain, "Use more replicates.", FEW)
         if model.d <= len(draws):  # the derivative of psi then costs no more than the draws
             doubt = doubt or _disagreement(errors, evaluation, ascent, sampling.clusters)

@@ -18,7 +18,6 @@ from implicit_delta.methods.base import (
     PROBE,
     Method,
     Response,
-    check_steady,
     described_range,
     relative_bend,
 )
@@ -113,8 +112,6 @@ class FiniteDifference(Method):
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
         response = self._response(model, evaluation, ascent.maximizer, pushes, rises)
-        if self.lam is not None:
-            check_steady(evaluation, np.sqrt(np.diag(response.covariance)))
         return self._checked(response, rises, ascent, model)
 
     def _pushes(self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer) -> Array:
@@ -123,7 +120,6 @@ class FiniteDifference(Method):
             return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
         pilot = self._pilot(maximizer).respond(model, evaluation)
         errors = np.sqrt(np.diag(pilot.covariance))
-        check_steady(evaluation, errors)
         errors[errors == 0] = 1.0
         push = self.push or (SMOOTH_PUSH if maximizer.needs_gradient else OPAQUE_PUSH)
         return np.asarray(push / errors)[:, None]

@@ -56,7 +56,7 @@ def jacobian_of(
 
 
 def _value(f: Callable[[Array], Any], point: Array) -> Array:
-    return np.atleast_1d(np.array(f(point.copy()), dtype=np.float64))  # f may reuse its result
+    return np.atleast_1d(np.asarray(f(point.copy())).astype(np.float64))  # a copy: f may reuse it
 
 
 def _agrees(

@@ -32,6 +32,7 @@ from implicit_delta.numerics.tracing import trace
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 NOT_SMOOTH = (
@@ -180,7 +181,7 @@ class LoglikModel(FittedModel):
         if self.row_scores is None:
             matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
-        return -self._directional(self.score, theta, v, floor=0.0)
+        return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.row_scores is not None:
@@ -188,7 +189,7 @@ class LoglikModel(FittedModel):
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.array(psi(theta.copy()))
+        return np.asarray(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         return jacobian_of(psi, theta, self.units, trace(psi, theta))
@@ -233,11 +234,17 @@ class LoglikModel(FittedModel):
         return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
 
     def _directional(
-        self, f: Callable[[Array], Array], theta: Array, v: Array, floor: float = NEGLIGIBLE
+        self,
+        f: Callable[[Array], Array],
+        theta: Array,
+        v: Array,
+        units: Array | float = 1.0,
+        floor: float = NEGLIGIBLE,
     ) -> Array:
         """Differentiate f along v, in steps of a fraction of a standard error.
 
-        Over a whole one the terms change by about 1 in all; a derivative below the floor is zero.
+        Over a whole one the entries of f, in their units, change by about 1 in all; a derivative
+        below the floor is zero.
         """
         block = v.reshape(self.d, -1)
         length = np.max(abs(block) / self.units[:, None], axis=0)
@@ -246,8 +253,8 @@ class LoglikModel(FittedModel):
             derivative = differentiate(f, theta, block / length)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        sizes = np.maximum(np.linalg.norm(derivative.value, axis=0), floor)
-        self._check_certain(np.linalg.norm(derivative.error, axis=0), sizes)
+        sizes = np.maximum(np.linalg.norm(units * derivative.value, axis=0), floor)
+        self._check_certain(np.linalg.norm(units * derivative.error, axis=0), sizes)
         value = derivative.value * length
         return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
 
