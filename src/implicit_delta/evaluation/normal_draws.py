@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.parallel import run_all
@@ -125,7 +126,7 @@ def both_signs(steps: Array) -> Array:
     return np.stack([steps.T, -steps.T], axis=1).reshape(-1, steps.shape[0])
 
 
-def still(values: Array) -> Array:
+def still(values: Array) -> NDArray[np.bool_]:
     """Find the outputs that do not change over the draws, (B, K) to K truth values.
 
     Up to rounding, that is, which is that of single precision where all values are such numbers.

@@ -12,8 +12,8 @@ from implicit_delta.inference.trainings import Bonus, CurvedBonus, Trainings
 
 LIFTED = 0.5  # of the curvature along the response, lifted by a curved bonus: it halves the pace
 WIDE = 10.0  # standard errors within which the bonus is curved; a start may be farther away
-NARROW = 1.0  # the same where a wide bonus led elsewhere; no stronger than half a standard error
-SETTLED, STILL = 0.99, 0.02  # share and standard errors at which a narrow bonus removes doubts
+WEAK, NARROW = 0.02, 1.0  # the same for a second look, by a bonus that is next to straight
+STILL = 0.001  # of it is left at most: Newton's method leaves 0.02^2 after two steps
 FAR = 1.0  # standard errors: beyond, a response out of proportion is put down to the push
 REACHED = 0.95  # of the variance; less is warned about
 DRIFT_WARNS = 0.1  # standard errors, as in `infer`
@@ -85,18 +85,22 @@ class Finish:
     @classmethod
     def of(cls, trainings: Trainings, ends: Ends) -> "Finish":
         """Train with curved and with half bonuses, and compare."""
-        size = ends.k.size
-        ends = ends[np.unique(np.linspace(0, size - 1, min(size, MOST_CHECKED)).astype(int))]
+        calm = np.flatnonzero(ends.noise <= LOUD * ends.rise)
+        if not calm.size:
+            return cls()
+        spread = np.linspace(0, calm.size - 1, min(calm.size, MOST_CHECKED)).astype(int)
+        ends = ends[calm[spread]]
         missing = _missing_at_half(trainings, ends)
-        share, shift = _curved(trainings, ends, WIDE)
+        pace, moved = _curved(trainings, ends, LIFTED, WIDE)
+        share = np.array([share_reached(p) for p in pace])
         # for a start w away, of which q is left: the move is about w sqrt(q), the drift w q
-        drift = np.fmax(shift * np.sqrt(1 - share), shift**2 / WIDE)
-        # A wide bonus can lead a psi that bends to another maximum; a narrow one is a push.
+        drift = np.fmax(moved * np.sqrt(1 - share), moved**2 / WIDE)
+        # A psi that bends may be led to another maximum, and Newton's method takes few steps.
         doubtful = np.flatnonzero(~((share >= REACHED) & (drift <= DRIFT_WARNS)))
         if doubtful.size:
-            narrow, moved = _curved(trainings, ends[doubtful], NARROW)
-            fine = (narrow >= SETTLED) & (moved <= STILL)
-            share[doubtful[fine]], drift[doubtful[fine]] = narrow[fine], moved[fine]
+            pace, moved = _curved(trainings, ends[doubtful], WEAK, NARROW)
+            fine = doubtful[(abs(pace - 1) <= STILL) & (moved <= STILL)]
+            share[fine], drift[fine] = 1.0, 0.0
         far = ends.push > FAR
         by_half = np.clip(1 - missing, 0, 1)
         share = np.where(drift > DRIFT_WARNS, np.fmin(share, 1 / (1 + drift)), share)
@@ -141,13 +145,14 @@ def _missing_at_half(trainings: Trainings, ends: Ends) -> Array:
     return abs(_beyond(found - expected, ends.noise)) / (ends.rise / 4)
 
 
-def _curved(trainings: Trainings, ends: Ends, reach: float) -> tuple[Array, Array]:
-    """Train to all ends with curved bonuses; return the shares reached and the common moves.
+def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tuple[Array, Array]:
+    """Train to all ends with curved bonuses; NaN where that fails.
 
-    Both are NaN where they are unknown, the moves in standard errors.
+    Returns the rise between two ends relative to what it should be, and by how many standard errors
+    both are off together.
     """
     bonuses = [
-        CurvedBonus(trainings.psi, k, sign * lam, end, LIFTED / error**2, reach * error)
+        CurvedBonus(trainings.psi, k, sign * lam, end, lift / error**2, reach * error)
         for k, lam, error, *both in zip(
             ends.k, ends.lam, ends.error, ends.ahead, ends.behind, strict=True
         )
@@ -156,15 +161,14 @@ def _curved(trainings: Trainings, ends: Ends, reach: float) -> tuple[Array, Arra
     try:
         found = trainings.at(bonuses)
     except Exception as error:  # of the user's own loop: a curved bonus may lead where it fails
-        if reach == NARROW:
+        if lift == WEAK:
             _warn_unknown(error)
-        found = [np.full(ends.k.max() + 1, np.nan)] * len(bonuses)
+        return np.full(ends.k.size, np.nan), np.full(ends.k.size, np.nan)
     own = np.array([psi[bonus.k] for psi, bonus in zip(found, bonuses, strict=True)]).reshape(-1, 2)
-    pace = 1 + _beyond(own[:, 0] - own[:, 1] - ends.rise, ends.noise) / ends.rise
-    moves = _beyond(own.sum(axis=1) - ends.ahead - ends.behind, ends.noise) / 2
-    unknown = ends.noise > LOUD * ends.rise
-    shares = np.where(unknown, np.nan, [share_reached(p) for p in pace])
-    return shares, abs(moves) / ends.error
+    rise = own[:, 0] - own[:, 1] - ends.rise
+    move = (own.sum(axis=1) - ends.ahead - ends.behind) / 2
+    pace = 1 + _beyond(rise, ends.noise) / ends.rise
+    return pace, abs(_beyond(move, ends.noise)) / ends.error
 
 
 def _warn_unknown(error: Exception) -> None:
@@ -195,7 +199,7 @@ def share_reached(pace: float) -> float:
     >>> [round(share_reached(pace), 3) for pace in (0.6, 0.719, 0.9, 1.0, 1.25)]
     [0.0, 0.659, 0.95, 1.0, 0.75]
     """
-    if not pace <= 1:
+    if not pace <= 1:  # NaN remains
         return max(2 - pace, 0.0)
     x = np.geomspace(1e-3, 30.0, 1000)
     s = -np.expm1(-x)
