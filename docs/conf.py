@@ -25,7 +25,7 @@ extensions = [
     "messages",
     "records",
 ]
-exclude_patterns = ["_ext", "auto_examples/**/*.md5", "**/sg_execution_times.rst"]
+exclude_patterns = ["_ext"]
 templates_path = ["_templates"]
 nitpicky = True
 # Single backticks in docstrings mark code, of this library or not; explicit roles are checked.
@@ -39,6 +39,7 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 
 # Written by hand and read from here, so that a build needs no network and always has its links.
@@ -64,6 +65,7 @@ sphinx_gallery_conf = {
     "reference_url": {"implicit_delta": None},
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page fetches scripts from elsewhere
     "show_signature": False,
     "download_all_examples": False,
     "only_warn_on_example_error": False,
@@ -72,13 +74,19 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "implicit-delta"
+html_favicon = "_static/icon.svg"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
 html_show_sourcelink = False
 html_sidebars = {"index": [], "api/index": []}
 html_theme_options = {
-    "logo": {"text": "implicit-delta"},
+    "logo": {
+        "text": "implicit-delta",
+        "image_light": "_static/icon.svg",
+        "image_dark": "_static/icon.svg",
+    },
     "github_url": "https://github.com/implicit-delta/implicit-delta",
     "header_links_before_dropdown": 7,
     "navbar_align": "left",

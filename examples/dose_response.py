@@ -8,6 +8,7 @@ roots of ryegrass? The effective dose is a ratio of parameters, or a parameter i
 computed *from* the fit.
 
 The numbers agree with those of R: ``MASS::dose.p`` and ``drc``.
+
 ``pip install "implicit-delta[plot]"``.
 """
 

@@ -9,6 +9,7 @@ Its standard error must know three things: that the regression was estimated, th
 sample, and that neighbors are alike.
 
 The data are simulated, so the truth is known.
+
 ``pip install "implicit-delta[statsmodels,plot]"``.
 """
 

@@ -14,9 +14,10 @@ import ast
 import contextlib
 import importlib.util
 import io
-import os
 import re
+import shutil
 import sys
+import tempfile
 import textwrap
 import warnings
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ FENCE = re.compile(r"^```(?P<kind>python|py|text)\n(?P<body>.*?)^```$", re.MULTI
 NUMBER = r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 TOKEN = re.compile(rf"(?P<any>\.\.\.)|(?P<number>(?<![\w.]){NUMBER})|(?P<space>\s+)")
 REFUSALS = (idm.ImplicitDeltaError, ValueError, TypeError)
-WIDTH = 88
+WIDTH = 84
 
 
 @dataclass(frozen=True)
@@ -175,15 +176,17 @@ def _wrapped(printed):
 
 
 def main(pages):
-    """Write fresh outputs into pages."""
+    """Write fresh outputs into pages, and the pictures that they save beside the others."""
     images = Path(__file__).parents[1] / "docs" / "images"
     paths = [Path(page).resolve() for page in pages]
-    os.chdir(images)
-    for path in paths:
-        text = path.read_text()
-        new = rewritten(text, path.name)
-        print(f"{path.name}: {'unchanged' if new == text else 'written'}")
-        path.write_text(new)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for path in paths:
+            text = path.read_text()
+            new = rewritten(text, path.name)
+            print(f"{path.name}: {'unchanged' if new == text else 'written'}")
+            path.write_text(new)
+        for picture in Path(folder).glob("*.png"):
+            shutil.copy(picture, images)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ def named(path):
 
 @pytest.mark.parametrize("path", [named(path) for path in PAGES])
 def test_every_block_prints_what_is_shown(path, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
     text = path.read_text()
     if lacking := pages.missing(text):
         pytest.skip(f"not installed: {', '.join(lacking)}")
