@@ -32,6 +32,9 @@ if not (ROOT / "docs" / "conf.py").exists():
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (390, 1280)
+# The theme lets the article scroll sideways, where only code and tables should.
+TOO_WIDE = """Math.max(...[...document.querySelectorAll("html, .bd-article-container")].map(
+    element => element.scrollWidth - element.clientWidth))"""
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +256,7 @@ def test_every_page_of_the_navigation_opens_without_a_complaint(site, address, b
         trouble = {}
         for page in pages:
             complaints = list(await tab.open(f"{address}/{page}"))
-            wide = await tab.value("document.scrollingElement.scrollWidth") - width
+            wide = await tab.value(TOO_WIDE)
             if complaints or wide > 1:
                 trouble[page] = complaints or f"{wide} pixels too wide"
         return trouble
