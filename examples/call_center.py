@@ -31,6 +31,7 @@ import implicit_delta as idm
 # more parameter. The log-likelihood returns one value per call.
 
 REPEATS = int(os.environ.get("REPEATS", 200))  # histories for the check by brute force
+DAYS = min(40, REPEATS)
 TRUTH = np.array([1.4, 0.5, -0.3, 0.2, np.log(2.0)])
 rng = np.random.default_rng(0)
 
@@ -112,7 +113,7 @@ def two_waits(theta, rng):
 # repeat the same 40 days with other parameters, and a difference is due to the parameters. What is
 # left of the randomness in the average over 40 days is the noise in the budget.
 
-days = idm.Replicated(two_waits, repeats=40, rng=1)
+days = idm.Replicated(two_waits, repeats=DAYS, rng=1)
 draws = idm.Simulation(draws=200, rng=0)
 both = idm.infer(model, days, draws, names=["as they come", "shortest first"])
 print(both.summary(), end="\n\n")
@@ -127,7 +128,7 @@ print(f"Wait with priority, by percentiles: {low[1]:.2f} to {high[1]:.2f}", end=
 # -------------------------
 # Draws of the parameters, a smoothed slope, and refits without gradients as in the paper.
 
-shortest = idm.Replicated(wait, repeats=40, rng=1)
+shortest = idm.Replicated(wait, repeats=DAYS, rng=1)
 ways = {
     "simulation": (shortest, draws),
     "smoothed": (idm.Smoothed(shortest, draws=100, rng=0), idm.Infinitesimal()),
@@ -169,7 +170,7 @@ def network_wait(theta, rng):
     return day(lambda X: np.exp(network(theta, X)), np.exp(theta[-1]), rng)
 
 
-psi = idm.Smoothed(idm.Replicated(network_wait, repeats=40, rng=1), width=0.2, draws=100, rng=0)
+psi = idm.Smoothed(idm.Replicated(network_wait, repeats=DAYS, rng=1), width=0.2, draws=100, rng=0)
 by_network = idm.infer(net, psi, names="network")
 print("\n" + by_network.summary(), end="\n\n")
 

@@ -11,6 +11,7 @@ to the objective. A Hugging Face `Trainer` works the same way: add the bonus in 
 
 import copy
 import logging
+import os
 import warnings
 
 import lightning
@@ -32,6 +33,7 @@ X = torch.randn(n, 3)
 y = torch.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.3 * torch.randn(n)
 X_new = torch.randn(100, 3)
 NOISE, L2 = 0.09, 1.0
+EPOCHS = int(os.environ.get("EPOCHS", 200))
 
 # %%
 # The module as it was, with the bonus in its training step. The squared error is a log-likelihood
@@ -74,7 +76,7 @@ def train(bonus, start, epochs):
     return model
 
 
-good = train(None, Regression(), epochs=300)
+good = train(None, Regression(), epochs=EPOCHS + EPOCHS // 2)
 
 # %%
 # Psi: the average prediction for new inputs, and its error bar from five trainings that start at
@@ -86,7 +88,7 @@ def average_prediction(model):
     return model(X_new).mean()
 
 
-by_refits = idm.refit(lambda bonus: train(bonus, good, epochs=200), average_prediction)
+by_refits = idm.refit(lambda bonus: train(bonus, good, epochs=EPOCHS), average_prediction)
 print(by_refits)
 print(by_refits.diagnostics.notes)
 
