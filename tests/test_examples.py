@@ -37,7 +37,8 @@ def test_the_example_runs(path, tmp_path):
     done = subprocess.run(
         [sys.executable, str(path)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": source, "MPLBACKEND": "Agg", "REPEATS": "10", "EPOCHS": "40"},
+        env=os.environ
+        | {"PYTHONPATH": source, "MPLBACKEND": "Agg", "REPEATS": "10", "EPOCHS": "40"},
         capture_output=True,
         text=True,
         check=False,
