@@ -10,9 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit format linecov coverage bench bench-env reproduce fuzz clean
+.PHONY: help demo test lint types unit docs pages format linecov coverage bench bench-env reproduce fuzz clean
 
-unit linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
+unit docs pages linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ types: $(VENV)/.test ## Static types
 
 unit: $(VENV)/.test ## Tests and the examples in docstrings
 	$(PYTEST) -n 2
+
+docs: $(VENV)/.test ## The site, in build/docs (QUICK=1: without running its examples)
+	$(BIN)/python -m sphinx -q -W --keep-going $(if $(QUICK),-D plot_gallery=0) docs build/docs
+
+pages: $(VENV)/.test ## Write fresh outputs into README.md and the pages of the site
+	$(BIN)/python tests/pages.py README.md docs/llms.txt docs/*.md docs/*/*.md
 
 format: $(VENV)/.test ## Rewrite the files in the house format
 	$(BIN)/ruff check --fix --exit-zero
@@ -56,6 +62,7 @@ fuzz: $(VENV)/.test ## Seeded attacks that must not be answered silently wrong (
 
 clean: ## Remove what the other targets wrote, but not the environment
 	rm -rf build dist demo.png results/quick htmlcov .coverage .benchmarks .hypothesis
+	rm -rf docs/auto_examples docs/api/generated examples/demo.png
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples experiments -name __pycache__ -prune -exec rm -rf {} +
 

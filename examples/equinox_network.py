@@ -12,11 +12,6 @@ point of a grid gives it one: the implicit function theorem, in a few lines of J
 ``pip install "implicit-delta[jax,plot]" equinox``.
 """
 
-# sphinx_gallery_thumbnail_number = 1
-
-import argparse
-from pathlib import Path
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -25,10 +20,6 @@ import numpy as np
 import optax
 
 import implicit_delta as idm
-
-parser = argparse.ArgumentParser(description="A fermentation curve and its peak, with errors.")
-parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
-out = parser.parse_known_args()[0].out
 
 # %%
 # Data
@@ -157,4 +148,4 @@ ax.axvspan(25 + 10 * ends.low, 25 + 10 * ends.high, color="C3", alpha=0.25, lw=0
            label="best temperature, 95 %")  # fmt: skip
 ax.set(xlabel="temperature (C)", ylabel="yield")
 ax.legend(frameon=False, fontsize=9)
-fig.savefig(out / "equinox_network.png", dpi=130)
+plt.show()

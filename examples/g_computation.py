@@ -1,6 +1,6 @@
 """
-A treatment effect by g-computation, with villages as clusters
-==============================================================
+A treatment effect by g-computation: did the program help?
+===========================================================
 
 A health program was offered to some villages and not to others, more often to the poor ones. The
 effect on the whole population is found by g-computation: fit the outcome given treatment and
@@ -9,15 +9,22 @@ Its standard error must know three things: that the regression was estimated, th
 sample, and that neighbors are alike.
 
 The data are simulated, so the truth is known.
-``pip install "implicit-delta[statsmodels]"``.
+
+``pip install "implicit-delta[statsmodels,plot]"``.
 """
 
+import os
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
 from scipy.special import expit
+from scipy.stats import norm
 
 import implicit_delta as idm
+
+REPEATS = int(os.environ.get("REPEATS", 200))  # surveys for the check by brute force
 
 
 def survey(rng, villages=120, people=25):
@@ -82,8 +89,21 @@ def estimate(seed):
     return (fit.model.predict(fit.params, everybody) - fit.model.predict(fit.params, nobody)).mean()
 
 
-repeats = np.array([estimate(seed) for seed in range(1000, 1200)])
+repeats = np.array([estimate(seed) for seed in range(1000, 1000 + REPEATS)])
 spread = repeats.std(ddof=1)
 doubt = spread / np.sqrt(2 * (len(repeats) - 1))
 print(f"standard deviation over {len(repeats)} surveys: {spread:.4f} +- {doubt:.4f}")
 print(f"clustered standard error from one survey:   {clustered.standard_error:.4f}")
+
+# %%
+# The picture: what one survey says about the spread of the estimate, with and without its villages.
+
+fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+center = repeats.mean()
+ax.hist(repeats - center, bins=20, density=True, color="0.8", label=f"{REPEATS} surveys")
+grid = np.linspace(-4 * spread, 4 * spread, 200)
+for estimate_, name in [(alone, "as if independent"), (clustered, "neighbors alike")]:
+    ax.plot(grid, norm.pdf(grid, scale=estimate_.standard_error), label=name)
+ax.set(xlabel="risk difference, less its mean", yticks=[])
+ax.legend(frameon=False)
+plt.show()

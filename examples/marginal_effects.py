@@ -1,6 +1,6 @@
 """
-Marginal effects, an elasticity and a counterfactual after a logit
-==================================================================
+Marginal effects after a logit: did a new way of teaching help?
+================================================================
 
 Did a new way of teaching economics help? Spector and Mazzeo (1980) recorded for 32 students
 whether their grade improved (`GRADE`), their previous average (`GPA`), a test of what they knew
@@ -8,9 +8,10 @@ before (`TUCE`), and whether they were taught the new way (`PSI`). The coefficie
 log-odds ratios, which few people can read. What they can read is computed *from* the model, and
 needs an error bar of its own.
 
-The data come with statsmodels: ``pip install "implicit-delta[statsmodels]"``.
+The data come with statsmodels: ``pip install "implicit-delta[statsmodels,plot]"``.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
@@ -87,3 +88,9 @@ print(f"{students.GRADE.sum():.0f} did")
 influence = idm.infer(model, effects, influence=True).influence[:, 2]
 strongest = np.argsort(-abs(influence))[:3]
 print(students.iloc[strongest].assign(influence=influence[strongest].round(3)))
+
+# %%
+# The picture: the three effects with their intervals.
+
+effect.plot()
+plt.show()

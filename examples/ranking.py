@@ -1,19 +1,18 @@
 """
-Ranking: how often will local shops be on top?
-==============================================
+A ranking: how often will local shops be on top?
+================================================
 
 A marketplace predicts clicks from what it knows about a visitor and an item, sorts the items by
 the prediction, and applies a rule of the house: no more than two of the first three places go to
 the same seller category. It wants to promise local shops a share of the first three places. The
 share is a number between 0 and 1 that comes out of a sort and a rule: as a function of the click
 model it is a staircase, flat almost everywhere.
+
+``pip install "implicit-delta[plot]"``. ``REPEATS=20`` in the environment makes it short.
 """
 
-# sphinx_gallery_thumbnail_number = 1
-
-import argparse
+import os
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,16 +21,13 @@ from scipy.stats import norm
 
 import implicit_delta as idm
 
-parser = argparse.ArgumentParser(description="Share of local shops among the first three places.")
-parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
-out = parser.parse_known_args()[0].out
-
 # %%
 # Clicks
 # ------
 # Each of 12 items has a price, a rating and a category (0: local shops, 1: brands, 2: discounters),
 # each visitor a taste for low prices and one for things nearby.
 
+REPEATS = int(os.environ.get("REPEATS", 400))  # data sets for the check by brute force
 TRUTH = np.array([-1.6, -0.5, 0.6, 0.4, 0.2, -0.7])
 NAMES = ["constant", "price", "rating", "local", "local x nearby", "price x thrift"]
 rng = np.random.default_rng(0)
@@ -134,7 +130,7 @@ print("\n" + estimates["simulation"].summary(), end="\n\n")
 truth = np.mean([local_share(TRUTH, audience(np.random.default_rng(s), 20_000)).mean()
                  for s in range(10)])  # fmt: skip
 values, covered = [], []
-for seed in range(400):
+for seed in range(REPEATS):
     again = fit(*clicks(rng))
     others = audience(rng, 1000)
     psi = idm.Average(lambda theta, pairs=others: local_share(theta, pairs))
@@ -143,7 +139,7 @@ for seed in range(400):
     covered.append(answer.confidence_interval().low < truth < answer.confidence_interval().high)
 ratio = estimates["simulation"].budget["model"] / np.std(values)
 print(f"True share {truth:.4f}")
-print(f"Standard deviation over 400 data sets, same visitors: {np.std(values):.4f}")
+print(f"Standard deviation over {REPEATS} data sets, same visitors: {np.std(values):.4f}")
 print(f"Standard error due to the model, from one of them: {ratio:.2f} times that")
 print(f"95 % intervals that cover the truth: {np.mean(covered):.1%}")
 
@@ -161,11 +157,11 @@ lens.plot(near, [line(t) for t in near], color="C0", drawstyle="steps-mid", lw=1
 lens.set(xticks=[-0.03, 0.03], yticks=[])
 left.indicate_inset_zoom(lens, edgecolor="0.4")
 left.set_title("A slope from afar, steps under a lens")
-right.hist(values, bins=25, density=True, color="0.8", label="400 data sets")
+right.hist(values, bins=25, density=True, color="0.8", label=f"{REPEATS} data sets")
 grid = np.linspace(min(*values, low - 0.02), max(*values, high + 0.02), 200)
 for color, (name, estimate) in zip(["C0", "C1", "C2"], estimates.items(), strict=True):
     right.plot(grid, norm.pdf(grid, estimate.value, estimate.budget["model"]), color, label=name)
 right.axvline(truth, color="C3", ls="--", label="truth")
 right.set(xlabel="share of local shops", yticks=[], title="Error due to the model")
 right.legend(frameon=False, fontsize=9)
-fig.savefig(out / "ranking.png", dpi=130)
+plt.show()

@@ -1,16 +1,17 @@
 """
-A training loop of one's own
-============================
+A training loop of your own: an error bar from a bonus
+=======================================================
 
 No part of the library sees this model: it is trained by an ordinary loop with Adam, a schedule and
 minibatches. All that `refit` asks for is that the loop can add a bonus to its objective. It trains
 with a little of psi added and with a little of psi taken away; how far psi moves is its variance.
 
-``pip install "implicit-delta[torch]"``.
+``pip install "implicit-delta[torch,plot]"``.
 """
 
 import copy
 
+import matplotlib.pyplot as plt
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -78,3 +79,15 @@ model = idm.polish(
 solved = idm.infer(model, lambda net: torch.sigmoid(net(X_new.double())).mean())
 print(solved)
 print(f"ratio of the standard errors: {by_refits.standard_error / solved.standard_error:.2f}")
+
+# %
+# The picture: both answers.
+
+fig, ax = plt.subplots(figsize=(7, 1.8), layout="constrained")
+for row, estimate in enumerate([by_refits, solved]):
+    low, high = estimate.confidence_interval()
+    ax.plot([low, high], [row, row], lw=3, solid_capstyle="butt")
+    ax.plot(estimate.value, row, "ko")
+ax.set_yticks([0, 1], ["five trainings", "one linear solve"])
+ax.set(ylim=(-0.6, 1.6), xlabel="average probability, 95 % interval")
+plt.show()

@@ -10,14 +10,16 @@ pipeline.
 ``pip install "implicit-delta[sklearn,plot]"``.
 """
 
-import argparse
-
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 import implicit_delta as idm
+
+# %%
+# The truth is known here, to look at later.
 
 
 def truth(x):
@@ -58,29 +60,13 @@ def place_of_maximum(pipe):
 
 print(idm.infer(idm.from_sklearn(pipe, X, y), place_of_maximum))
 
-
 # %%
 # The picture.
 
-
-def draw(picture):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    ax.plot(X[:, 0], y, ".", color="black", alpha=0.35, label="data")
-    curve.plot(ax, x=grid[:, 0], simultaneous=True, label="fitted curve")
-    ax.plot(grid, truth(grid), "--", color="C3", label="truth")
-    ax.set(xlabel="x", ylabel="y")
-    ax.legend(frameon=False)
-    fig.savefig(picture, dpi=150)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--picture", help="where to write a picture")
-    arguments = parser.parse_args()
-    if arguments.picture:
-        draw(arguments.picture)
+fig, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+ax.plot(X[:, 0], y, ".", color="black", alpha=0.35, label="data")
+curve.plot(ax, x=grid[:, 0], simultaneous=True, label="fitted curve")
+ax.plot(grid, truth(grid), "--", color="C3", label="truth")
+ax.set(xlabel="x", ylabel="y")
+ax.legend(frameon=False)
+plt.show()

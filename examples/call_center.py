@@ -1,22 +1,21 @@
 """
-Call centre: how long will callers wait?
-========================================
+A call center: how long will callers wait?
+==========================================
 
-A call centre predicts the service time of each call from what is known when it comes in, and
+A call center predicts the service time of each call from what is known when it comes in, and
 answers the shortest expected calls first. The average wait comes out of a simulation: calls
 arrive, queue and are served by five people. It depends on the fitted model in two ways, through
 the order of the queue and through the service times themselves, and no formula connects them.
 How sure can one be of the average wait, given the 3000 calls that the model was fitted to?
 
 The simulator is random, jumps when two calls swap places, and knows nothing of derivatives.
+
+``pip install "implicit-delta[plot]"``. ``REPEATS=20`` in the environment makes it short.
 """
 
-# sphinx_gallery_thumbnail_number = 1
-
-import argparse
 import heapq
+import os
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,16 +24,14 @@ from scipy.stats import norm
 
 import implicit_delta as idm
 
-parser = argparse.ArgumentParser(description="Average wait in a call centre with priorities.")
-parser.add_argument("--out", type=Path, default=Path(), help="directory for the picture")
-out = parser.parse_known_args()[0].out
-
 # %%
 # Service times
 # -------------
 # A gamma regression: the logarithm of the mean is linear in three features, and the shape is one
 # more parameter. The log-likelihood returns one value per call.
 
+REPEATS = int(os.environ.get("REPEATS", 200))  # histories for the check by brute force
+DAYS = min(40, REPEATS)
 TRUTH = np.array([1.4, 0.5, -0.3, 0.2, np.log(2.0)])
 rng = np.random.default_rng(0)
 
@@ -116,7 +113,7 @@ def two_waits(theta, rng):
 # repeat the same 40 days with other parameters, and a difference is due to the parameters. What is
 # left of the randomness in the average over 40 days is the noise in the budget.
 
-days = idm.Replicated(two_waits, repeats=40, rng=1)
+days = idm.Replicated(two_waits, repeats=DAYS, rng=1)
 draws = idm.Simulation(draws=200, rng=0)
 both = idm.infer(model, days, draws, names=["as they come", "shortest first"])
 print(both.summary(), end="\n\n")
@@ -131,7 +128,7 @@ print(f"Wait with priority, by percentiles: {low[1]:.2f} to {high[1]:.2f}", end=
 # -------------------------
 # Draws of the parameters, a smoothed slope, and refits without gradients as in the paper.
 
-shortest = idm.Replicated(wait, repeats=40, rng=1)
+shortest = idm.Replicated(wait, repeats=DAYS, rng=1)
 ways = {
     "simulation": (shortest, draws),
     "smoothed": (idm.Smoothed(shortest, draws=100, rng=0), idm.Infinitesimal()),
@@ -173,7 +170,7 @@ def network_wait(theta, rng):
     return day(lambda X: np.exp(network(theta, X)), np.exp(theta[-1]), rng)
 
 
-psi = idm.Smoothed(idm.Replicated(network_wait, repeats=40, rng=1), width=0.2, draws=100, rng=0)
+psi = idm.Smoothed(idm.Replicated(network_wait, repeats=DAYS, rng=1), width=0.2, draws=100, rng=0)
 by_network = idm.infer(net, psi, names="network")
 print("\n" + by_network.summary(), end="\n\n")
 
@@ -187,8 +184,8 @@ def shortest_wait(theta):
     return np.mean([wait(theta, np.random.default_rng(seed)) for seed in shortest.seeds()])
 
 
-values = [shortest_wait(fit(*history(rng)).theta) for _ in range(200)]
-print(f"Standard deviation over 200 histories: {np.std(values):.3f}")
+values = [shortest_wait(fit(*history(rng)).theta) for _ in range(REPEATS)]
+print(f"Standard deviation over {REPEATS} histories: {np.std(values):.3f}")
 for name, estimate in estimates.items():
     ratio = estimate.budget["model"] / np.std(values)
     print(f"Standard error due to the model by {name}: {ratio:.2f} times that")
@@ -209,11 +206,11 @@ for column, name in enumerate(both.names):
 left.set(xlabel="expected service time (minutes)", ylabel="average wait (minutes)")
 left.set_title("Draws of the parameters, same 40 days")
 left.legend(frameon=False)
-right.hist(values, bins=20, density=True, color="0.8", label="200 histories")
+right.hist(values, bins=20, density=True, color="0.8", label=f"{REPEATS} histories")
 for color, (name, estimate) in zip(["C0", "C1", "C2"], estimates.items(), strict=True):
     error = estimate.budget["model"]
     grid = np.linspace(estimate.value - 3.5 * error, estimate.value + 3.5 * error, 200)
     right.plot(grid, norm.pdf(grid, estimate.value, error), color, label=name)
 right.set(xlabel="average wait (minutes)", yticks=[], title="Error due to the model")
 right.legend(frameon=False)
-fig.savefig(out / "call_centre.png", dpi=130)
+plt.show()
