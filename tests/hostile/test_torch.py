@@ -103,3 +103,40 @@ def test_an_unbiased_noise_variance_is_unbiased_under_a_ridge(l2):
     """Four Monte-Carlo errors of the mean of 100; the signal is small, so shrinkage adds little."""
     found = np.array([ridge_variance(seed, l2) for seed in range(100)])
     assert abs(found.mean() - 1.0) < 4 * found.std() / 10 + 0.01
+
+
+HALF_DETACHED = {
+    "weight": lambda m: (3 * m.weight.detach() + m.bias).sum(),
+    "bias": lambda m: (m.weight + 3 * m.bias.detach()).sum(),
+    "item": lambda m: m(X[:1]).sum() * m.bias.item(),
+    "no_grad": lambda m: m(X[:1]).sum() + frozen(m),
+}
+
+
+def frozen(module):
+    with torch.no_grad():
+        return 2 * module(X[1:2]).sum()
+
+
+@pytest.mark.parametrize("name", HALF_DETACHED)
+def test_a_psi_that_is_partly_detached_is_refused(name):
+    model = idm.polish(idm.from_torch(line(), (X, Y), idm.Gaussian(1.0)))
+    with pytest.raises(idm.EvaluationError, match="detached"):
+        idm.infer(model, HALF_DETACHED[name])
+
+
+BENT = {
+    "tanh": lambda th: np.tanh(4 * (th[0] - 3)),
+    "exp": lambda th: np.exp(3 * (th[0] - 3)),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_a_robust_simulation_of_a_psi_that_bends_warns_and_has_no_percentiles(name):
+    y = np.random.default_rng(0).normal(3, 2, 50)
+    model = idm.from_loglik(lambda th: -((y - th[0]) ** 2) / 2, [y.mean()])
+    with pytest.warns(idm.NonlinearityWarning, match="Bootstrap"):
+        found = idm.infer(model, BENT[name], idm.Simulation(2000, rng=0), robust=True)
+    with pytest.raises(ValueError, match="percentile"):
+        found.confidence_interval(kind="percentile")
+    assert found.diagnostics.notes["variance"] == "robust (HC0)"

@@ -105,6 +105,11 @@ def answer(
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
     cost = cost or Cost.start(model)
+    if method is not None and not isinstance(method, Method):
+        raise TypeError(
+            f"method is {method!r:.60}, but must be a method with its settings, such as "
+            "`Bootstrap(200)`, `FiniteDifference()` or `Infinitesimal(solver=cholesky)`."
+        )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
     if sandwich is not None and sandwich.clusters is not None:

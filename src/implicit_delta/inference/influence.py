@@ -28,6 +28,7 @@ class Sandwich:
 
     clusters: Clusters | None = None
     factor: float = 1.0
+    name: str = "HC0"
 
     @classmethod
     def of(cls, model: FittedModel, robust: bool | Correction, clusters: Any) -> "Sandwich | None":
@@ -37,7 +38,14 @@ class Sandwich:
             groups = Clusters.of(clusters, model.weights, model.rows)
             _warn_of_one_cluster(groups, model.weights)
         factor = small_sample_factor(model, robust, groups)
-        return None if not robust and groups is None else cls(groups, factor)
+        plain = "HC0" if groups is None else "CR0"
+        name = plain if isinstance(robust, bool) else str(robust)
+        return None if not robust and groups is None else cls(groups, factor, name)
+
+    def __str__(self) -> str:
+        if self.clusters is None:
+            return f"robust ({self.name})"
+        return f"clustered ({self.name}, {self.clusters.count} clusters)"
 
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""

@@ -14,7 +14,7 @@ from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lb
 from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 
 MOST_ROUNDS = 20
-IN_ROUNDS = lbfgs(max_iterations=60)  # rather a new scale than more steps
+IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 

@@ -120,6 +120,11 @@ def from_loglik(
         check_rows(score(point.copy()), (n, point.size), "score")
         check_derivative(loglik, score, point, "score")
     subtracted = 0.0 if penalty is None else penalty(point.copy())
+    if np.ndim(subtracted) > 0:
+        raise ValueError(
+            f"penalty(theta) returned shape {np.shape(subtracted)}, but must return one number: "
+            "sum it, for example `lambda theta: 5 * np.sum(theta**2)`."
+        )
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:

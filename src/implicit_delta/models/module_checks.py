@@ -8,9 +8,10 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
+from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.likelihoods import Likelihood
 
+DETACHED = 0.1  # of the change of psi: what bends and kinks leave is less
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
 ROUNDING = 100.0  # times the precision of the type: what the order of a sum may change
 
@@ -102,6 +103,35 @@ def check_finite(terms: Array, remedy: str) -> None:
             f"The log-likelihood is {terms[bad[0]]} for row {bad[0]} ({bad.size} of {terms.size} "
             "are not finite). Are there missing values in the data, an overflow in float32 "
             f"(try {remedy}), or did the training diverge?"
+        )
+
+
+def check_gradient(
+    psi: Callable[[Array], Any], rows: Array, theta: Array, precision: float
+) -> None:
+    """Compare a Jacobian (K, d) with the change of psi along one random direction.
+
+    A part of psi that was detached changes all the same. Steps of two sizes must both disagree:
+    psi may bend, or have a kink nearby.
+    """
+    z = np.random.default_rng(0).normal(size=theta.size) * (abs(theta) + np.mean(abs(theta)))
+    worst = np.inf
+    for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
+        step = (size * z).astype(theta.dtype)
+        ahead, behind = (np.ravel(psi(theta + way)).astype(np.float64) for way in (step, -step))
+        if ahead.size != len(rows) or not np.all(np.isfinite(ahead - behind)):
+            return
+        rise, claimed = (ahead - behind) / 2, rows @ step
+        scale = np.maximum(abs(rise), abs(claimed)) + 0.1 * np.linalg.norm(rows * step, axis=1)
+        noise = 100 * precision * (abs(ahead) + abs(behind))
+        gap = np.where(scale > noise, abs(rise - claimed) / np.maximum(scale, 1e-300), 0.0)
+        worst = min(worst, float(np.max(gap)))
+    if worst > DETACHED:
+        raise EvaluationError(
+            f"psi changes otherwise than its gradient says (by {worst:.0%} of the change along one "
+            "random direction). Usual causes: a part of it is detached (`.detach()`, `.item()`, "
+            "`torch.no_grad()`), a custom backward is wrong, or it has many kinks. Keep all of psi "
+            f"in the graph. {GRADIENT_FREE}"
         )
 
 

@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
 from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
-from implicit_delta.models.module_checks import Options
+from implicit_delta.models.module_checks import Options, check_gradient
 from implicit_delta.models.terms import call, terms_of
 from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
@@ -63,7 +65,11 @@ class TorchModel(BatchedModel):
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        return differentiate_psi(self.functional, psi, theta)
+        rows = differentiate_psi(self.functional, psi, theta)
+        if np.array_equal(theta, self.theta):
+            precision = torch.finfo(self.functional.dtype).eps
+            check_gradient(lambda point: self.evaluate(psi, point), rows, theta, precision)
+        return rows
 
     def trainer(self, optimizer: Any, slope: Bonus) -> Step:
         return training(self, optimizer, slope)
