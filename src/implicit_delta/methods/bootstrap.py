@@ -36,6 +36,7 @@ FEW = 0.4  # of a standard error: from four replicates; five are somebody's choi
 SHORT = 0.1  # of a standard error that is too small: five observations
 RESAMPLING = 1.5  # times the sandwich: far beyond the Monte-Carlo error and small samples
 MISFIT = 3.0  # times the error of the model: overdispersion alone seldom is ninefold
+FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 
 
@@ -135,7 +136,7 @@ class Bootstrap(Method):
         errors, uncertain = np.sqrt(np.diag(covariance)), _monte_carlo_error(draws)
         doubt = uncertainty(uncertain, "Use more replicates.", FEW)
         if model.d <= len(draws):  # the derivative of psi then costs no more than the draws
-            doubt = doubt or _disagreement(errors, evaluation, ascent, sampling.clusters)
+            doubt = _disagreement(errors, evaluation, ascent, sampling.clusters) or doubt
         return Response(
             covariance=covariance,
             draws=draws,
@@ -154,14 +155,14 @@ class Bootstrap(Method):
     def _run(self, refit: "_Replicate") -> list["_Outcome"]:
         streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
         jobs = [(stream,) for stream in streams]
-        failures: list[str] = []
+        outcomes: list[_Outcome] = []
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
 
             def done(outcome: _Outcome) -> None:
                 bar.update()
-                failures.extend([outcome.failure] if outcome.psi is None else [])
-                if len(failures) > MOST_FAILED * len(jobs) and self.n_jobs == 1:
-                    _report_failures(failures, len(jobs))  # now, rather than after all of them
+                outcomes.append(outcome)
+                if self.n_jobs == 1 and _hopeless(outcomes, len(jobs)):
+                    _report_failures([o.failure for o in outcomes if o.psi is None], len(outcomes))
 
             return run_all(refit, jobs, self.n_jobs, done)
 
@@ -293,6 +294,12 @@ def _still_rises(model: FittedModel, theta: Array) -> bool:
     with np.errstate(all="ignore"):
         farther = model.objective(theta + (theta - model.theta) / 2)
     return bool(farther > top + 1e-12 * abs(top))
+
+
+def _hopeless(outcomes: list[_Outcome], replicates: int) -> bool:
+    """Whether the rest need not be tried: too many have failed, or a third of those so far."""
+    failed, tried = sum(outcome.psi is None for outcome in outcomes), len(outcomes)
+    return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
 
 
 def _report_failures(failures: list[str], replicates: int) -> None:

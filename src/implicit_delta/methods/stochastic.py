@@ -254,8 +254,8 @@ def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
 
 def _warn_far(variances: Array, slopes: Array, shares: Array, noise: float) -> None:
     """Warn of a push over which psi bends (V is not g'w), or L does (w'Aw is above g'w)."""
-    bends = np.maximum(abs(ratio(variances, slopes, otherwise=1.0) - 1), shares - 1)
-    error = float(np.max(bends)) / 2
+    too_large = ratio(variances, slopes, otherwise=1.0) * np.maximum(shares, 1.0)
+    error = float(np.max(abs(too_large - 1))) / 2
     if error > PUSH_WARNS + SURE * noise:
         warn(
             "`lam` pushes psi so far that its response is no longer in proportion: the standard "
