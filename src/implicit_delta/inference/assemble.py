@@ -11,6 +11,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
+from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -90,6 +91,7 @@ def assemble(
         response.draws,
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
+    polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -103,7 +105,7 @@ def assemble(
             residual=response.residual,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **notes},
+            notes={**evaluation.notes, **response.notes, **notes, **polished},
         ),
         influence=total.influence,
         parts=total.parts,

@@ -41,6 +41,8 @@ class FittedModel(ABC):
     curvature : {"hessian", "ggn"}
         What the default method takes for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
+    before : (d,) array or None
+        Where the training had ended, of a model that `polish` has made.
     """
 
     theta: Array
@@ -48,6 +50,7 @@ class FittedModel(ABC):
     l2: float
     names: tuple[str, ...] | None
     curvature: Curvature = "hessian"
+    before: Array | None = None
 
     @property
     def n(self) -> int:
