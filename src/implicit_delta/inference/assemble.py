@@ -13,6 +13,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
+from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -95,6 +96,8 @@ def assemble(
     )
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
+    polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
+    asked = {} if sandwich is None else {"variance": str(sandwich)}
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -108,7 +111,7 @@ def assemble(
             residual=response.residual,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **notes, **_variance_note(sandwich)},
+            notes={**evaluation.notes, **response.notes, **notes, **polished, **asked},
         ),
         influence=total.influence,
         parts=total.parts,
@@ -133,10 +136,6 @@ def _robust_draws(response: Response, covariance: Array, sandwich: Sandwich | No
         )
     draws = None if bent > BENT_DROPS else response.draws
     return stretched(draws, response.covariance, covariance)
-
-
-def _variance_note(sandwich: Sandwich | None) -> dict[str, float | str]:
-    return {} if sandwich is None else {"variance": str(sandwich)}
 
 
 def _influence(

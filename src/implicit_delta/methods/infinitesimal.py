@@ -19,14 +19,20 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.solvers import Solution, Solver, cholesky, conjugate_gradient
+from implicit_delta.numerics.solvers import (
+    FlatFactor,
+    Solution,
+    Solver,
+    cholesky,
+    conjugate_gradient,
+)
 
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MOST_PROBES = 16  # evaluations whose straightness is checked
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
-FLAT_SLOPE = 0.1  # rise along a flat direction for one standard error: no maximum
+FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
 
@@ -158,14 +164,14 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
     return notes
 
 
-def _checked_score(model: FittedModel, flat: Array | None) -> Array | None:
+def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array | None:
     """Return the score where there are flat directions, if it does not rise along them."""
     if flat is None:
         return None
     score = model.score(model.theta)
-    slope = float(np.max(np.abs(flat.T @ score), initial=0.0))
-    if slope > FLAT_SLOPE:
-        raise NotAMaximumError.rising(slope)
+    rise = flat.rise(score, np.maximum(np.abs(model.theta), 1.0))
+    if rise > FLAT_RISE:
+        raise NotAMaximumError.rising(rise)
     return score
 
 

@@ -168,7 +168,7 @@ class StochasticFiniteDifference(Method):
         """Lambda for every psi_k."""
         if self.lam is not None:
             return [float(self.lam)] * evaluation.size
-        rough = Infinitesimal(conjugate_gradient(rtol=0.1), curvature=self.curvature)
+        rough = Infinitesimal(conjugate_gradient(rtol=0.1, certify=False), curvature=self.curvature)
         errors = np.sqrt(np.diag(rough.respond(model, evaluation).covariance))
         return [PUSH / error if error > 0 else 1.0 for error in errors]
 

@@ -44,6 +44,8 @@ class FittedModel(ABC):
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
+    before : (d,) array or None
+        Where the training had ended, of a model that `polish` has made.
     """
 
     theta: Array
@@ -52,6 +54,7 @@ class FittedModel(ABC):
     names: tuple[str, ...] | None
     rows: Any = None
     curvature: Curvature = "hessian"
+    before: Array | None = None
 
     @property
     def n(self) -> int:

@@ -3,13 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
+
+if TYPE_CHECKING:
+    from implicit_delta.numerics.solvers.flat import FlatFactor
 
 Operator = Callable[[Array], Array]
 
@@ -51,8 +54,8 @@ class Solution:
     flat_directions : float
         The number of directions along which A is flat, none of which b has; an iterative solver
         knows it only roughly, and that there are some.
-    flat : array (d, m) or None
-        Such directions, each with a curvature of one along its largest parameters.
+    flat : FlatFactor or None
+        These directions, if the solver has found all of them and there are any.
     """
 
     x: Array
@@ -68,7 +71,7 @@ class Solution:
     probability: float = 1.0
     doubtful: bool = False
     flat_directions: float = 0
-    flat: Array | None = None
+    flat: "FlatFactor | None" = None
 
 
 class Solver(Named, ABC):

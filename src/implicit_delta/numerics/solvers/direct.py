@@ -76,7 +76,7 @@ class Cholesky(Solver):
             upper=np.diag(quadratic).copy(),
             asymmetry=float(asymmetry),
             flat_directions=0 if flat is None else flat.count,
-            flat=None if flat is None else flat.steps(),
+            flat=flat,
         )
 
 

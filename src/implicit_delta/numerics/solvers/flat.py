@@ -72,13 +72,21 @@ class FlatFactor:
 
     def smallest_curvature(self) -> float:
         """Return the smallest ``v' A v / v' v`` over the flat directions."""
-        steps = self.steps()
+        steps = self.factor.scale[:, None] * self.directions
         curvatures = self.curvatures / np.einsum("dm,dm->m", steps, steps)
         return float(curvatures.min(initial=0.0 if self.absent.any() else np.inf))
 
-    def steps(self) -> Array:
-        """Return the flat directions in the units of the parameters, (d, m)."""
-        return np.asarray(self.factor.scale[:, None] * self.directions)
+    def rise(self, slope: Array, reach: Array) -> float:
+        """Return how much a function with this slope, (d,), rises at most along them.
+
+        Steps have the length over which a curvature of the diagonal makes a difference of one
+        half, or that of ``reach``, (d,), for a parameter without any.
+        """
+        along = np.abs(self.directions.T @ (self.factor.scale * slope))
+        return max(
+            float(values.max(initial=0.0))
+            for values in (along, self.absent * np.abs(slope * reach))
+        )
 
     def check(self, b: Array, quadratic: Array) -> None:
         """Raise NotAMaximumError if a column of b has a noticeable part along them.

@@ -6,19 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics.arrays import ratio, symmetric
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
-from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
-from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
+from implicit_delta.numerics.solvers.bounds import Bounds
+from implicit_delta.numerics.solvers.descent import Descent
+from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
-FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
-ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
-SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -93,9 +90,14 @@ class ConjugateGradient(Solver):
         descent = Descent(operator, b, self.preconditioner)
         unbounded = self.certify and not known and self.preconditioner is None
         probe = Probe(b, descent.type) if unbounded and descent.active.size else None
-        bounds = _Bounds(descent, self.rtol, self.certify, known, probe)
+        bounds = Bounds(descent, self.rtol, self.certify, known, probe)
         while (descent.active.size or bounds.probing) and descent.iterations < most:
-            bounds.step()
+            try:
+                bounds.step()
+            except NotAMaximumError:
+                if not bounds.settled:
+                    raise
+                break
         if not bounds.settled:
             raise _unfinished(self, bounds, descent.active, most)
         return _solution(bounds, b)
@@ -104,141 +106,7 @@ class ConjugateGradient(Solver):
 conjugate_gradient = ConjugateGradient()
 
 
-class _Bounds:
-    """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
-
-    def __init__(
-        self, descent: Descent, rtol: float, certify: bool, floor: float, probe: Probe | None
-    ) -> None:
-        self.descent, self.rtol, self.certify, self.floor = descent, rtol, certify, floor
-        self.probe, self.probing, self.sight = probe, probe is not None, Sight()
-        self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
-        self.streak = np.zeros(descent.size.size, dtype=int)
-        self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
-
-    def step(self) -> None:
-        """Take a step in all active columns and, in the same call of the operator, of the probe."""
-        descent, probe = self.descent, self.probe
-        if probe is None or not self.probing:
-            descent.step()
-        elif descent.active.size:
-            descent.step(lambda block: probe.ride(descent.operator, block))
-        else:
-            probe.ride(descent.operator, np.empty((probe.vector.size, 0), dtype=descent.type))
-            descent.iterations += 1
-        descent.products += self.probing
-        self._advance()
-        self._retire()
-        if probe is not None and self.probing and probe.due(not descent.active.size):
-            self._look(probe)
-            self._retire()
-
-    @property
-    def smallest(self) -> float:
-        """The smallest Ritz value met."""
-        return min(self.ritz, self.probed)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether there is a floor that no curvature has contradicted."""
-        return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
-
-    @property
-    def settled(self) -> bool:
-        """Whether all columns are done, or would be if the probe had found nothing."""
-        active = self.descent.active
-        alone = self.probe is not None and self.gap(SAFETY * self.ritz)[active] <= self.rtol
-        return bool(np.all(alone)) or not active.size
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether a direction may be missing of which the probe has an average share."""
-        if self.probe is None:
-            return False
-        if self.sight.flat and self.probe.finds_flat_part(self.descent.lower):
-            return True
-        mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
-        unsure = INDISTINCT * self.probe.noise > self.probed or np.any(self.gap(mu) > self.rtol)
-        return bool(unsure) and not self.bounded
-
-    def error(self, mu: float) -> Array:
-        """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        simple = self.descent.shrinkage * self.descent.size / mu
-        if mu != self.floor:
-            return np.asarray(simple)
-        moving = self.descent.size > 0
-        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
-        return np.asarray(np.minimum(simple, radau))
-
-    def gap(self, mu: float) -> Array:
-        """Return ``sqrt(upper / lower) - 1``."""
-        excess = ratio(self.error(mu), self.descent.lower)
-        return np.asarray(excess / (1 + np.sqrt(1 + excess)))
-
-    def estimated_mu(self) -> float:
-        """Estimate a lower bound on the eigenvalues from the Ritz values of all columns."""
-        self._update_ritz(self.streak >= 0)
-        return self._current_mu()
-
-    def _advance(self) -> None:
-        """Update the Gauss-Radau weights after a step of the iteration.
-
-        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
-        its sign to rounding; from there on only the simpler bound holds.
-        """
-        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
-            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
-            rest = self.radau[column] - gamma
-            lost = not rest > 1e-8 * gamma
-            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
-
-    def _retire(self) -> None:
-        self.descent.retire(self._agree() | self.descent.at_rounding())
-
-    def _agree(self) -> NDArray[np.bool_]:
-        """Whether the bounds of each column agree, (K,)."""
-        if self.certify and self.bounded:
-            return np.asarray(self.gap(self.floor) <= self.rtol)
-        needed = max(3, self.descent.iterations // 10)
-        moving = np.isin(np.arange(self.streak.size), self.descent.active)
-        promising = moving & (self.gap(self._current_mu()) <= self.rtol)
-        self._update_ritz(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
-        self.streak = np.where(self.gap(self._current_mu()) <= self.rtol, self.streak + 1, 0)
-        return np.asarray(self.streak >= needed)
-
-    def _look(self, probe: Probe) -> None:
-        """Take over what the probe has seen, and end it if it can do no more."""
-        self.sight = sight = probe.look()
-        self.probed = max(sight.ritz, probe.noise)  # less is rounding, and has no end
-        if sight.floor * self.rtol > probe.noise:
-            self.floor = sight.floor
-            agreed = bool(np.all(self.gap(sight.floor) <= self.rtol))
-            self.probing = not agreed and sight.floor < ENOUGH * sight.ritz
-        elif not self.descent.active.size:
-            most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
-            self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
-
-    def _current_mu(self) -> float:
-        return max(SAFETY * self.smallest, self.floor if self.bounded else 0.0)
-
-    def _update_ritz(self, wanted: NDArray[np.bool_]) -> None:
-        for column in np.flatnonzero(wanted):
-            if self.descent.lengths[column]:
-                lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
-                self.ritz = min(self.ritz, _smallest_ritz(lengths, ratios))
-
-
-def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
-    """Return the smallest eigenvalue of the Lanczos matrix that conjugate gradients imply."""
-    inverse, ratio = 1.0 / np.array(lengths), np.array(ratios[:-1])
-    diagonal = inverse.copy()
-    diagonal[1:] += ratio * inverse[:-1]
-    beside = np.sqrt(ratio) * inverse[:-1]
-    smallest = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0]
-    return max(float(smallest), ROUNDING * float(diagonal.max()))
-
-
-def _solution(bounds: _Bounds, b: Array) -> Solution:
+def _solution(bounds: Bounds, b: Array) -> Solution:
     descent, probe = bounds.descent, bounds.probe
     estimated = bounds.estimated_mu()
     mu = bounds.floor if bounds.bounded else estimated
@@ -260,15 +128,15 @@ def _solution(bounds: _Bounds, b: Array) -> Solution:
         iterations=descent.iterations,
         lower=descent.lower,
         upper=descent.lower + bounds.error(mu),
-        guaranteed=bounds.bounded and probe is None,
-        probability=(1 - CHANCE if probe else 1.0) if bounds.bounded else 0.0,
+        guaranteed=bounds.probability == 1,
+        probability=bounds.probability,
         doubtful=bounds.doubtful,
         flat_directions=round(bounds.sight.flat),
     )
 
 
 def _unfinished(
-    solver: ConjugateGradient, bounds: _Bounds, active: NDArray[np.int_], most: int
+    solver: ConjugateGradient, bounds: Bounds, active: NDArray[np.int_], most: int
 ) -> ConvergenceError:
     mu = bounds.estimated_mu()
     mu = bounds.floor if solver.certify and bounds.bounded else mu

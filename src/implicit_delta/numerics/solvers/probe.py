@@ -8,7 +8,8 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
-from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN, Operator, check_finite
+from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.solvers.base import Operator, check_finite
 
 CHANCE = 1e-3  # that a floor is wrong, over random starts
 LEAST = CHANCE * math.sqrt(math.pi / 2)  # |N(0, 1)| is below this with that probability
@@ -103,18 +104,20 @@ class Probe:
         floor, likely = self._floor(low, ritz, most), self._floor(low, ritz, self.size)
         return Sight(ritz, floor, likely, steps, flat)
 
-    def finds_flat_part(self, quadratic: Array) -> bool:
-        """Whether b has a noticeable part along the flat directions, given ``b' A^-1 b``, (K,).
+    def flat_part(self, quadratic: Array) -> tuple[float, float]:
+        """Return the largest part of a column of b along the flat directions, and its weight.
 
+        The part is relative to the length of the column, and its weight to ``b' A^-1 b``, (K,).
         One random flat direction stands for all: on average it has an equal share of each.
         """
         values, vectors = self._below(self._limit())
         mix = vectors @ vectors[0]
         count = max(1.0, self.size * float(mix @ mix))
-        part = count * (mix @ np.array(self.shares)) ** 2 / (mix @ mix)
-        weight = part / max(abs(values[0]), FLAT * self._ritz(-1), self.noise)
-        size = np.einsum("dk,dk->k", self.b, self.b, dtype=np.float64)
-        return bool(np.any((part > UNSEEN**2 * size) & (weight > NEGLIGIBLE * quadratic)))
+        squares = count * (mix @ np.array(self.shares)) ** 2 / (mix @ mix)
+        lengths = np.einsum("dk,dk->k", self.b, self.b, dtype=np.float64)
+        weights = squares / max(abs(values[0]), FLAT * self._ritz(-1), self.noise)
+        part = math.sqrt(np.max(ratio(squares, lengths)))
+        return part, float(np.max(ratio(weights, quadratic)))
 
     def _extend(self, image: Array) -> None:
         if self.exhausted:
