@@ -22,7 +22,9 @@ from implicit_delta.numerics.maximizers import Objective, lbfgs
 
 SLACK = 1e-3  # standard errors: what the end of a path may be off
 TILT, CURVED = 0.5, 0.8  # standard errors to the side; bend there, against that of the surface
-STARTS, ROUNDS = 4, 6
+BENT, BENT_BACK = 0.25, 1.0  # nonlinearity of psi that is doubtful; where it turns
+GOOD_PART = 0.4  # of the way from the estimate to an end
+STARTS, ROUNDS = 3, 6
 ROUNDED = 1e-9  # relative error of a deviance on the surface
 
 
@@ -36,12 +38,16 @@ class Audit:
     probes : Probes
     error : float
         The standard error of psi.
+    bend : float
+        Its nonlinearity within half a standard error.
     """
 
     region: Region
     probes: Probes
     error: float
-    _known: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
+    bend: float
+    _psis: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
+    _deviances: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
 
     def completed(self, values: Values) -> Values:
         """Move the ends out to what was missed.
@@ -52,10 +58,13 @@ class Audit:
             Psi is more extreme somewhere, and no search from there has converged.
         """
         values = self._off_saddles(values)
-        points = list(self.probes.few((values.low, values.high), values.root))
-        if any(end.kind != "quantile" for _, end in values.ends) or self._strays(values, points):
-            points += self.probes.many(values.root)
-            values = self._from_everywhere(values, points)
+        beside = self.probes.beside(values.root)
+        points = [*self.probes.along((values.low, values.high)), *beside]
+        doubtful = self._doubtful(values, beside) or bool(self._strays(values, points))
+        if doubtful or self.bend > BENT:
+            points += self.probes.many((values.low, values.high), values.root)
+        if doubtful:
+            values = self._from_everywhere(values, beside, points)
         for _ in range(ROUNDS):
             strays = self._strays(values, points)
             if not strays:
@@ -63,11 +72,29 @@ class Audit:
             values = self._extended(values, strays)
         raise self._missed(values, strays[0])
 
+    def _doubtful(self, values: Values, beside: list[Array]) -> bool:
+        """Whether psi turns on the path, or goes out to the side of it as well."""
+        return self.bend > BENT_BACK or any(
+            end.kind != "quantile" or any(self._goes_out(x, end) for x in beside)
+            for _, end in values.ends
+        )
+
+    def _goes_out(self, theta: Array, end: End) -> bool:
+        """Whether psi is a good part of the way from the estimate to an end."""
+        way = end.psi - self.region.value
+        return bool((self._psi(theta) - self.region.value) * np.sign(way) > GOOD_PART * abs(way))
+
     def _psi(self, theta: Array) -> float:
         key = theta.tobytes()
-        if key not in self._known:
-            self._known[key] = self.region.psi(theta)
-        return self._known[key]
+        if key not in self._psis:
+            self._psis[key] = self.region.psi(theta)
+        return self._psis[key]
+
+    def _inside(self, theta: Array, root: float) -> bool:
+        key = theta.tobytes()
+        if key not in self._deviances:
+            self._deviances[key] = self.region.deviance(theta)
+        return self._deviances[key] <= root**2 * (1 + ROUNDED)
 
     def _strays(self, values: Values, points: list[Array]) -> list[Array]:
         """Points in the region whose psi lies in none of the pieces."""
@@ -75,9 +102,6 @@ class Audit:
         defined = [x for x in points if np.isfinite(self._psi(x))]
         outside = [x for x in defined if not values.holds(self._psi(x), slack)]
         return [x for x in outside if self._inside(x, values.root)]
-
-    def _inside(self, theta: Array, root: float) -> bool:
-        return self.region.deviance(theta) <= root**2 * (1 + ROUNDED)
 
     def _off_saddles(self, values: Values) -> Values:
         """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
@@ -94,33 +118,54 @@ class Audit:
             values = values.moved(sign, self._on_surface(values, starts, sign))
         return values
 
-    def _from_everywhere(self, values: Values, points: list[Array]) -> Values:
-        """Start again from where psi is most extreme, since it is not monotone."""
-        defined = [x for x in points if np.isfinite(self._psi(x))]
-        for sign in (-1, 1):
-            starts = sorted(defined, key=lambda x: -sign * self._psi(x))[:STARTS]
+    def _from_everywhere(self, values: Values, beside: list[Array], points: list[Array]) -> Values:
+        """Start again from opposite the ends and from where psi is most extreme."""
+        center = self.region.model.theta
+        for sign, end in values.ends:
+            near = self._most([x for x in beside if self._goes_out(x, end)], sign)
+            starts = [*self._most(points, sign), *near]
+            starts += [2 * center - end.theta] if end.kind == "quantile" else []
             values = values.moved(sign, self._on_surface(values, starts, sign))
         return values
+
+    def _most(self, points: list[Array], sign: int) -> list[Array]:
+        defined = [x for x in points if np.isfinite(self._psi(x))]
+        return sorted(defined, key=lambda x: -sign * self._psi(x))[:STARTS]
 
     def _extended(self, values: Values, strays: list[Array]) -> Values:
         """Climb from the most extreme strays on either side."""
         for sign in (-1, 1):
             psi = values.end(sign).psi
-            starts = [x for x in strays if sign * (self._psi(x) - psi) > 0]
-            starts = sorted(starts, key=lambda x: -sign * self._psi(x))[:STARTS]
+            starts = self._most([x for x in strays if sign * (self._psi(x) - psi) > 0], sign)
             ends = [*self._on_surface(values, starts, sign), *self._within(values, starts, sign)]
-            if starts and not ends:
+            moved = values.moved(sign, ends)
+            if starts and moved is values:
                 raise self._missed(values, starts[0])
-            values = values.moved(sign, ends)
+            values = moved
         return values
 
     def _on_surface(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
         """Look for extremes of psi on the surface, from rays through these points."""
         surface = Surface(self.region, values.root)
-        for start in starts:
-            point, _ = surface.search(start - surface.center, sign, values.end(sign).psi)
+        for ray in (start - surface.center for start in starts):
+            if ray.size == 1:
+                yield from self._on_line(surface, ray)
+                continue
+            point, _ = surface.search(ray, sign)
             if point is not None:
                 yield End(point.psi, point.theta, values.root**2, "quantile", point.lam)
+
+    def _on_line(self, surface: Surface, ray: Array) -> Iterator[End]:
+        """Take the only point of the surface on this side: psi need not be smooth there."""
+        theta = surface.theta(ray)
+        if np.isfinite(self._psi(theta)) and not surface.is_open(ray):
+            jump = surface.at_a_jump(ray)
+            yield End(
+                self._psi(theta),
+                theta,
+                self.region.deviance(theta),
+                "edge" if jump else "quantile",
+            )
 
     def _within(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
         """Look for extremes of psi inside the region."""

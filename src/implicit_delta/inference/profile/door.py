@@ -1,6 +1,7 @@
 """Likelihood-ratio intervals of anything computed from a fitted model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
+SEARCH = lbfgs(max_iterations=50)  # a search that needs more of them does not end
 ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 
@@ -144,8 +146,10 @@ def profile_of(
     check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
     ascent = Ascent.of(model, maximizer, curvature)
     evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    if maximizer is None and ascent.scale is not None:
+        ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, sorted(levels))
+    found = _found(walk, response.nonlinearity, sorted(levels))
     intervals = {level: _interval(evaluation, found[level]) for level in levels}
     warn_of(evaluation.names[0], found)
     total = total_error(evaluation, response.covariance)
@@ -164,10 +168,10 @@ def profile_of(
     )
 
 
-def _found(walk: Walk, levels: list[float]) -> dict[float, Values]:
+def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
     roots = list(map(normal_quantile, levels))
-    audit = Audit(walk.region, Probes(walk.region, walk.tangent), walk.error)
+    audit = Audit(walk.region, Probes(walk.region, walk.tangent), walk.error, bend)
     walked = with_hills(walk.region, walk.tangent, walk.values(roots))
     found = [audit.completed(values) for values in walked]
     for values in found:

@@ -13,7 +13,8 @@ from implicit_delta.inference.profile.values import End
 
 ALONG = (0.2, 0.4, 0.6, 0.8)  # of the way to an end
 INSIDE = 0.97  # of the radius of the region, were the objective a parabola
-LINE, CLOUD = 200, 256  # points where psi is not monotone: on a ray, and in a region
+LINE, CLOUD, FEW = 200, 256, 32  # points on a ray, in a region, and around an end inside of it
+AROUND = 0.1  # standard errors
 MOST_DIRECTIONS, ALIKE = 8, 0.95
 
 
@@ -31,25 +32,33 @@ class Probes:
     region: Region
     tangent: Array
 
-    def few(self, ends: Iterable[End], root: float) -> Iterator[Array]:
-        """Look along the path and to either side of it."""
+    def along(self, ends: Iterable[End]) -> list[Array]:
+        """Look along the path."""
         center = self.region.model.theta
-        for end in ends:
-            yield from (center + x * (end.theta - center) for x in ALONG)
-        for way in self.across:
-            yield from (center + side * root * way for side in (-INSIDE, INSIDE))
+        return [center + x * (end.theta - center) for end in ends for x in ALONG]
 
-    def many(self, root: float) -> list[Array]:
-        """Look all over the region: along its only line, or at random."""
-        center, scale = self.region.model.theta, self.region.ascent.scale
-        if center.size == 1:
+    def beside(self, root: float) -> list[Array]:
+        """Look to either side of the path."""
+        center = self.region.model.theta
+        return [center + side * root * way for way in self.across for side in (-INSIDE, INSIDE)]
+
+    def many(self, ends: Iterable[End], root: float) -> list[Array]:
+        """Look all over the region, and around ends that lie inside of it."""
+        if self.region.model.d == 1:
             return [*self._ray(root, self.tangent), *self._ray(root, -self.tangent)]
+        inner = [end.theta for end in ends if end.kind != "quantile"]
+        around = (theta + AROUND * way for theta in inner for way in self._cloud(FEW))
+        return [*(self.region.model.theta + root * self._cloud(CLOUD)), *around]
+
+    def _cloud(self, count: int) -> Array:
+        """Draw from the ellipsoid of one standard error, (count, d)."""
+        scale, d = self.region.ascent.scale, self.region.model.d
         if scale is None:
-            return []
+            return np.zeros((0, d))
         rng = np.random.default_rng(0)
-        cloud = rng.standard_normal((center.size, CLOUD))
-        radius = root * rng.uniform(size=CLOUD) ** (1 / center.size)
-        return list(center + scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)
+        cloud = rng.standard_normal((d, count))
+        radius = rng.uniform(size=count) ** (1 / d)
+        return np.asarray(scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)
 
     def _ray(self, root: float, u: Array) -> Iterator[Array]:
         surface = Surface(self.region, root)

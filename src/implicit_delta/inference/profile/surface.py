@@ -67,11 +67,15 @@ class Surface:
         self.center = self.model.theta if center is None else center
         self._cache = LastCache()
 
-    def search(self, start: Array, sign: int, beyond: float) -> tuple[Point | None, str]:
+    def search(
+        self, start: Array, sign: int, beyond: float | None = None
+    ) -> tuple[Point | None, str]:
         """Climb from the ray `start` to a maximum of sign * psi on the surface.
 
-        Psi must be more extreme than `beyond`, and rise outwards, from the start on.
+        Psi must rise outwards, and be more extreme than `beyond` if given, from the start on.
+        Returns the point, or None and what has failed ("" if psi does not rise).
         """
+        beyond = -sign * np.inf if beyond is None else beyond
         try:
             first = self.point(start)
             if self.is_open(start) or not first.rises(sign, beyond):
@@ -82,9 +86,11 @@ class Surface:
             rounded = ascent.scale is not None and found.gradient_norm < GOOD_ENOUGH
             point = self.point(found.x)
             held = (found.converged or rounded) and point.rises(sign, beyond)
-            return point if held else None, found.message
-        except (EvaluationError, UnsupportedModelError) as error:
-            return None, str(error)
+            return (point, "") if held else (None, "No search from there has converged.")
+        except EvaluationError:
+            return None, "Psi or its derivative is not defined beyond."
+        except UnsupportedModelError:
+            return None, "The log-likelihood is NaN or infinite beyond."
 
     def theta(self, u: Array) -> Array:
         """Intersect the ray u with the surface, (d,)."""

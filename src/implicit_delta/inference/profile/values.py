@@ -1,10 +1,12 @@
 """Values of psi in a likelihood region: an interval, or pieces of the line."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.special import chdtr
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
@@ -83,8 +85,11 @@ class Values:
         return any(low - slack <= psi <= high + slack for low, high in self.pieces)
 
     def moved(self, sign: int, ends: Iterable[End]) -> "Values":
-        """Take the most extreme of the upper (or lower) end and these."""
-        best = max([self.end(sign), *ends], key=lambda end: sign * end.psi)
+        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
+        new = [end for end in ends if not self.holds(end.psi)]
+        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
+        if best is self.end(sign):
+            return self
         return replace(self, high=best) if sign > 0 else replace(self, low=best)
 
     def joined(self, piece: Interval) -> "Values":
@@ -101,3 +106,8 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
         else:
             pieces.append(Interval(low, high))
     return tuple(pieces)
+
+
+def bounded_level(deviance: float) -> float:
+    """Round down the confidence level whose quantile is this deviance."""
+    return math.floor(100 * float(chdtr(1, deviance))) / 100

@@ -9,9 +9,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.path import Side
-from implicit_delta.inference.profile.rays import runaway
 from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.values import End, Values
+from implicit_delta.inference.profile.values import Values, bounded_level
 
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
 
@@ -44,32 +43,10 @@ class Walk:
 
     def values(self, roots: Sequence[float]) -> list[Values]:
         """Walk outwards: the values up to each of these roots, which ascend."""
-        found = [Values(root, *self._ends(root)) for root in roots]
+        found = [Values(root, self.below.end(root), self.above.end(root)) for root in roots]
         for sign in (-1, 1):
             found = self._around(found, sign)
         return found
-
-    def _ends(self, root: float) -> tuple[End, End]:
-        """Walk either way; a side that is lost needs the other one, to know the plane."""
-        sides = self.below, self.above
-        ends: list[End | ConvergenceError] = []
-        for side in sides:
-            try:
-                ends.append(side.end(root))
-            except ConvergenceError as error:
-                ends.append(error)
-        low, high = (
-            self._found(end, side.sign, root) for end, side in zip(ends, sides, strict=True)
-        )
-        return low, high
-
-    def _found(self, end: End | ConvergenceError, sign: int, root: float) -> End:
-        if isinstance(end, End):
-            return end
-        ray = runaway(self.region, (self.below, self.above), sign, root)
-        if ray is None:
-            raise end
-        return ray
 
     def _around(self, found: list[Values], sign: int) -> list[Values]:
         """Continue behind a pole on one side, as seen from the end on the other side.
@@ -91,9 +68,9 @@ def _behind(side: Side, values: Values, c: float) -> Values:
     sign, infinite = side.sign, AT_INFINITY * abs(side.points[0].psi)
     try:
         end = side.end(values.root)
-    except ConvergenceError:
+    except ConvergenceError as error:
         if sign * side.points[-1].psi > infinite:
-            raise
+            raise ConvergenceError(_half_way(values, sign)) from error
         return values  # psi is not defined behind its pole
     psi = c - 1 / end.psi if end.psi else np.inf
     if sign * end.psi > infinite:
@@ -102,3 +79,15 @@ def _behind(side: Side, values: Values, c: float) -> Values:
         moved = replace(end, psi=psi)  # psi is steep, and has no pole
         return replace(values, high=moved) if sign > 0 else replace(values, low=moved)
     return values
+
+
+def _half_way(values: Values, sign: int) -> str:
+    pole, word = values.end(sign).deviance, "minus" if sign > 0 else "plus"
+    return (
+        f"Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
+        f"{values.root**2:.3g}, and comes back from {word} infinity, as a ratio does whose "
+        "denominator may be zero (Fieller). So its values are not one interval, and where those "
+        "behind the pole end could not be found. Try "
+        f"`confidence_level={bounded_level(pole):g}`, up to which there is one interval, or the "
+        "numerator and the denominator on their own."
+    )
