@@ -14,16 +14,16 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.inference.profile.peaks import golden_section
-from implicit_delta.inference.profile.probes import LINE, Probes
+from implicit_delta.inference.profile.probes import ALONG, LINE, Probes
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.surface import Surface
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.numerics.maximizers import Objective, lbfgs
 
 SLACK = 1e-3  # standard errors: what the end of a path may be off
-TILT, CURVED = 0.5, 0.8  # standard errors to the side; bend there, against that of the surface
-BENT, BENT_BACK = 0.25, 1.0  # nonlinearity of psi that is doubtful; where it turns
-GOOD_PART = 0.4  # of the way from the estimate to an end
+TILT, CURVED = 0.3, 0.8  # standard errors to the side; bend there, against that of the surface
+BENT = 0.25  # nonlinearity of psi within half a standard error
+AHEAD = 0.3  # of the way to an end
 STARTS, ROUNDS = 3, 6
 ROUNDED = 1e-9  # relative error of a deviance on the surface
 
@@ -57,14 +57,15 @@ class Audit:
         ConvergenceError
             Psi is more extreme somewhere, and no search from there has converged.
         """
-        values = self._off_saddles(values)
-        beside = self.probes.beside(values.root)
-        points = [*self.probes.along((values.low, values.high)), *beside]
-        doubtful = self._doubtful(values, beside) or bool(self._strays(values, points))
-        if doubtful or self.bend > BENT:
+        points = [*self.probes.along((values.low, values.high)), *self.probes.beside(values.root)]
+        turns = any(end.kind != "quantile" for _, end in values.ends)
+        if turns or self.bend > BENT:
             points += self.probes.many((values.low, values.high), values.root)
-        if doubtful:
-            values = self._from_everywhere(values, beside, points)
+        for sign, end in values.ends:
+            starts = [*self._beside(end, sign, points)]
+            if turns:
+                starts += [*self._most(points, sign), 2 * self.region.model.theta - end.theta]
+            values = values.moved(sign, self._on_surface(values, starts, sign))
         for _ in range(ROUNDS):
             strays = self._strays(values, points)
             if not strays:
@@ -72,17 +73,43 @@ class Audit:
             values = self._extended(values, strays)
         raise self._missed(values, strays[0])
 
-    def _doubtful(self, values: Values, beside: list[Array]) -> bool:
-        """Whether psi turns on the path, or goes out to the side of it as well."""
-        return self.bend > BENT_BACK or any(
-            end.kind != "quantile" or any(self._goes_out(x, end) for x in beside)
-            for _, end in values.ends
+    def _beside(self, end: End, sign: int, points: list[Array]) -> list[Array]:
+        """Points from which a search may lead to a more extreme psi than that of an end."""
+        scale = self.region.ascent.scale
+        if end.kind != "quantile" or scale is None or end.theta.size == 1:
+            return []
+        gradient = self.region.gradient(end.theta)
+        starts = self._off_saddle(end, sign, self.probes.level(gradient))
+        unit = np.linalg.norm(scale.half_transpose(gradient)) * np.sqrt(end.deviance)
+        return starts + self._most(
+            [x for x in points if self._bulges(x, end, sign, gradient / unit)], sign
         )
 
-    def _goes_out(self, theta: Array, end: End) -> bool:
-        """Whether psi is a good part of the way from the estimate to an end."""
-        way = end.psi - self.region.value
-        return bool((self._psi(theta) - self.region.value) * np.sign(way) > GOOD_PART * abs(way))
+    def _off_saddle(self, end: End, sign: int, ways: list[Array]) -> list[Array]:
+        """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
+
+        To the side of a maximum psi falls together with the surface, or rises by less.
+        """
+        starts: list[Array] = []
+        for way in ways:
+            pair = [end.theta + side * TILT * way for side in (-1, 1)]
+            rise = sign * (sum(map(self._psi, pair)) / 2 - end.psi)
+            if rise * abs(end.lam) > CURVED * TILT**2 / 2:
+                starts += pair
+        surface = Surface(self.region, float(np.sqrt(end.deviance)))
+        ends = [surface.theta(start - surface.center) for start in starts]
+        return [theta for theta in ends if sign * (self._psi(theta) - end.psi) > 0]
+
+    def _bulges(self, theta: Array, end: End, sign: int, slope: Array) -> bool:
+        """Whether psi is more extreme to the side of the path than farther out along it.
+
+        `slope` measures how far theta is on the way to the end, which is at 1.
+        """
+        center = self.region.model.theta
+        share = float(sign * (theta - center) @ slope)
+        ahead = [x for x in ALONG if x > max(share, 0.0) + AHEAD]
+        way = end.theta - center
+        return bool(ahead) and sign * (self._psi(theta) - self._psi(center + ahead[0] * way)) > 0
 
     def _psi(self, theta: Array) -> float:
         key = theta.tobytes()
@@ -102,31 +129,6 @@ class Audit:
         defined = [x for x in points if np.isfinite(self._psi(x))]
         outside = [x for x in defined if not values.holds(self._psi(x), slack)]
         return [x for x in outside if self._inside(x, values.root)]
-
-    def _off_saddles(self, values: Values) -> Values:
-        """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
-
-        To the side of a maximum psi falls together with the surface, or rises by less.
-        """
-        for sign, end in values.ends:
-            starts: list[Array] = []
-            for way in self.probes.across if end.kind == "quantile" else ():
-                pair = [end.theta + side * TILT * way for side in (-1, 1)]
-                rise = sign * (sum(map(self._psi, pair)) / 2 - end.psi)
-                if rise * abs(end.lam) > CURVED * TILT**2 / 2:
-                    starts += pair
-            values = values.moved(sign, self._on_surface(values, starts, sign))
-        return values
-
-    def _from_everywhere(self, values: Values, beside: list[Array], points: list[Array]) -> Values:
-        """Start again from opposite the ends and from where psi is most extreme."""
-        center = self.region.model.theta
-        for sign, end in values.ends:
-            near = self._most([x for x in beside if self._goes_out(x, end)], sign)
-            starts = [*self._most(points, sign), *near]
-            starts += [2 * center - end.theta] if end.kind == "quantile" else []
-            values = values.moved(sign, self._on_surface(values, starts, sign))
-        return values
 
     def _most(self, points: list[Array], sign: int) -> list[Array]:
         defined = [x for x in points if np.isfinite(self._psi(x))]

@@ -140,7 +140,8 @@ def profile_of(
     if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
         confidence_level = float(confidence_level)
     cost, levels = Cost.start(model), _levels(confidence_level)
-    response = Infinitesimal(curvature=curvature).respond(model, evaluation)
+    with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
+        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
     assert response.directions is not None
     check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
@@ -170,10 +171,10 @@ def profile_of(
 
 def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
-    roots = list(map(normal_quantile, levels))
-    audit = Audit(walk.region, Probes(walk.region, walk.tangent), walk.error, bend)
-    walked = with_hills(walk.region, walk.tangent, walk.values(roots))
-    found = [audit.completed(values) for values in walked]
+    probes = Probes(walk.region, walk.tangent)
+    audit = Audit(walk.region, probes, walk.error, bend)
+    walked = walk.values(list(map(normal_quantile, levels)))
+    found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
     return dict(zip(levels, found, strict=True))

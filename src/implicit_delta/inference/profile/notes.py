@@ -91,8 +91,8 @@ def _whole(name: str, level: float, values: Values) -> str:
         f"The interval of {name} is unbounded: the data exclude no value at confidence level "
         f"{level:g}. Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
         f"{values.root**2:.3g}, as a ratio does whose denominator may be zero (Fieller). Its "
-        f"interval is bounded up to confidence_level={bounded_level(pole):g}; the numerator and the denominator "
-        "have intervals of their own."
+        f"interval is bounded up to `confidence_level={bounded_level(pole):g}`; the numerator and "
+        "the denominator have intervals of their own."
     )
 
 

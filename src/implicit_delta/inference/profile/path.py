@@ -49,7 +49,7 @@ class Side:
     def __init__(self, region: Region, sign: int, tangent: Array, error: float) -> None:
         self.points = [Point(region.model.theta, region.value, 0.0, 0.0)]
         self.last: End | None = None
-        self.sign, self._region = sign, region
+        self.sign, self.region = sign, region
         self._tangent, self._error = sign * tangent, error
         self._step, self._looked = LONGEST_STEP, 0.0
 
@@ -70,7 +70,7 @@ class Side:
 
     def _advance(self, root: float, goal: float) -> None:
         """Try for the point at `root`; where there is none, the next trial is less far."""
-        surface, start = Surface(self._region, root), self._predict(root)
+        surface, start = Surface(self.region, root), self._predict(root)
         if surface.is_open(start) and self._leaves(surface, start):
             return
         if start.size == 1 and surface.at_a_jump(start):
@@ -84,13 +84,13 @@ class Side:
         self._step = (root - self.points[-1].root) / (8 if failure else 2)
         if failure and self._looked < goal:  # once, as searches that fail are expensive
             self._looked = goal
-            self.last = runaway(self._region, self._tangent, self.sign, goal)
+            self.last = runaway(self.region, self._tangent, self.sign, goal)
         if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
             raise ConvergenceError(_lost(self.points[-1], self.sign, failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
-        psi = self._region.psi(theta) if psi is None else psi
-        self.last = End(psi, theta, self._region.deviance(theta), kind)
+        psi = self.region.psi(theta) if psi is None else psi
+        self.last = End(psi, theta, self.region.deviance(theta), kind)
         root = float(np.sqrt(self.last.deviance))
         if root > self.points[-1].root and np.isfinite(psi):
             self.points.append(Point(theta, psi, 0.0, root))
@@ -119,7 +119,7 @@ class Side:
 
     def _rise(self, theta: Array) -> float:
         """By how many standard errors psi is more extreme than so far."""
-        return self.sign * (self._region.psi(theta) - self.points[-1].psi) / self._error
+        return self.sign * (self.region.psi(theta) - self.points[-1].psi) / self._error
 
     def _leaves(self, surface: Surface, ray: Array) -> bool:
         """Follow a ray that stays in the region for ever, and see whether psi stays finite."""

@@ -15,7 +15,7 @@ ALONG = (0.2, 0.4, 0.6, 0.8)  # of the way to an end
 INSIDE = 0.97  # of the radius of the region, were the objective a parabola
 LINE, CLOUD, FEW = 200, 256, 32  # points on a ray, in a region, and around an end inside of it
 AROUND = 0.1  # standard errors
-MOST_DIRECTIONS, ALIKE = 8, 0.95
+MOST_AXES, ALIKE = 8, 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +50,37 @@ class Probes:
         around = (theta + AROUND * way for theta in inner for way in self._cloud(FEW))
         return [*(self.region.model.theta + root * self._cloud(CLOUD)), *around]
 
+    @cached_property
+    def across(self) -> list[Array]:
+        """Directions across the path where it starts, one standard error long each."""
+        return self.level(self.region.gradient(self.region.model.theta))
+
+    def level(self, gradient: Array) -> list[Array]:
+        """Directions along which psi has no slope, one standard error long each.
+
+        Each of them moves one parameter more than the others do.
+        """
+        scale, chosen = self.region.ascent.scale, list[Array]()
+        if scale is None or gradient.size == 1:
+            return chosen
+        slope = _unit(scale.half_transpose(gradient))
+        for axis in self._axes:
+            rest = axis - (axis @ slope) * slope
+            size = np.linalg.norm(rest)
+            if size > 1e-6 and all(abs(rest @ other) < ALIKE * size for other in chosen):
+                chosen.append(rest / size)
+        return [scale.half(axis) for axis in chosen]
+
+    @cached_property
+    def _axes(self) -> list[Array]:
+        """Each parameter in units of standard errors, or, of many, random sums of them."""
+        scale, d = self.region.ascent.scale, self.region.model.d
+        assert scale is not None
+        many = d > MOST_AXES
+        rng = np.random.default_rng(0)
+        axes = rng.normal(size=(d, MOST_AXES)) if many else scale.half_transpose(np.eye(d))
+        return list(map(_unit, axes.T))
+
     def _cloud(self, count: int) -> Array:
         """Draw from the ellipsoid of one standard error, (count, d)."""
         scale, d = self.region.ascent.scale, self.region.model.d
@@ -65,25 +96,6 @@ class Probes:
         endless = surface.is_open(u)
         steps = np.geomspace(1e-3 / FARTHEST, 1, LINE) if endless else np.arange(1, LINE + 1) / LINE
         yield from (surface.center + x * surface.length(u) * u for x in steps)
-
-    @cached_property
-    def across(self) -> list[Array]:
-        """Directions across the path, one standard error long: each moves one parameter most."""
-        scale, d = self.region.ascent.scale, self.region.model.d
-        if scale is None or d == 1:
-            return []
-        gradient = self.region.evaluation.jacobian(self.region.model.theta)[0]
-        along = _unit(scale.half_transpose(gradient))
-        few = d <= MOST_DIRECTIONS
-        rng = np.random.default_rng(0)
-        axes = scale.half_transpose(np.eye(d)) if few else rng.normal(size=(d, MOST_DIRECTIONS))
-        chosen: list[Array] = []
-        for axis in map(_unit, axes.T):
-            rest = axis - (axis @ along) * along
-            size = np.linalg.norm(rest)
-            if size > 1e-6 and all(abs(rest @ other) < ALIKE * size for other in chosen):
-                chosen.append(rest / size)
-        return [scale.half(axis) for axis in chosen]
 
 
 def _unit(vector: Array) -> Array:

@@ -64,6 +64,10 @@ class Region:
         except EvaluationError:
             return np.nan
 
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of psi, (d,)."""
+        return np.asarray(self.evaluation.jacobian(theta)[0])
+
     def deviance(self, theta: Array) -> float:
         """Twice the fall of the objective; infinite where that is not defined."""
         with np.errstate(all="ignore"):

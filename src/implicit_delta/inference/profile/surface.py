@@ -177,8 +177,8 @@ class Surface:
             if stalled or abs(gap) <= EXACT * self.root:
                 return rho, gap
             low, high, gap_low = (rho, high, gap) if gap < 0 else (low, rho, gap_low)
-            rise = gap - gap_before
-            secant = rho - gap * (rho - before) / rise if 0 < abs(rise) < np.inf else np.inf
+            rise = gap - gap_before if max(gap, gap_before) < np.inf else 0.0
+            secant = rho - gap * (rho - before) / rise if rise != 0 else np.inf
             before, gap_before = rho, gap
             limit = high if np.isfinite(high) else 4 * low
             rho = secant if low < secant < limit else (low + high) / 2 if high < np.inf else limit

@@ -13,6 +13,7 @@ from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.values import Values, bounded_level
 
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
+BISECTIONS, CONTINUOUS = 50, 1e-6  # towards a pole, and what a continuous reciprocal is there
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,27 @@ def _behind(side: Side, values: Values, c: float) -> Values:
         return values  # psi is not defined behind its pole
     psi = c - 1 / end.psi if end.psi else np.inf
     if sign * end.psi > infinite:
-        return values.joined(Interval(*sorted((-sign * np.inf, psi))))
+        return values.joined(Interval(*sorted((_comes_back(side, c), psi))))
     if end.kind == "quantile" and sign * end.psi < -infinite:
         moved = replace(end, psi=psi)  # psi is steep, and has no pole
         return replace(values, high=moved) if sign > 0 else replace(values, low=moved)
     return values
+
+
+def _comes_back(side: Side, c: float) -> float:
+    """Psi right behind its pole: infinite, unless only one of its sides is (an exponential)."""
+    height = [side.sign * point.psi for point in side.points]
+    first = next(k for k, x in enumerate(height) if x > 0)
+    before, behind = side.points[first - 1].theta, side.points[first].theta
+    for _ in range(BISECTIONS):
+        middle = (before + behind) / 2
+        if side.sign * side.region.psi(middle) > 0:
+            behind = middle
+        else:
+            before = middle
+    reciprocal = side.region.psi(behind)
+    far = abs(reciprocal) < CONTINUOUS * abs(height[0])
+    return -side.sign * np.inf if far else c - 1 / reciprocal
 
 
 def _half_way(values: Values, sign: int) -> str:
