@@ -12,11 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.inference.profile.peaks import golden_section
 from implicit_delta.inference.profile.probes import ALONG, LINE, Probes
 from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.surface import Surface
+from implicit_delta.inference.profile.surface import Point, Surface
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.numerics.maximizers import Objective, lbfgs
 
@@ -57,7 +62,8 @@ class Audit:
         ConvergenceError
             Psi is more extreme somewhere, and no search from there has converged.
         """
-        points = [*self.probes.along((values.low, values.high)), *self.probes.beside(values.root)]
+        beside = self._pulled(values, self.probes.beside(values.root))
+        points = [*self.probes.along((values.low, values.high)), *beside]
         turns = any(end.kind != "quantile" for _, end in values.ends)
         if turns or self.bend > BENT:
             points += self.probes.many((values.low, values.high), values.root)
@@ -79,6 +85,8 @@ class Audit:
         if end.kind != "quantile" or scale is None or end.theta.size == 1:
             return []
         gradient = self.region.gradient(end.theta)
+        if not np.any(gradient):
+            return []
         starts = self._off_saddle(end, sign, self.probes.level(gradient))
         unit = np.linalg.norm(scale.half_transpose(gradient)) * np.sqrt(end.deviance)
         return starts + self._most(
@@ -117,6 +125,16 @@ class Audit:
             self._psis[key] = self.region.psi(theta)
         return self._psis[key]
 
+    def _pulled(self, values: Values, points: list[Array]) -> list[Array]:
+        """Pull points into the region if psi is more extreme there than at its ends.
+
+        Beside a likelihood that is far from a parabola they may be anywhere.
+        """
+        surface = Surface(self.region, values.root)
+        kept = [values.holds(self._psi(x)) or self._inside(x, values.root) for x in points]
+        pairs = zip(points, kept, strict=True)
+        return [x if keep else surface.theta(x - surface.center) for x, keep in pairs]
+
     def _inside(self, theta: Array, root: float) -> bool:
         key = theta.tobytes()
         if key not in self._deviances:
@@ -153,9 +171,24 @@ class Audit:
             if ray.size == 1:
                 yield from self._on_line(surface, ray)
                 continue
-            point, _ = surface.search(ray, sign)
+            point, failure = surface.search(ray, sign)
+            if failure and self.region.ascent.scale is not None:
+                point = self._rescaled(values.root, surface.theta(ray), sign)
             if point is not None:
                 yield End(point.psi, point.theta, values.root**2, "quantile", point.lam)
+
+    def _rescaled(self, root: float, start: Array, sign: int) -> Point | None:
+        """Search with the curvature of where it starts, from a Newton step into the region."""
+        try:
+            region = self.region.moved(start)
+            scale = region.ascent.scale
+            assert scale is not None
+            center = start + scale.half(scale.half_transpose(region.model.score(start)))
+        except (NotAMaximumError, UnsupportedModelError, EvaluationError):
+            return None
+        if not self._inside(center, root):
+            return None
+        return Surface(region, root, center).search(start - center, sign)[0]
 
     def _on_line(self, surface: Surface, ray: Array) -> Iterator[End]:
         """Take the only point of the surface on this side: psi need not be smooth there."""

@@ -29,7 +29,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
-SEARCH = lbfgs(max_iterations=50)  # a search that needs more of them does not end
+SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
 ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.values import End, Values, bounded_level
+from implicit_delta.inference.profile.values import End, Values
 
 WORDS = {-1: "lower", 1: "upper"}
 
@@ -91,7 +91,7 @@ def _whole(name: str, level: float, values: Values) -> str:
         f"The interval of {name} is unbounded: the data exclude no value at confidence level "
         f"{level:g}. Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
         f"{values.root**2:.3g}, as a ratio does whose denominator may be zero (Fieller). Its "
-        f"interval is bounded up to `confidence_level={bounded_level(pole):g}`; the numerator and "
+        f"interval is bounded up to `confidence_level={values.bounded_level:g}`; the numerator and "
         "the denominator have intervals of their own."
     )
 

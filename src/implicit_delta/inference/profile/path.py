@@ -111,10 +111,11 @@ class Side:
         peak = peak_of(lambda x: self._rise(last.theta + x * way))
         if peak is None:
             return False
+        theta = last.theta + peak.x * way
         if peak.diverges:
-            self._stop("pole", last.theta, self.sign * np.inf)
+            self._stop("pole", theta, self.sign * np.inf)
         else:
-            self._stop("extreme", last.theta + peak.x * way)
+            self._stop("extreme", theta)
         return True
 
     def _rise(self, theta: Array) -> float:
@@ -156,7 +157,8 @@ def _lost(last: Point, sign: int, failure: str) -> str:
         f"The profile could not be followed to {word} values than psi = {last.psi:.6g} (deviance "
         f"{last.root**2:.3g}). {failure or 'Psi turns there, and turns back.'} Usual causes: psi "
         "has kinks, jumps or a pole nearby (a ratio whose numerator and denominator may both be "
-        "zero), or the log-likelihood has an edge or a second maximum. Try "
+        "zero), or the log-likelihood has an edge, a second maximum or no maximum at all "
+        "(separated classes: add `l2=`). Try "
         f"{lower}the numerator and the denominator on their own, another parametrization, or "
         "`infer(model, psi, Bootstrap())`."
     )

@@ -61,7 +61,7 @@ class Probes:
         Each of them moves one parameter more than the others do.
         """
         scale, chosen = self.region.ascent.scale, list[Array]()
-        if scale is None or gradient.size == 1:
+        if scale is None or gradient.size == 1 or not np.any(gradient):
             return chosen
         slope = _unit(scale.half_transpose(gradient))
         for axis in self._axes:

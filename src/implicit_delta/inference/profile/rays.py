@@ -35,12 +35,12 @@ def _plane(region: Region, tangent: Array) -> Array:
     if scale is None or center.size == 1:
         return none
     try:
-        gradients = [region.evaluation.jacobian(center + x * tangent)[0] for x in (0.0, 0.5)]
+        gradients = [region.gradient(center + x * tangent) for x in (0.0, 0.5)]
     except EvaluationError:
         return none
-    along, other = (
-        scale.half_transpose(g) / np.linalg.norm(scale.half_transpose(g)) for g in gradients
-    )
+    if not all(map(np.any, gradients)):
+        return none
+    along, other = (_unit(scale.half_transpose(gradient)) for gradient in gradients)
     across = other - (other @ along) * along
     size = np.linalg.norm(across)
     if not size > STRAIGHT:
@@ -66,3 +66,7 @@ def _pole(region: Region, ray: Array, sign: int) -> Array | None:
     if peak is None or not peak.diverges:
         return None
     return np.asarray(center + (start + peak.x * step) * ray)
+
+
+def _unit(vector: Array) -> Array:
+    return np.asarray(vector / np.linalg.norm(vector))

@@ -53,6 +53,8 @@ class Values:
         What else psi is there: behind a pole, or on a second hill of the likelihood.
     second : float
         Deviance of a second maximum in the region; NaN if none was met.
+    followed : float
+        Root up to which the path was followed either way.
     """
 
     root: float
@@ -60,6 +62,12 @@ class Values:
     high: End
     others: tuple[Interval, ...] = ()
     second: float = np.nan
+    followed: float = np.nan
+
+    @property
+    def bounded_level(self) -> float:
+        """Round down the confidence level up to which the path was followed."""
+        return bounded_level(self.followed**2)
 
     @property
     def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:

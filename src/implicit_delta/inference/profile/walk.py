@@ -10,7 +10,7 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.path import Side
 from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.values import Values, bounded_level
+from implicit_delta.inference.profile.values import Values
 
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
 BISECTIONS, CONTINUOUS = 50, 1e-6  # towards a pole, and what a continuous reciprocal is there
@@ -45,6 +45,8 @@ class Walk:
     def values(self, roots: Sequence[float]) -> list[Values]:
         """Walk outwards: the values up to each of these roots, which ascend."""
         found = [Values(root, self.below.end(root), self.above.end(root)) for root in roots]
+        followed = min(side.points[-1].root for side in (self.below, self.above))
+        found = [replace(values, followed=followed) for values in found]
         for sign in (-1, 1):
             found = self._around(found, sign)
         return found
@@ -85,7 +87,9 @@ def _behind(side: Side, values: Values, c: float) -> Values:
 def _comes_back(side: Side, c: float) -> float:
     """Psi right behind its pole: infinite, unless only one of its sides is (an exponential)."""
     height = [side.sign * point.psi for point in side.points]
-    first = next(k for k, x in enumerate(height) if x > 0)
+    first = next((k for k, x in enumerate(height) if x > 0), 0)
+    if first == 0:  # found by a ray, not on the path
+        return -side.sign * np.inf
     before, behind = side.points[first - 1].theta, side.points[first].theta
     for _ in range(BISECTIONS):
         middle = (before + behind) / 2
@@ -105,6 +109,6 @@ def _half_way(values: Values, sign: int) -> str:
         f"{values.root**2:.3g}, and comes back from {word} infinity, as a ratio does whose "
         "denominator may be zero (Fieller). So its values are not one interval, and where those "
         "behind the pole end could not be found. Try "
-        f"`confidence_level={bounded_level(pole):g}`, up to which there is one interval, or the "
+        f"`confidence_level={values.bounded_level:g}`, up to which there is one interval, or the "
         "numerator and the denominator on their own."
     )
