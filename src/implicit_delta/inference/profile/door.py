@@ -1,6 +1,7 @@
 """Likelihood-ratio intervals of anything computed from a fitted model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
+SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
 ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 
@@ -138,14 +140,17 @@ def profile_of(
     if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
         confidence_level = float(confidence_level)
     cost, levels = Cost.start(model), _levels(confidence_level)
-    response = Infinitesimal(curvature=curvature).respond(model, evaluation)
+    with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
+        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
     assert response.directions is not None
     check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
     ascent = Ascent.of(model, maximizer, curvature)
     evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    if maximizer is None and ascent.scale is not None:
+        ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, sorted(levels))
+    found = _found(walk, response.nonlinearity, sorted(levels))
     intervals = {level: _interval(evaluation, found[level]) for level in levels}
     warn_of(evaluation.names[0], found)
     total = total_error(evaluation, response.covariance)
@@ -164,12 +169,12 @@ def profile_of(
     )
 
 
-def _found(walk: Walk, levels: list[float]) -> dict[float, Values]:
+def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
-    roots = list(map(normal_quantile, levels))
-    audit = Audit(walk.region, Probes(walk.region, walk.tangent), walk.error)
-    walked = with_hills(walk.region, walk.tangent, walk.values(roots))
-    found = [audit.completed(values) for values in walked]
+    probes = Probes(walk.region, walk.tangent)
+    audit = Audit(walk.region, probes, walk.error, bend)
+    walked = walk.values(list(map(normal_quantile, levels)))
+    found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
     return dict(zip(levels, found, strict=True))

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from scipy.special import chdtr
-
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
@@ -89,13 +87,12 @@ def _maximum(values: Values) -> str:
 
 def _whole(name: str, level: float, values: Values) -> str:
     pole = min(end.deviance for _, end in values.ends if end.kind == "pole")
-    finite = math.floor(100 * float(chdtr(1, pole))) / 100
     return (
         f"The interval of {name} is unbounded: the data exclude no value at confidence level "
         f"{level:g}. Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
         f"{values.root**2:.3g}, as a ratio does whose denominator may be zero (Fieller). Its "
-        f"interval is bounded up to confidence_level={finite:g}; the numerator and the denominator "
-        "have intervals of their own."
+        f"interval is bounded up to `confidence_level={values.bounded_level:g}`; the numerator and "
+        "the denominator have intervals of their own."
     )
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.inference.profile.peaks import peak_of
+from implicit_delta.inference.profile.rays import runaway
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.surface import FARTHEST, Point, Surface
-from implicit_delta.inference.profile.values import End, Kind
+from implicit_delta.inference.profile.values import End, Kind, bounded_level
 
 LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-3  # in r; a turn of psi within the latter is looked at
-NEAR = 0.1  # in r: how far ahead a pole is looked for, as its slope cannot be trusted there
+FARTHEST_LOOK, LONGER_LOOK = 0.25, 3.0  # in r; times the look before
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
 
 
@@ -48,9 +49,9 @@ class Side:
     def __init__(self, region: Region, sign: int, tangent: Array, error: float) -> None:
         self.points = [Point(region.model.theta, region.value, 0.0, 0.0)]
         self.last: End | None = None
-        self.sign, self._region = sign, region
+        self.sign, self.region = sign, region
         self._tangent, self._error = sign * tangent, error
-        self._step = LONGEST_STEP
+        self._step, self._looked = LONGEST_STEP, 0.0
 
     def end(self, root: float) -> End:
         """Find the most extreme psi up to this root of the deviance, at least as large as before.
@@ -63,56 +64,63 @@ class Side:
         while self.points[-1].root < root and self.last is None:
             before = self.points[-1].root
             steps = np.ceil((root - before) / self._step)
-            self._advance(root if steps == 1 else before + (root - before) / steps)
+            self._advance(root if steps == 1 else before + (root - before) / steps, root)
         point = self.points[-1]
         return self.last or End(point.psi, point.theta, root**2, "quantile", point.lam)
 
-    def _advance(self, root: float) -> None:
-        """Try for the point at `root`; where there is none, the next trial is half as far."""
-        surface, start = Surface(self._region, root), self._predict(root)
+    def _advance(self, root: float, goal: float) -> None:
+        """Try for the point at `root`; where there is none, the next trial is less far."""
+        surface, start = Surface(self.region, root), self._predict(root)
         if surface.is_open(start) and self._leaves(surface, start):
             return
         if start.size == 1 and surface.at_a_jump(start):
             self._stop("edge", surface.theta(start))
             return
         point, failure = surface.search(start, self.sign, self.points[-1].psi)
-        if point is None:
-            self._retreat(root, failure)
-        else:
+        if point is not None:
             self.points.append(point)
             self._step = min(2 * self._step, LONGEST_STEP)
+            return
+        self._step = (root - self.points[-1].root) / (8 if failure else 2)
+        if failure and self._looked < goal:  # once, as searches that fail are expensive
+            self._looked = goal
+            self.last = runaway(self.region, self._tangent, self.sign, goal)
+        if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
+            raise ConvergenceError(_lost(self.points[-1], self.sign, failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
-        psi = self._region.psi(theta) if psi is None else psi
-        self.last = End(psi, theta, self._region.deviance(theta), kind)
+        psi = self.region.psi(theta) if psi is None else psi
+        self.last = End(psi, theta, self.region.deviance(theta), kind)
         root = float(np.sqrt(self.last.deviance))
         if root > self.points[-1].root and np.isfinite(psi):
             self.points.append(Point(theta, psi, 0.0, root))
 
-    def _retreat(self, root: float, failure: str) -> None:
+    def _ends_before(self, goal: float) -> bool:
+        """Look ahead for a turn or a pole of psi, at growing distances.
+
+        Psi itself is looked at: beside a kink or a pole, differences of it are no derivative.
+        """
         last = self.points[-1]
-        self._step = (root - last.root) / 2
-        if self._step > SHORTEST_STEP:
-            return
-        way = self.points[0].theta + self._predict(last.root + self._reach()) - last.theta
+        limit = min(FARTHEST_LOOK, goal - last.root)
+        looks = int(np.ceil(np.log(max(limit / self._step, 1)) / np.log(LONGER_LOOK)))
+        return any(self._ends_within(limit / LONGER_LOOK**k) for k in range(looks, -1, -1))
+
+    def _ends_within(self, reach: float) -> bool:
+        last = self.points[-1]
+        way = self.points[0].theta + self._predict(last.root + reach) - last.theta
         peak = peak_of(lambda x: self._rise(last.theta + x * way))
         if peak is None:
-            raise ConvergenceError(_lost(last, failure))
+            return False
+        theta = last.theta + peak.x * way
         if peak.diverges:
-            self._stop("pole", last.theta, self.sign * np.inf)
+            self._stop("pole", theta, self.sign * np.inf)
         else:
-            self._stop("extreme", last.theta + peak.x * way)
-
-    def _reach(self) -> float:
-        """Look two steps ahead, or twice as far as a simple pole is, where psi is so steep."""
-        last = self.points[-1]
-        gain = abs(last.psi - self.points[0].psi)
-        pole = gain * abs(last.lam) / last.root if last.root > 0 else np.inf
-        return 2 * self._step if pole > NEAR else max(2 * self._step, 2 * pole)
+            self._stop("extreme", theta)
+        return True
 
     def _rise(self, theta: Array) -> float:
         """By how many standard errors psi is more extreme than so far."""
-        return self.sign * (self._region.psi(theta) - self.points[-1].psi) / self._error
+        return self.sign * (self.region.psi(theta) - self.points[-1].psi) / self._error
 
     def _leaves(self, surface: Surface, ray: Array) -> bool:
         """Follow a ray that stays in the region for ever, and see whether psi stays finite."""
@@ -142,10 +150,15 @@ class Side:
         return np.asarray((point.theta - self.points[0].theta) / point.root)
 
 
-def _lost(last: Point, failure: str) -> str:
+def _lost(last: Point, sign: int, failure: str) -> str:
+    word, level = "larger" if sign > 0 else "smaller", bounded_level(last.root**2)
+    lower = f"`confidence_level={level:g}`, up to which it was followed, " if level else ""
     return (
-        f"The profile could not be followed beyond psi = {last.psi:.6g} (deviance "
-        f"{last.root**2:.3g}). {failure} Usual causes: psi or the log-likelihood is not "
-        "smooth or not defined there, or has a second maximum. Try a lower "
-        "confidence_level, another parametrization, or `Bootstrap()`."
+        f"The profile could not be followed to {word} values than psi = {last.psi:.6g} (deviance "
+        f"{last.root**2:.3g}). {failure or 'Psi turns there, and turns back.'} Usual causes: psi "
+        "has kinks, jumps or a pole nearby (a ratio whose numerator and denominator may both be "
+        "zero), or the log-likelihood has an edge, a second maximum or no maximum at all "
+        "(separated classes: add `l2=`). Try "
+        f"{lower}the numerator and the denominator on their own, another parametrization, or "
+        "`infer(model, psi, Bootstrap())`."
     )

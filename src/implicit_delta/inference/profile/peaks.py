@@ -45,7 +45,7 @@ def peak_of(f: Callable[[float], float]) -> Peak | None:
     x = golden_section(height, looks[max(best - 1, 0)], looks[best + 1])
     x = x if height(x) > heights[best] else float(looks[best])
     far, near, nearest = (height(x - step) for step in CLOSER)
-    return Peak(x, nearest - near > max(GROWS * (near - far), ROUNDING))
+    return Peak(x, near > far and nearest - near > max(GROWS * (near - far), ROUNDING))
 
 
 def golden_section(height: Callable[[float], float], low: float, high: float) -> float:

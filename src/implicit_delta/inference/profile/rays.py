@@ -7,43 +7,49 @@ psi takes every value at once and no search converges. A ray beside that point i
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.inference.profile.path import Side
+from implicit_delta.errors import EvaluationError
 from implicit_delta.inference.profile.peaks import peak_of
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.values import End
 
-RAYS, LOOKS = 90, 24
-STRAIGHT = 1e-12  # squared distance of the path from a line, in standard errors
+RAYS, LOOKS = 180, 24
+STRAIGHT = 1e-6  # sine of the angle between two gradients of psi that are the same
 
 
-def runaway(region: Region, sides: tuple[Side, Side], sign: int, root: float) -> End | None:
-    """Find a ray in the plane of the path along which psi rises, or falls, to a pole."""
-    for ray in root * _plane(region, sides):
+def runaway(region: Region, tangent: Array, sign: int, root: float) -> End | None:
+    """Find a ray in the region along which psi rises, or falls, to a pole."""
+    for ray in root * _plane(region, tangent):
         theta = _pole(region, ray, sign)
         if theta is not None and region.deviance(theta) <= root**2:
             return End(sign * np.inf, theta, region.deviance(theta), "pole")
     return None
 
 
-def _plane(region: Region, sides: tuple[Side, Side]) -> Array:
-    """Rays in the plane of both sides of the path, (RAYS, d), one standard error long each.
+def _plane(region: Region, tangent: Array) -> Array:
+    """Rays in the plane of two gradients of psi, (RAYS, d), one standard error long each.
 
-    Those of a ratio are all in one plane, whatever the number of parameters.
+    All gradients of a ratio are in one plane, whatever the number of parameters.
     """
-    model = region.model
-    last = [side.points[-1] for side in sides]
-    if not all(point.root > 0 for point in last):
-        return np.zeros((0, model.d))
-    first, second = ((point.theta - model.theta) / point.root for point in last)
-    along, across = first - second, first + second
-    image = model.information(model.theta, along, region.ascent.curvature)
-    along, image = (x / np.sqrt(along @ image) for x in (along, image))
-    across = across - (across @ image) * along
-    size = across @ model.information(model.theta, across, region.ascent.curvature)
+    center, scale = region.model.theta, region.ascent.scale
+    none = np.zeros((0, center.size))
+    if scale is None or center.size == 1:
+        return none
+    try:
+        gradients = [region.gradient(center + x * tangent) for x in (0.0, 0.5)]
+    except EvaluationError:
+        return none
+    if not all(map(np.any, gradients)):
+        return none
+    along, other = (_unit(scale.half_transpose(gradient)) for gradient in gradients)
+    across = other - (other @ along) * along
+    size = np.linalg.norm(across)
     if not size > STRAIGHT:
-        return np.zeros((0, model.d))
-    angles = np.linspace(0, 2 * np.pi, RAYS, endpoint=False)[:, None]
-    return np.asarray(np.cos(angles) * along + np.sin(angles) * across / np.sqrt(size))
+        return none
+    angles = np.linspace(0, 2 * np.pi, RAYS, endpoint=False)
+    plane = np.multiply.outer(along, np.cos(angles)) + np.multiply.outer(
+        across / size, np.sin(angles)
+    )
+    return np.asarray(scale.half(plane).T)
 
 
 def _pole(region: Region, ray: Array, sign: int) -> Array | None:
@@ -60,3 +66,7 @@ def _pole(region: Region, ray: Array, sign: int) -> Array | None:
     if peak is None or not peak.diverges:
         return None
     return np.asarray(center + (start + peak.x * step) * ray)
+
+
+def _unit(vector: Array) -> Array:
+    return np.asarray(vector / np.linalg.norm(vector))

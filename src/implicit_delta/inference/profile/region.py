@@ -49,6 +49,20 @@ class Region:
         """Psi at the maximum."""
         return float(self.evaluation.value[0])
 
+    def moved(self, theta: Array) -> "Region":
+        """Take the units of all steps, and the curvature, from another theta.
+
+        Raises
+        ------
+        NotAMaximumError, UnsupportedModelError
+            The curvature is of no use there.
+        """
+        guarded = self.evaluation.function
+        assert isinstance(guarded, _Guarded)
+        plain = replace(self.evaluation, function=guarded.function).on(self.model.at(theta))
+        ascent = Ascent.of(plain.model, self.ascent.maximizer, self.ascent.curvature)
+        return replace(self.of(plain, ascent), top=self.top)
+
     def seen_from(self, c: float) -> "Region":
         r"""Look at :math:`-1 / (\psi - c)`, which rises with psi and has a zero at its poles."""
         guarded = self.evaluation.function
@@ -63,6 +77,10 @@ class Region:
             return float(self.evaluation(theta)[0])
         except EvaluationError:
             return np.nan
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of psi, (d,)."""
+        return np.asarray(self.evaluation.jacobian(theta)[0])
 
     def deviance(self, theta: Array) -> float:
         """Twice the fall of the objective; infinite where that is not defined."""

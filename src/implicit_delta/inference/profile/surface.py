@@ -67,11 +67,15 @@ class Surface:
         self.center = self.model.theta if center is None else center
         self._cache = LastCache()
 
-    def search(self, start: Array, sign: int, beyond: float) -> tuple[Point | None, str]:
+    def search(
+        self, start: Array, sign: int, beyond: float | None = None
+    ) -> tuple[Point | None, str]:
         """Climb from the ray `start` to a maximum of sign * psi on the surface.
 
-        Psi must be more extreme than `beyond`, and rise outwards, from the start on.
+        Psi must rise outwards, and be more extreme than `beyond` if given, from the start on.
+        Returns the point, or None and what has failed ("" if psi does not rise).
         """
+        beyond = -sign * np.inf if beyond is None else beyond
         try:
             first = self.point(start)
             if self.is_open(start) or not first.rises(sign, beyond):
@@ -82,9 +86,11 @@ class Surface:
             rounded = ascent.scale is not None and found.gradient_norm < GOOD_ENOUGH
             point = self.point(found.x)
             held = (found.converged or rounded) and point.rises(sign, beyond)
-            return point if held else None, found.message
-        except (EvaluationError, UnsupportedModelError) as error:
-            return None, str(error)
+            return (point, "") if held else (None, "No search from there has converged.")
+        except EvaluationError:
+            return None, "Psi or its derivative is not defined beyond."
+        except UnsupportedModelError:
+            return None, "The log-likelihood is NaN or infinite beyond."
 
     def theta(self, u: Array) -> Array:
         """Intersect the ray u with the surface, (d,)."""
@@ -171,8 +177,8 @@ class Surface:
             if stalled or abs(gap) <= EXACT * self.root:
                 return rho, gap
             low, high, gap_low = (rho, high, gap) if gap < 0 else (low, rho, gap_low)
-            rise = gap - gap_before
-            secant = rho - gap * (rho - before) / rise if 0 < abs(rise) < np.inf else np.inf
+            rise = gap - gap_before if max(gap, gap_before) < np.inf else 0.0
+            secant = rho - gap * (rho - before) / rise if rise != 0 else np.inf
             before, gap_before = rho, gap
             limit = high if np.isfinite(high) else 4 * low
             rho = secant if low < secant < limit else (low + high) / 2 if high < np.inf else limit

@@ -1,10 +1,12 @@
 """Values of psi in a likelihood region: an interval, or pieces of the line."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.special import chdtr
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
@@ -51,6 +53,8 @@ class Values:
         What else psi is there: behind a pole, or on a second hill of the likelihood.
     second : float
         Deviance of a second maximum in the region; NaN if none was met.
+    followed : float
+        Root up to which the path was followed either way.
     """
 
     root: float
@@ -58,6 +62,12 @@ class Values:
     high: End
     others: tuple[Interval, ...] = ()
     second: float = np.nan
+    followed: float = np.nan
+
+    @property
+    def bounded_level(self) -> float:
+        """Round down the confidence level up to which the path was followed."""
+        return bounded_level(self.followed**2)
 
     @property
     def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:
@@ -83,8 +93,11 @@ class Values:
         return any(low - slack <= psi <= high + slack for low, high in self.pieces)
 
     def moved(self, sign: int, ends: Iterable[End]) -> "Values":
-        """Take the most extreme of the upper (or lower) end and these."""
-        best = max([self.end(sign), *ends], key=lambda end: sign * end.psi)
+        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
+        new = [end for end in ends if not self.holds(end.psi)]
+        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
+        if best is self.end(sign):
+            return self
         return replace(self, high=best) if sign > 0 else replace(self, low=best)
 
     def joined(self, piece: Interval) -> "Values":
@@ -101,3 +114,8 @@ def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
         else:
             pieces.append(Interval(low, high))
     return tuple(pieces)
+
+
+def bounded_level(deviance: float) -> float:
+    """Round down the confidence level whose quantile is this deviance."""
+    return math.floor(100 * float(chdtr(1, deviance))) / 100
