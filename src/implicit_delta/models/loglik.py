@@ -36,11 +36,12 @@ FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that 
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 NOT_SMOOTH = (
-    "A derivative of the log-likelihood is uncertain by {doubt:.1%}: differences over shorter and "
-    "shorter steps do not settle. Usual causes: it computes in single precision (float32: convert "
-    "the data with `.astype(np.float64)`), is random, is the result of an iteration that stops "
-    "early, or has kinks (absolute errors, a lasso penalty). A derivative that you know helps "
-    "(`score=`); for kinks use `Bootstrap()`."
+    "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
+    "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
+    "(separated classes, an empty cell: add `l2=`), computes in single precision (convert the data "
+    "with `.astype(np.float64)`), is random, is the result of an iteration that stops early, or "
+    "has kinks (absolute errors, a lasso penalty: use `Bootstrap()`). A derivative that you know "
+    "helps: `score=`."
 )
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
@@ -288,7 +289,8 @@ class LoglikModel(FittedModel):
         """Refuse a derivative that its own error estimate calls uncertain."""
         doubt = float(np.max(ratio(error, size)))
         if doubt > UNCERTAIN and not self.climbing:
-            raise UnsupportedModelError(NOT_SMOOTH.format(doubt=doubt))
+            share = f"{doubt:.1%}" if doubt < 1 else "all of its size"
+            raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
 
     def _gauss_newton_product(self, theta: Array, v: Array) -> Array:
         if self.gauss_newton is None:
