@@ -24,6 +24,7 @@ from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
+    bends_far,
     differentiate,
     natural_units,
     second_differences,
@@ -42,6 +43,12 @@ NOT_SMOOTH = (
     "with `.astype(np.float64)`), is random, is the result of an iteration that stops early, or "
     "has kinks (absolute errors, a lasso penalty: use `Bootstrap()`). A derivative that you know "
     "helps: `score=`."
+)
+NEARLY_COLLINEAR = (
+    "Some parameters are so nearly redundant that differences of the log-likelihood cannot tell: "
+    "it is flat in one direction nearby, but not far away. Usual causes: columns that are "
+    "collinear up to a few digits, a parameter that hardly matters. Center or rescale the columns, leave one "
+    "out, add `l2=`, or give `score=`."
 )
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
@@ -272,8 +279,20 @@ class LoglikModel(FittedModel):
             axes = self.units[:, None] * vectors / np.sqrt(values)
             matrix, error = self._second_differences(theta, axes)
             values = np.ones(1)
+        elif abs(values[0]) <= 1e-9 and not self.climbing:
+            flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
+            self._check_flat(theta, flat)
         self._check_certain(error, max(values[0], FLAT))
         return matrix
+
+    def _check_flat(self, theta: Array, directions: Array) -> None:
+        """Refuse directions that look flat from here and are not: L bends far away along them.
+
+        Along those of redundant parameters it is the same at any distance; along those of nearly
+        collinear ones the curvature is too small for differences, and yet decides.
+        """
+        if any(bends_far(self._parts, theta, direction) for direction in directions.T):
+            raise UnsupportedModelError(NEARLY_COLLINEAR)
 
     def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
         """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""

@@ -20,6 +20,7 @@ FIRST_STEP = 0.25  # of the natural unit; halved at each further level
 FEWEST_LEVELS, MOST_LEVELS = 3, 6
 RELATIVE_TOLERANCE = 1e-11
 BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
+BENT = 1e-3  # of a log-likelihood: more than rounding leaves, less than any distance that matters
 LONGEST = 1e15  # times the size of a coordinate: one that bends nowhere nearer is flat
 MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is still found
 
@@ -127,6 +128,14 @@ def natural_units(f: Function, x: Array) -> Array:
     """
     center = f(x)
     return np.array([_natural_unit(f, x, center, j) for j in range(x.size)])
+
+
+def bends_far(f: Function, x: Array, direction: Array) -> bool:
+    """Whether the sum of f bends along a direction at any of several distances, up to 1e8."""
+    center = f(x)
+    with np.errstate(all="ignore"):
+        bends = [abs(_bend(f, x, center, far * direction)) for far in (1e2, 1e4, 1e6, 1e8)]
+    return not np.all(np.isfinite(bends)) or max(bends) > BENT
 
 
 def _along(f: Function, x: Array, direction: Array) -> Derivative:
