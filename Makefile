@@ -10,9 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit docs pages format linecov coverage bench bench-env reproduce clean
+.PHONY: help demo test lint types unit docs pages format linecov coverage bench bench-env reproduce fuzz clean
 
-unit docs pages linecov coverage bench reproduce: export OMP_NUM_THREADS = 1
+unit docs pages linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,22 +42,26 @@ format: $(VENV)/.test ## Rewrite the files in the house format
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-linecov: $(VENV)/.test ## Which lines of the package the tests run
+linecov: $(VENV)/.test ## Lines of the package that the tests run
 	$(PYTEST) -n 2 --cov --cov-report=term --cov-report=html
 
-coverage: $(VENV)/.test ## How often intervals cover the truth, by simulation (QUICK=1: a small version)
-	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick --results build)
+coverage: $(VENV)/.test ## Coverage of intervals, by simulation (QUICK=1: a small version)
+	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick)
 
 bench: $(VENV)/.bench ## Side by side with other libraries (ONLY=core: one of them; DATA=dir: data sets)
 	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(DATA),--data $(DATA))
 
-bench-env: $(VENV)/.laplace ## What `make bench` compares with: laplace-torch and delicatessen
+bench-env: $(VENV)/.laplace ## Install the peers of `make bench`: laplace-torch and delicatessen
 
-reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version)
-	$(BIN)/python -m experiments $(if $(QUICK),--quick)
+reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version; DATA=dir: data sets)
+	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA))
+
+SECONDS ?= 600
+fuzz: $(VENV)/.test ## Seeded attacks that must not be answered silently wrong (SECONDS=600)
+	$(BIN)/python tests/hostile/fuzz.py --seconds $(SECONDS)
 
 clean: ## Remove what the other targets wrote, but not the environment
-	rm -rf build dist demo.png htmlcov .coverage .benchmarks .hypothesis
+	rm -rf build dist demo.png results/quick htmlcov .coverage .benchmarks .hypothesis
 	rm -rf docs/auto_examples docs/api/generated examples/demo.png
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples experiments -name __pycache__ -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""What things cost, side by side with other ways to do them, as ratios within one run."""
+"""Costs side by side with other ways to the same number, as ratios within one run."""

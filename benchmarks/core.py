@@ -1,26 +1,15 @@
-"""The NumPy core: what an interval costs beside the fit, and the paper's network both ways.
+"""The NumPy core: cost of an interval beside the fit, and the paper's network both ways.
 
 Run with ``python -m benchmarks.core``; timings are ratios within one run.
 """
-
-from time import perf_counter
 
 import numpy as np
 from scipy.special import expit
 
 import implicit_delta as idm
+from benchmarks.timing import timed
 from experiments.network import Network
-from experiments.tasks_1d import SIN
-
-
-def best(function, repeats):
-    """Shortest of several runs, in seconds: the one least disturbed."""
-    seconds = []
-    for _ in range(repeats):
-        started = perf_counter()
-        function()
-        seconds.append(perf_counter() - started)
-    return min(seconds)
+from experiments.one_d.tasks import SIN
 
 
 def small_likelihood():
@@ -38,9 +27,9 @@ def small_likelihood():
         model = idm.from_loglik(loglik, theta)
         return idm.infer(model, lambda b: expit(b[0] + b[1])).confidence_interval()
 
-    one = best(lambda: [loglik(theta) for _ in range(100)], 20) / 100
-    fit = best(lambda: idm.from_loglik(loglik, start=np.zeros(6)), 5)
-    cost = best(interval, 20)
+    one = timed(lambda: [loglik(theta) for _ in range(100)], 20)[1] / 100
+    _, fit = timed(lambda: idm.from_loglik(loglik, start=np.zeros(6)), 5)
+    _, cost = timed(interval, 20)
     model = idm.from_loglik(loglik, theta)
     passes = idm.infer(model, lambda b: expit(b[0] + b[1])).diagnostics.passes
     print("An interval for a logistic regression without derivatives (d = 6, n = 200)")
@@ -73,9 +62,7 @@ class SinTask:
 def sin_network(n_jobs=1):
     """The 80 x 80 covariance of predictions, by one factorization and by 160 refits."""
     task = SinTask()
-    started = perf_counter()
-    model = task.fit()
-    fit = perf_counter() - started
+    model, fit = timed(task.fit)
 
     def psi(theta):
         return task.network.predict(theta, task.grid)

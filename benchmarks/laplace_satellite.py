@@ -3,7 +3,7 @@
 Run ``python benchmarks/laplace_satellite.py --data DIR``, where DIR (or the environment variable
 IMPLICIT_DELTA_DATA) holds ``satellite.csv.gz``. A 36-50-6 tanh network (d = 2156) is trained on
 5148 rows with l2 = 1; psi is its mean cross-entropy on the other 1287 rows. Every posterior of
-laplace-torch then answers with sqrt(g' P^-1 g), g the gradient of psi and P its precision: the
+laplace-torch then gives sqrt(g' P^-1 g), g the gradient of psi and P its precision: the
 generalized Gauss-Newton matrix plus l2 I, whole, by Kronecker factors, or its diagonal.
 """
 
@@ -84,7 +84,7 @@ def laplace_standard_error(
 
 
 def import_laplace() -> ModuleType:
-    """Import laplace-torch, or say how to get it."""
+    """Import laplace-torch; where it is missing, the error has the command that installs it."""
     try:
         import laplace.curvature
     except ImportError as error:
@@ -177,7 +177,7 @@ def main() -> None:
 
 
 def measure(data: Satellite, l2: float, backend: Backend) -> None:
-    """Train once, ask every posterior, and print seconds and standard errors."""
+    """Train once, fit every posterior, and print seconds and standard errors."""
     module = network()
     start = perf_counter()
     norm = train(module, data.X, data.y, l2)

@@ -1,4 +1,4 @@
-"""The average effect of a dummy after a logit: what generality costs beside a formula by hand.
+"""Average effect of a dummy after a logit: cost of generality beside a formula by hand.
 
 Run with ``python -m benchmarks.marginal_effect``. All in one run, n = 100 000 and d = 20 unless
 said otherwise: the formula written out in NumPy, `infer` with psi as a black box, statsmodels'
@@ -7,13 +7,13 @@ said otherwise: the formula written out in NumPy, `infer` with psi as a black bo
 
 import argparse
 from importlib.util import find_spec
-from time import perf_counter
 
 import numpy as np
 import statsmodels.api as sm
 from scipy.special import expit
 
 import implicit_delta as idm
+from benchmarks.timing import timed
 
 LIMIT = 10  # times the formula by hand
 
@@ -28,20 +28,20 @@ class Problem:
         )
         y = rng.random(n) < expit(self.X @ rng.normal(scale=0.2, size=d))
         self.results = sm.Logit(y.astype(float), self.X).fit(disp=0)
-        self.with_it, self.without = self.X.copy(), self.X.copy()
-        self.with_it[:, -1], self.without[:, -1] = 1, 0
+        self.high, self.low = self.X.copy(), self.X.copy()
+        self.high[:, -1], self.low[:, -1] = 1, 0
 
     def effect(self, params):
         predict = self.results.model.predict
-        return (predict(params, self.with_it) - predict(params, self.without)).mean()
+        return (predict(params, self.high) - predict(params, self.low)).mean()
 
     def by_hand(self):
         """Slopes of the logistic function, the information matrix, one solve."""
         X, beta = self.X, self.results.params
         p = expit(X @ beta)
         information = X.T @ ((p * (1 - p))[:, None] * X)
-        high, low = expit(self.with_it @ beta), expit(self.without @ beta)
-        gradient = (high * (1 - high)) @ self.with_it - (low * (1 - low)) @ self.without
+        p_high, p_low = expit(self.high @ beta), expit(self.low @ beta)
+        gradient = (p_high * (1 - p_high)) @ self.high - (p_low * (1 - p_low)) @ self.low
         gradient /= len(X)
         return np.sqrt(gradient @ np.linalg.solve(information, gradient))
 
@@ -59,9 +59,7 @@ class Problem:
         results = sm.Logit(self.results.model.endog, self.X).fit(
             start_params=self.results.params, disp=0
         )
-        started = perf_counter()
-        error = results.get_margeff(at="overall", dummy=True).margeff_se[-1]
-        return error, perf_counter() - started
+        return timed(lambda: results.get_margeff(at="overall", dummy=True).margeff_se[-1])
 
     def by_delicatessen(self):
         from delicatessen import delta_method
@@ -71,26 +69,16 @@ class Problem:
         return float(np.sqrt(np.squeeze(variance)))
 
 
-def timed(function, repeats):
-    """Return the result and the shortest of several runs, the one least disturbed."""
-    seconds = []
-    for _ in range(repeats):
-        started = perf_counter()
-        result = function()
-        seconds.append(perf_counter() - started)
-    return result, min(seconds)
-
-
 def main(n=100_000, d=20):
     problem = Problem(n, d)
     rows = {
         "by hand, in NumPy": timed(problem.by_hand, 7),
         "infer, psi traced": timed(problem.by_infer, 7),
-        "infer, psi opaque": timed(problem.by_differences, 1),
+        "infer, psi opaque": timed(problem.by_differences),
         "statsmodels get_margeff": problem.by_statsmodels(),
     }
     if find_spec("delicatessen") is not None:
-        rows["delicatessen delta_method"] = timed(problem.by_delicatessen, 1)
+        rows["delicatessen delta_method"] = timed(problem.by_delicatessen)
     unit = rows["by hand, in NumPy"][1]
     print(f"Average effect of a dummy after a logit, n = {n}, d = {d}")
     print(f"  {'':26} {'std. error':>14} {'seconds':>9} {'times by hand':>14}")

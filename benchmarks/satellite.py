@@ -3,7 +3,7 @@
 Run ``python -m benchmarks satellite --data DIR``, where DIR (or the environment variable
 IMPLICIT_DELTA_DATA) holds ``satellite.csv.gz``. A 36-50-6 tanh network (d = 2156) is trained on
 5148 rows with l2 = 1; psi is its mean cross-entropy on the other 1287. Everything runs on one
-thread in float64, and the time of an answer includes all that follows the training.
+thread in float64, and the time of a standard error includes all that follows the training.
 """
 
 import copy
@@ -24,6 +24,7 @@ from benchmarks.laplace_satellite import (
     load_satellite,
     network,
 )
+from benchmarks.timing import timed
 
 L2 = 1.0
 REPEATS = 3  # the shortest counts: the one least disturbed
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def ours(module: torch.nn.Module, data: Satellite) -> list[tuple[str, float, float]]:
-    """Exact first: the others are compared with it."""
+    """Rows of the methods of this library; the exact one comes first, for comparison."""
     methods = {
         "GGN, cholesky (exact)": idm.Infinitesimal(idm.cholesky, "ggn"),
         "GGN, conjugate_gradient": idm.Infinitesimal(idm.conjugate_gradient, "ggn"),
@@ -59,19 +60,17 @@ def ours(module: torch.nn.Module, data: Satellite) -> list[tuple[str, float, flo
             idm.conjugate_gradient(rtol=1e-4), "ggn"
         ),
     }
-    return [(name, *answer(module, data, method)) for name, method in methods.items()]
+    return [(name, *measured(module, data, method)) for name, method in methods.items()]
 
 
-def answer(
+def measured(
     module: torch.nn.Module, data: Satellite, method: idm.Infinitesimal
 ) -> tuple[float, float]:
-    """The standard error and the seconds that it takes, all checks and diagnostics included."""
-    seconds = []
-    for _ in range(REPEATS):
-        started = perf_counter()
-        estimate = idm.infer(fitted(module, data), held_out(data), method)
-        seconds.append(perf_counter() - started)
-    return float(estimate.standard_error), min(seconds)
+    """Return the standard error and its seconds, all checks and diagnostics included."""
+    estimate, seconds = timed(
+        lambda: idm.infer(fitted(module, data), held_out(data), method), REPEATS
+    )
+    return float(estimate.standard_error), seconds
 
 
 def laplace(

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
+from benchmarks.timing import timed
 
 INPUTS, CLASSES, ROWS = 1000, 10, 2048
 
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 def measure(width: int, iterations: int | None) -> None:
-    """Build a network, solve, and print what it took."""
+    """Build a network, solve, and print memory and times."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Linear(INPUTS, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(),
@@ -39,9 +40,9 @@ def measure(width: int, iterations: int | None) -> None:
     warm_up(net, X, y)
     with peak_memory() as peak:
         model = idm.from_torch(net, (X, y), idm.Categorical(), l2=1.0)
-        gradient = seconds(lambda: model.score(model.theta))
+        gradient = timed(lambda: model.score(model.theta))[1]  # the vector itself is not kept
         product = lambda: model.information(model.theta, model.theta, "ggn")
-        first, further = seconds(product), seconds(product)
+        first, further = timed(product)[1], timed(product)[1]
         started = perf_counter()
         solver = idm.conjugate_gradient(rtol=0.01, max_iterations=iterations)
         try:
@@ -62,7 +63,7 @@ def measure(width: int, iterations: int | None) -> None:
 
 
 def warm_up(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
-    """Let torch make its buffers before memory is measured."""
+    """Make torch allocate its buffers before memory is measured."""
     loss = nn.functional.cross_entropy(net(X[:64]), y[:64])
     torch.autograd.grad(loss, list(net.parameters()))
     small = idm.from_torch(
@@ -71,29 +72,23 @@ def warm_up(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
     small.information(small.theta, small.theta, "ggn")
 
 
-def seconds(function) -> float:
-    started = perf_counter()
-    function()
-    return perf_counter() - started
-
-
 @contextmanager
 def peak_memory():
-    """Watch the resident memory of this process; yields a list with the peak rise in bytes."""
+    """Sample the resident memory of this process; yields a list with the peak rise in bytes."""
     start, peak, done = resident(), [0], threading.Event()
 
-    def watch() -> None:
+    def sample() -> None:
         while not done.is_set():
             peak[0] = max(peak[0], resident() - start)
             sleep(0.005)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
     try:
         yield peak
     finally:
         done.set()
-        watcher.join()
+        sampler.join()
 
 
 def resident() -> int:

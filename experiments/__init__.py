@@ -1,6 +1,8 @@
-"""The paper, reproduced and surpassed: one module per figure or table.
+"""The paper, reproduced and surpassed: one folder per part, one module per figure or table.
 
-In every module ``run(config, seed)`` returns records and ``plot(records)`` draws them;
+In a module of a figure ``run(config, seed)`` returns records and ``plot(records)`` draws them;
 ``reproduce(results, quick=, seed=, n_jobs=, data=)`` does both and leaves CSV files and pictures in
-the folder `results`. ``python -m experiments`` calls it for all of them.
+a subfolder of `results` with the name of the part. ``python -m experiments`` calls it for all of
+them, then writes the report. Coverage beyond the paper has a command of its own:
+``python -m experiments.coverage``.
 """

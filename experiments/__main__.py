@@ -1,24 +1,33 @@
 """Reproduce the paper: ``python -m experiments [names] [--quick] [--data DIR] [--jobs N]``."""
 
-import argparse
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
+from experiments.command import command_parser, results_folder
 from experiments.times import note_time
 
-# The last two only read what the others have left.
+# Claims and the report only read what the others have left.
 NAMES = (
-    "fits_1d", "convergence", "coverage_1d", "lengths_1d", "classification", "vae", "claims_1d",
-    "report",
-)  # fmt: skip
+    "one_d.fits",
+    "one_d.convergence",
+    "one_d.coverage",
+    "one_d.lengths",
+    "one_d.claims",
+    "classification.costs",
+    "classification.claims",
+    "vae.reconstruction",
+    "vae.claims",
+    "report.page",
+)
 
 
 def main(arguments=None):
-    options = _parser().parse_args(arguments)
-    results = options.results or Path("results/quick" if options.quick else "results")
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    results = results_folder(options)
     results.mkdir(parents=True, exist_ok=True)
-    for name in options.names or NAMES:
+    for name in _chosen(parser, options.names):
         started = perf_counter()
         print(f"{name}:", flush=True)
         import_module(f"experiments.{name}").reproduce(
@@ -35,14 +44,24 @@ def main(arguments=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="a small version of everything")
+    parser = command_parser("experiments", __doc__)
+    choices = f"of {', '.join(NAMES)}; a folder such as one_d stands for all of its parts"
+    parser.add_argument("names", nargs="*", metavar="name", help=choices)
     parser.add_argument("--data", type=Path, metavar="DIR", help="where the data sets are")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="where the output goes")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default 2)")
     parser.add_argument("--seed", type=int, default=0)
     return parser
+
+
+def _chosen(parser, given):
+    """Names of experiments, in their order, for those and the folders that were given."""
+    unknown = [g for g in given if not any(_belongs(name, g) for name in NAMES)]
+    if unknown:
+        parser.error(f"no experiment called {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return [name for name in NAMES if not given or any(_belongs(name, g) for g in given)]
+
+
+def _belongs(name, given):
+    return given in (name, name.partition(".")[0])
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def load(name, directory=None):
 
 
 def available(name, directory=None):
-    """Whether there is a way to the data set; if not, say why."""
+    """Whether the data set can be loaded; if not, the reason is printed."""
     try:
         load(name, directory)
     except DataNotFoundError as error:
@@ -84,7 +84,7 @@ def available(name, directory=None):
 
 
 def places(directory=None):
-    """Directories that are looked into, first to last."""
+    """Directories to search, first to last."""
     given = directory or os.environ.get(VARIABLE)
     return [*([Path(given)] if given else []), cache_directory()]
 

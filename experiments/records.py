@@ -15,7 +15,7 @@ SAVE_EVERY = 20  # seconds
 
 
 def save_records(path, rows):
-    """Write dictionaries with any keys as one table, in one stroke."""
+    """Write dictionaries with any keys as one table; the file is replaced as a whole."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(chain.from_iterable(rows)))
@@ -44,6 +44,7 @@ def load_records(path):
 def save_picture(figure, path):
     import matplotlib.pyplot as plt
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -1,4 +1,4 @@
-"""What must be settled before NumPy, torch, JAX or matplotlib is imported."""
+"""Settings that must precede the import of NumPy, torch, JAX and matplotlib."""
 
 import os
 

@@ -195,8 +195,13 @@ def test_collinear_parameters_are_refused_unless_damped(analytic, psi, method):
             **options,
         )
 
-    with pytest.raises(idm.NotAMaximumError, match="redundant"):
-        idm.infer(build(theta=beta), psi, method)
+    if psi(np.array([0.0, 2.0, -1.0])) == 0 and method is None:  # not moved by the flat direction
+        weak = idm.infer(build(theta=beta), psi, idm.Infinitesimal(damping=1e-6))
+        found = idm.infer(build(theta=beta), psi).standard_error
+        assert found == pytest.approx(weak.standard_error, rel=1e-5)
+    else:
+        with pytest.raises(idm.NotAMaximumError, match="redundant"):
+            idm.infer(build(theta=beta), psi, method)
     assert idm.infer(build(start=beta, l2=0.1), psi, method).standard_error > 0
     assert idm.infer(build(theta=beta), psi, idm.Infinitesimal(damping=0.1)).standard_error > 0
 

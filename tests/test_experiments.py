@@ -1,7 +1,5 @@
 """The paper's 1D figures: parts against closed forms, runs in miniature."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,15 +7,17 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from experiments import __main__ as command
-from experiments import claims_1d, convergence, coverage_1d, fits_1d, lengths_1d
-from experiments.bands_1d import Band, Training, mixture, project
-from experiments.evidence import NEAR, maximize_evidence, weakest
+from experiments.claim import load_claims
 from experiments.network import Network, descend
+from experiments.one_d import claims, convergence, coverage, fits, lengths
+from experiments.one_d.bands import Band, Training, mixture, project
+from experiments.one_d.evidence import NEAR, maximize_evidence, weakest
+from experiments.one_d.tasks import QUADRATIC, SIN
 from experiments.records import load_records, resume, save_records
-from experiments.tasks_1d import QUADRATIC, SIN
+from experiments.times import note_time
 
 SHORT = Training(network=Network(units=4), steps=60, refit_steps=12)
-COVERAGE = coverage_1d.Config(data_sets=2, points=3, training=SHORT)
+COVERAGE = coverage.Config(data_sets=2, points=3, training=SHORT)
 CONVERGENCE = convergence.Config(
     sizes=(25, 30),
     lams=(0.064, 0.512),
@@ -26,8 +26,8 @@ CONVERGENCE = convergence.Config(
     inputs=(0.5,),
     training=SHORT,
 )
-LENGTHS = lengths_1d.Config(data_sets=2, points=3, steps=(30, 60), training=SHORT)
-FITS = fits_1d.Config(points=5, simulations=2, training=SHORT)
+LENGTHS = lengths.Config(data_sets=2, points=3, steps=(30, 60), training=SHORT)
+FITS = fits.Config(points=5, simulations=2, training=SHORT)
 
 
 @pytest.fixture
@@ -146,45 +146,58 @@ def test_finished_jobs_are_not_computed_again(tmp_path):
     assert calls[-1] == ("a", 1)
 
 
+def test_the_longest_run_is_kept_with_its_processes(tmp_path):
+    for minutes, jobs in ((2.0, 1), (0.5, 2), (3.0, 4)):
+        note_time(tmp_path, "fits", 60 * minutes, jobs)
+        note_time(tmp_path, "fits", 1.0, 8)
+        (row,) = load_records(tmp_path / "times.csv")
+        assert (row["minutes"], row["jobs"]) == ((2.0, 1) if minutes < 3 else (3.0, 4))
+
+
+def test_an_unknown_experiment_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["fits", "--results", str(tmp_path)])
+    assert "no experiment called fits; there are one_d.fits" in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What the command leaves behind, all in miniature."""
+    """Output of the command, all in miniature."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         for module, config in (
-            (coverage_1d, COVERAGE),
+            (coverage, COVERAGE),
             (convergence, CONVERGENCE),
-            (fits_1d, FITS),
-            (lengths_1d, LENGTHS),
+            (fits, FITS),
+            (lengths, LENGTHS),
         ):
             patch.setattr(module, "QUICK", config)
-        names = ["fits_1d", "convergence", "coverage_1d", "lengths_1d", "claims_1d"]
-        command.main([*names, "--quick", "--jobs", "1", "--results", str(folder)])
+        command.main(["one_d", "--quick", "--jobs", "1", "--results", str(folder)])
     return folder
 
 
 def test_command_leaves_pictures_and_claims(results):
     for name in (
-        "sin_fit.png",
-        "cubic_fit.png",
-        "convergence.png",
-        "coverage_1d.png",
-        "lengths_1d.png",
+        "one_d/sin_fit.png",
+        "one_d/cubic_fit.png",
+        "one_d/convergence.png",
+        "one_d/coverage.png",
+        "one_d/lengths.png",
     ):
         assert (results / name).stat().st_size > 10_000
-    claims = json.loads((results / "claims_1d.json").read_text(encoding="utf-8"))
-    assert len(claims) > 10
-    assert all(claim.keys() == {"claim", "paper", "ours", "holds", "why"} for claim in claims)
+    found = load_claims(results / "one_d/claims.json")
+    assert len(found) > 10
+    assert all(claim.keys() == {"claim", "paper", "ours", "holds", "why"} for claim in found)
 
 
 def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
-    records = load_records(results / "coverage_1d.csv.gz")
-    table = coverage_1d.tabulate(records)
+    records = load_records(results / "one_d/coverage.csv.gz")
+    table = coverage.tabulate(records)
     methods = {row["method"] for row in table}
     assert {"idm", "delta", "gp", "mixture", "simulation"} <= methods
     assert len(table) == 2 * COVERAGE.points * len(methods)
-    assert coverage_1d.run(COVERAGE, path=results / "coverage_1d.csv.gz") == records
-    again = coverage_1d.one_data_set(COVERAGE, 0, "quadratic", 1)
+    assert coverage.run(COVERAGE, path=results / "one_d/coverage.csv.gz") == records
+    again = coverage.one_data_set(COVERAGE, 0, "quadratic", 1)
     saved = [row for row in records if (row["task"], row["data_set"]) == ("quadratic", 1)]
     np.testing.assert_allclose(
         [row["error"] for row in saved], [row["error"] for row in again], rtol=1e-4
@@ -193,9 +206,9 @@ def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
 
 def test_lengths_are_stages_of_one_training(results):
     """At the length of the study of coverage, on the same data, the fit is the same."""
-    records = load_records(results / "lengths_1d.csv.gz")
+    records = load_records(results / "one_d/lengths.csv.gz")
     assert len(records) == 2 * len(LENGTHS.steps) * LENGTHS.points * LENGTHS.data_sets
-    study = load_records(results / "coverage_1d.csv.gz")
+    study = load_records(results / "one_d/coverage.csv.gz")
     for method in ("idm", "delta"):
         saved, again = (
             [row for row in rows if (row["method"], row["task"]) == (method, "quadratic")]
@@ -208,23 +221,23 @@ def test_lengths_are_stages_of_one_training(results):
 
 
 def test_true_noise_replaces_that_of_the_residuals(results):
-    records = load_records(results / "lengths_1d.csv.gz")
+    records = load_records(results / "one_d/lengths.csv.gz")
     row = {**records[0], "data_set": 0, "error": 0.15, "std_error": 0.05, "rmse": 0.05}
     for true_noise, covered in ((False, 0.0), (True, 1.0)):  # 0.05 becomes 0.1
-        (table,) = lengths_1d.tabulate([row, row], true_noise=true_noise).values()
+        (table,) = lengths.tabulate([row, row], true_noise=true_noise).values()
         assert table[0]["covered"] == covered
 
 
 def test_convergence_has_all_methods(results):
-    table = convergence.tabulate(load_records(results / "convergence.csv.gz"))
+    table = convergence.tabulate(load_records(results / "one_d/convergence.csv.gz"))
     assert {(row["fit"], row["method"]) for row in table} >= set(convergence.STYLES)
     assert {row["lam"] for row in table if row["method"] == "idm"} == set(CONVERGENCE.lams)
 
 
 @pytest.mark.parametrize("name", ["sin", "quadratic"])
 def test_fits_have_covariances(results, name):
-    bands = fits_1d.bands_of(load_records(results / "fits_1d.csv.gz"), name)
-    assert set(fits_1d.PANELS) <= set(bands)
+    bands = fits.bands_of(load_records(results / "one_d/fits.csv.gz"), name)
+    assert set(fits.PANELS) <= set(bands)
     for band in bands.values():
         assert band.covariance.shape == (FITS.points, FITS.points)
         # written with four digits
@@ -243,11 +256,11 @@ def test_coverage_counts_intervals_that_hold_the_truth():
         }
         for error in (-3.0, -1.9, 0.0, 1.97)
     ]
-    (row,) = coverage_1d.tabulate(rows)
+    (row,) = coverage.tabulate(rows)
     assert row["covered"] == 0.5
     assert row["binomial_error"] == 0.25
     # Student's t with 3 degrees of freedom reaches to 3.18
-    (wide,) = coverage_1d.tabulate([{**row, "freedom": 3.0} for row in rows])
+    (wide,) = coverage.tabulate([{**row, "freedom": 3.0} for row in rows])
     assert wide["covered"] == 1.0
 
 
@@ -269,5 +282,5 @@ def test_rescaled_error_of_known_variances():
 
 
 def test_without_records_there_are_no_claims(tmp_path):
-    claims_1d.reproduce(tmp_path)
-    assert json.loads((tmp_path / "claims_1d.json").read_text(encoding="utf-8")) == []
+    claims.reproduce(tmp_path)
+    assert load_claims(tmp_path / "one_d/claims.json") == []

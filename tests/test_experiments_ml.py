@@ -2,28 +2,30 @@
 
 import csv
 import gzip
-import json
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
 
-from experiments import classification, classification_study, data, report, settling, vae
-from experiments.claims_ml import write_claims
-from experiments.classifier import average_cost, train
+from experiments import data
+from experiments.claim import claim, load_claims, save_claims
+from experiments.classification import claims as classification_claims
+from experiments.classification import costs, figures, settling, study
+from experiments.classification.classifier import average_cost, train
 from experiments.records import save_picture, save_records
+from experiments.report import page as report
+from experiments.vae import claims as vae_claims
+from experiments.vae import reconstruction
 
 mpl.use("Agg")
-REFITS = classification_study.Refits(
-    batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5
-)
-SETTING = classification_study.Setting(
+REFITS = study.Refits(batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5)
+SETTING = study.Setting(
     steps=120, paper_steps=120, folds=2, replicates=4, warm_replicates=3, paper_refit_steps=15,
     refits=REFITS,
 )  # fmt: skip
-CONFIG = classification.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
-TINY_VAE = vae.Config(weights=(1.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2)
+CONFIG = costs.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
+TINY_VAE = reconstruction.Config(weights=(1.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2)
 
 
 def made_up(n=100):
@@ -86,7 +88,7 @@ def test_without_data_and_network_there_is_advice_and_the_rest_runs(
     monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
     with pytest.raises(data.DataNotFoundError, match=r"no route to host[\s\S]*--data DIR"):
         data.load("satellite")
-    vae.reproduce(tmp_path)
+    reconstruction.reproduce(tmp_path)
     assert "--data DIR" in capsys.readouterr().out
     assert data.available("waveform")
 
@@ -117,7 +119,7 @@ def test_generated_waveforms_have_the_means_of_their_classes():
         np.testing.assert_allclose(rows.mean(0), expected, atol=4.5 * error)
 
 
-def test_networks_of_a_stack_do_not_see_each_other():
+def test_networks_of_a_stack_are_independent():
     X, y = made_up()
     stack = {"steps": 60, "rows": np.tile(np.arange(100), (2, 1))}
     plain, other = (
@@ -137,7 +139,7 @@ def test_the_strongest_penalty_within_one_standard_error_is_chosen():
         {"dataset": "vehicle", "part": "penalty", "l2": l2, "cost": cost, "error": 0.02}
         for l2, cost in costs.items()
     ]
-    assert classification_study.choose(rows, "vehicle") == 3.0
+    assert study.choose(rows, "vehicle") == 3.0
 
 
 @pytest.fixture(scope="module")
@@ -146,32 +148,32 @@ def results(tmp_path_factory):
     place = tmp_path_factory.mktemp("results")
     X, y = made_up()
     data._write(place, "vehicle", X, y)
-    records = classification.run(CONFIG, 0, path=place / "classification", data=place)
-    save_records(place / "run_times.csv", classification.figures.run_times(records))
-    save_records(place / "classification_table.csv", classification.figures.tabulate(records))
-    save_picture(classification.plot(records), place / "utility.png")
+    records = costs.run(CONFIG, 0, path=place / "classification/records", data=place)
+    save_records(place / "classification/run_times.csv", figures.run_times(records))
+    save_records(place / "classification/table.csv", figures.tabulate(records))
+    save_picture(figures.plot(records), place / "classification/utility.png")
     images = np.random.default_rng(0).uniform(size=(40, 784))
     lines = [
         {"fraction": f, "repeat": 0, **row}
         for f in TINY_VAE.fractions
-        for row in vae.one_line(TINY_VAE, images, f, [0, 0])
+        for row in reconstruction.one_line(TINY_VAE, images, f, [0, 0])
     ]
-    save_records(place / "vae.csv", lines)
-    save_picture(vae.plot(lines), place / "vae.png")
+    save_records(place / "vae/reconstruction.csv", lines)
+    save_picture(reconstruction.plot(lines), place / "vae/reconstruction.png")
     return place
 
 
-def test_every_method_answers_with_a_time(results):
+def test_every_method_gives_a_standard_error_and_its_time(results):
     rows = [r for p in ("paper", "beyond") for r in data_rows(classified(results, p))]
-    answered = {(row["part"], row["method"]) for row in rows if row["std_error"]}
+    estimated = {(row["part"], row["method"]) for row in rows if row["std_error"]}
     methods = {"trained", "ggn", "hessian", "robust", "sg", "warm bootstrap"}
-    assert answered == {("beyond", m) for m in methods} | {("paper", "bootstrap"), ("paper", "sg")}
+    assert estimated == {("beyond", m) for m in methods} | {("paper", "bootstrap"), ("paper", "sg")}
     assert all(float(row["seconds"]) > 0 for row in rows)
     assert all(float(row["std_error"]) > 0 for row in rows if row["std_error"])
 
 
 def classified(results, part):
-    return results / "classification" / f"vehicle_{part}.csv"
+    return results / "classification/records" / f"vehicle_{part}.csv"
 
 
 def data_rows(path):
@@ -180,42 +182,44 @@ def data_rows(path):
 
 
 def test_finished_records_are_not_recomputed(results, monkeypatch):
-    monkeypatch.setattr(classification, "Study", None)
-    monkeypatch.setattr(classification, "penalty_scores", None)
-    records = classification.run(CONFIG, 0, path=results / "classification", data=results)
+    monkeypatch.setattr(costs, "Study", None)
+    monkeypatch.setattr(costs, "penalty_scores", None)
+    records = costs.run(CONFIG, 0, path=results / "classification/records", data=results)
     parts = ("penalty", "paper", "beyond")
     assert len(records) == sum(len(data_rows(classified(results, part))) for part in parts)
 
 
 def test_noise_is_added_to_a_fraction_of_the_images():
     X = np.random.default_rng(0).uniform(size=(40, 784))
-    noisy = vae.perturb(X, 0.25, np.random.default_rng(1))
+    noisy = reconstruction.perturb(X, 0.25, np.random.default_rng(1))
     assert np.sum(np.any(noisy != X, axis=1)) == 10
     assert np.all(noisy >= X)
-    assert np.max(noisy - X) <= vae.NOISE
+    assert np.max(noisy - X) <= reconstruction.NOISE
     assert noisy.max() <= 1
 
 
 def test_pushes_of_an_autoencoder_are_paired(results):
     images = np.random.default_rng(0).uniform(size=(40, 784))
-    same = vae.Config(weights=(1.0, 1.0), steps=2, further_steps=2)
-    rows = vae.one_line(same, images, 0.0, [0, 0])
+    same = reconstruction.Config(weights=(1.0, 1.0), steps=2, further_steps=2)
+    rows = reconstruction.one_line(same, images, 0.0, [0, 0])
     assert len(rows) == 4
     assert all(row["psi"] == rows[0]["psi"] for row in rows)
     assert all(row["improvement"] == 0 for row in rows)
 
 
-def test_claims_say_what_was_found(results):
-    claims = write_claims(results)
-    assert claims == json.loads((results / "claims_ml.json").read_text(encoding="utf-8"))
-    assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for c in claims)
-    assert sum("VAE" in c["claim"] for c in claims) == 4
+def test_claims_are_complete(results):
+    classification_claims.reproduce(results)
+    vae_claims.reproduce(results)
+    parts = [
+        load_claims(results / name) for name in ("classification/claims.json", "vae/claims.json")
+    ]
+    assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for part in parts for c in part)
+    assert len(parts[0]) == 6
+    assert len(parts[1]) == 4
 
 
 def test_the_report_is_one_page_with_everything_in_it(results):
-    (results / "claims_extra.json").write_text(
-        json.dumps([{"claim": "a < b", "paper": "yes", "ours": "no", "holds": False, "why": ""}])
-    )
+    save_claims(results / "one_d/claims.json", [claim("a < b", "yes", "no", False, "")])
     report.reproduce(results)
     page = (results / "index.html").read_text(encoding="utf-8")
     assert "a &lt; b" in page
@@ -226,14 +230,14 @@ def test_the_report_is_one_page_with_everything_in_it(results):
 
 
 def test_settling_is_the_recursion_in_the_parameters():
-    """Lanczos sees of the matrix what g sees: the same variance, and the same after few steps."""
+    """Lanczos's matrix gives the variance along g, and the same response after few steps."""
     rng = np.random.default_rng(0)
     root, g = rng.normal(size=(12, 12)), rng.normal(size=12)
     A = root @ root.T + np.eye(12)
     spectrum = settling.Spectrum.of(lambda v: A @ v, g)
     exact = g @ np.linalg.solve(A, g)
     assert spectrum.variance == pytest.approx(exact, rel=1e-9)
-    refits, rate = classification_study.Refits(steps=40, samples=5, momentum=0.8), 0.003
+    refits, rate = study.Refits(steps=40, samples=5, momentum=0.8), 0.003
     theta, speed, total = np.zeros(12), np.zeros(12), 0.0
     for step in range(45):
         speed = 0.8 * speed + g - A @ theta
@@ -243,8 +247,7 @@ def test_settling_is_the_recursion_in_the_parameters():
     assert spectrum.reached(refits, rate) == pytest.approx((total / 5 / exact) ** 0.5, rel=1e-9)
 
 
-def test_settling_tells_of_every_data_set(directory, monkeypatch, capsys):
-    monkeypatch.chdir(directory)
-    monkeypatch.setattr(settling, "Config", lambda: CONFIG)
-    settling.main(["vehicle", "--data", str(directory)])
+def test_settling_is_printed_for_a_data_set(directory, monkeypatch, capsys):
+    monkeypatch.setattr(settling, "FULL", CONFIG)
+    settling.main(["vehicle", "--data", str(directory), "--results", str(directory)])
     assert "vehicle: standard error 0.0" in capsys.readouterr().out

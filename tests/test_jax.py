@@ -15,6 +15,8 @@ from jax import tree_util
 from torch import nn
 
 import implicit_delta as idm
+from implicit_delta._core.clusters import Clusters
+from implicit_delta.models.base import scatter_of
 from implicit_delta.testing import check_model
 
 torch.set_num_threads(1)
@@ -176,12 +178,22 @@ def test_sizes_of_batches_and_the_way_of_writing_do_not_change_the_result(refere
         )
 
 
+def test_scatter_of_batches_is_that_of_all_rows():
+    weights = np.random.default_rng(0).integers(0, 3, 50).astype(float)
+    model = small_model(weights=weights, batch_size=20)
+    v = np.random.default_rng(1).normal(size=(model.d, 3))
+    rows = model.terms_along(model.theta, v)
+    for clusters in (None, Clusters.of(np.arange(50) % 11, weights)):
+        expected = scatter_of(rows, weights, clusters)
+        np.testing.assert_allclose(model.scatter(model.theta, v, clusters), expected, rtol=1e-10)
+
+
 def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     penalty = lambda p: 0.5 * (p["inner"]["w"] ** 2).sum()
     model = small_model(penalty=penalty, weights=np.arange(50.0), batch_size=20)
     columns = model.information(model.theta, np.eye(model.d)[:, :20], "ggn")
     assert model.d >= 20
-    monkeypatch.setattr("implicit_delta.models.jax.model.JACOBIAN_BYTES", 8 * model.d * 3 * 7)
+    monkeypatch.setattr("implicit_delta.models.batched.JACOBIAN_BYTES", 8 * model.d * 3 * 7)
     formed = model.gauss_newton_matrix(model.theta)
     np.testing.assert_allclose(formed[:, :20], columns, atol=1e-10)
     wide = model.information(model.theta, np.hstack([np.eye(model.d)] * 2), "ggn")
@@ -192,7 +204,7 @@ def test_blocks_of_every_width_are_the_same_columns(reference, monkeypatch):
     model = reference
     v = np.random.default_rng(0).normal(size=(model.d, 7))
     whole = model.information(model.theta, v)
-    monkeypatch.setattr("implicit_delta.models.jax.model.ROWS_AT_ONCE", 3 * model.n)
+    monkeypatch.setattr("implicit_delta.models.jax.graph.ROWS_AT_ONCE", 3 * model.n)
     np.testing.assert_allclose(model.information(model.theta, v), whole, rtol=1e-10)
     np.testing.assert_allclose(model.information(model.theta, v[:, 3]), whole[:, 3], rtol=1e-10)
 

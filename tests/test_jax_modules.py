@@ -1,5 +1,7 @@
 """Modules of Flax and Equinox as people bring them, and the same network in all of them."""
 
+import pickle
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -224,3 +226,24 @@ def test_optimizers_get_a_pytree_without_settings(trained):
     decay = optax.add_decayed_weights(0.1, mask=lambda p: tree_util.tree_map(jnp.ndim, p))
     step, *_ = start.ascend(None, [np.arange(N)], optax.chain(decay, optax.sgd(0.1)))
     assert np.all(step != start.theta)
+
+
+def mlp(params, x):
+    hidden = jnp.tanh(x @ params["inner"]["w"] + params["inner"]["b"])
+    return hidden @ params["outer"]
+
+
+def test_a_model_survives_pickling():
+    rng = np.random.default_rng(0)
+    params = {
+        "inner": {"w": rng.normal(size=(INPUTS, HIDDEN)), "b": np.zeros(HIDDEN)},
+        "outer": rng.normal(size=HIDDEN),
+    }
+    made = idm.from_jax(
+        params, data(), idm.Gaussian("mle"), apply=mlp, l2=0.5, dtype="float64", batch_size=25
+    )
+    model, psi = idm.polish(made), lambda params: mlp(params, data()[0][:2])
+    before = idm.infer(model, psi, robust=True)
+    after = idm.infer(pickle.loads(pickle.dumps(model)), psi, robust=True)
+    np.testing.assert_allclose(after.value, before.value, rtol=1e-12)
+    np.testing.assert_allclose(after.covariance, before.covariance, rtol=1e-9)

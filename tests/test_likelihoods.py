@@ -70,6 +70,16 @@ def test_terms_are_log_densities(name, convert):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_slope_is_the_derivative_of_the_terms(name, convert):
+    likelihood, outputs, targets = CASES[name]
+    f = torch.tensor(outputs, requires_grad=True)
+    (expected,) = torch.autograd.grad(likelihood.terms(f, torch.as_tensor(targets)).sum(), f)
+    slope = likelihood.slope(convert(outputs), convert(targets))
+    assert slope.shape == outputs.shape
+    np.testing.assert_allclose(np.asarray(slope), expected.numpy(), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_curvature_is_minus_the_second_derivative_of_the_terms(name):
     likelihood, outputs, targets = CASES[name]
     f, y = torch.as_tensor(outputs), torch.as_tensor(targets)
@@ -94,6 +104,7 @@ def test_a_column_of_outputs_is_not_broadcast_against_a_row_of_targets(likelihoo
     f, y = np.array([0.3, -1.0, 2.0]), np.array([1.0, 0.0, 1.0])
     terms = likelihood.terms(f[:, None], y)
     np.testing.assert_array_equal(terms, likelihood.terms(f, y))
+    np.testing.assert_array_equal(likelihood.slope(f[:, None], y), likelihood.slope(f, y)[:, None])
 
 
 @pytest.mark.parametrize("logit", [0.0, 40.0, -40.0, 800.0, -800.0])

@@ -488,3 +488,8 @@ def test_stochastic_steps_climb_to_the_maximum():
     assert response == pytest.approx(errors_of(sm.Poisson(COUNTS, X).fit(disp=0))[1] ** 2, rel=0.02)
     with pytest.raises(TypeError, match="learning rate"):
         next(iter(model.ascend(None, everything, "adam")))
+
+
+def test_a_fit_without_residuals_has_no_noise_variance():
+    with pytest.raises(ValueError, match="interpolates the data"):
+        idm.from_statsmodels(sm.OLS(np.zeros(N), X).fit())

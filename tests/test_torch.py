@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import implicit_delta as idm
+from implicit_delta._core.clusters import Clusters
+from implicit_delta.models.base import scatter_of
 from implicit_delta.testing import check_model
 
 torch.set_num_threads(1)
@@ -335,3 +337,28 @@ def test_very_many_parameters_stay_in_single_precision(monkeypatch):
         with pytest.warns(idm.DriftWarning):
             errors.append(idm.infer(model, psi, method, strict=False).standard_error)
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_scatter_of_batches_is_that_of_all_rows(batch_size):
+    weights = np.random.default_rng(0).integers(0, 3, 50).astype(float)
+    model = idm.from_torch(
+        small_net(), small_data(), idm.Categorical(), weights=weights, batch_size=batch_size
+    )
+    v = np.random.default_rng(1).normal(size=(model.d, 4))
+    rows, passes = model.terms_along(model.theta, v), model.passes
+    for clusters in (None, Clusters.of(np.arange(50) % 11, weights)):
+        expected = scatter_of(rows, weights, clusters)
+        np.testing.assert_allclose(model.scatter(model.theta, v, clusters), expected, rtol=1e-10)
+    assert model.passes == passes + 2
+
+
+def test_a_model_prints_in_one_line():
+    X, y = small_data()
+    model = idm.from_torch(small_net(), (X, y), idm.Categorical(), l2=3.0)
+    assert repr(model) == str(model) == "TorchModel(n=50, d=27, Categorical(), l2=3, float64)"
+    written = idm.from_torch(
+        small_net().float(), {"input": X, "label": y}, cross_entropy, l2=0.5,
+        penalty=lambda net: net[0].weight.abs().sum(),
+    )  # fmt: skip
+    assert "cross_entropy, l2=0.5, penalty, float32" in repr(written)

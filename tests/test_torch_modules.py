@@ -1,5 +1,7 @@
 """Modules as people bring them: convolutions, attention, recurrence, a variance head."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -136,3 +138,22 @@ def test_gauss_newton_curvature_of_rows_equals_that_of_products(problem):
         formed = model.gauss_newton_matrix(model.theta) @ v
         products = model.information(model.theta, v, "ggn")
         np.testing.assert_allclose(formed, products, atol=1e-9 * abs(products).max())
+
+
+def test_a_model_with_frozen_and_shared_parameters_survives_pickling():
+    torch.manual_seed(0)
+    net, tokens = Encoder().double(), torch.randint(0, 5, (N, 6))
+    net.layer.requires_grad_(False)
+    net.layer.linear2.requires_grad_(True)
+    data = torch.utils.data.TensorDataset(tokens, torch.randint(0, 5, (N,)))
+    model = idm.polish(idm.from_torch(net, data, idm.Categorical(), l2=5.0, batch_size=7))
+    psi = lambda m: m.layer.linear2.weight[0, :2]
+    before = idm.infer(model, psi, robust=True)
+    copied = pickle.loads(pickle.dumps(model))
+    after = idm.infer(copied, psi, robust=True)
+    np.testing.assert_allclose(after.value, before.value, rtol=1e-12)
+    np.testing.assert_allclose(after.covariance, before.covariance, rtol=1e-9)
+    assert copied.d == model.d == 5 * 4 + 4 * 6 + 4
+    restored = copied.module
+    assert restored.out.weight is restored.embed.weight
+    assert len(pickle.dumps(model)) < 2 * len(pickle.dumps((net, tokens))) + 20_000

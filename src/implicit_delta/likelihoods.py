@@ -1,8 +1,7 @@
 """From a model's outputs to log-likelihood terms: Gaussian, Bernoulli, Categorical, Poisson.
 
-One implementation serves NumPy, torch and JAX: each operation is asked of the library that the
-outputs come from, so it can be differentiated there. Outputs are (n, ...), one row per
-observation.
+One implementation serves NumPy, torch and JAX: operations dispatch on the array library of the
+outputs, so they can be differentiated there. Outputs are (n, ...), one row per observation.
 
 >>> import numpy as np
 >>> Bernoulli().terms(np.array([0.0, 2.0]), np.array([1, 1])).round(4)
@@ -35,6 +34,10 @@ class Likelihood(ABC):
         """Log-likelihood of each observation, (n,), summed over all that belongs to it."""
 
     @abstractmethod
+    def slope(self, outputs: Any, targets: Any) -> Any:
+        """Derivative of the terms in the outputs, in the shape of the outputs."""
+
+    @abstractmethod
     def curvature(self, outputs: Any) -> Product:
         """The function u to H u; u has the shape of the outputs, or leading axes before it."""
 
@@ -47,8 +50,51 @@ class Likelihood(ABC):
         """Explain with a ValueError why these outputs and targets do not fit together."""
 
 
+class _Elementwise(Likelihood):
+    """One target for each output; the terms of a row are summed over its outputs."""
+
+    def terms(self, outputs: Any, targets: Any) -> Any:
+        return _by_row(self._terms(*_aligned(outputs, targets)))
+
+    def slope(self, outputs: Any, targets: Any) -> Any:
+        return self._slope(*_aligned(outputs, targets)).reshape(outputs.shape)
+
+    def curvature(self, outputs: Any) -> Product:
+        bend = self._bend(outputs)
+        return lambda u: bend * u
+
+    def root(self, outputs: Any) -> Product:
+        root = self._bend(outputs) ** 0.5
+        return lambda u: root * u
+
+    def check(self, outputs: Any, targets: Any) -> None:
+        if np.size(outputs) != np.size(targets) or np.shape(outputs)[:1] != np.shape(targets)[:1]:
+            raise ValueError(
+                f"{type(self).__name__}() needs as many outputs as targets, but the outputs have "
+                f"shape {np.shape(outputs)} and the targets {np.shape(targets)}. A second output, "
+                "such as a variance, needs a loglik function of your own."
+            )
+        self._check_targets(targets)
+
+    @abstractmethod
+    def _terms(self, f: Any, y: Any) -> Any:
+        """Log-density of each target."""
+
+    @abstractmethod
+    def _slope(self, f: Any, y: Any) -> Any:
+        """Its derivative in f."""
+
+    @abstractmethod
+    def _bend(self, f: Any) -> Any:
+        """Minus its second derivative."""
+
+    @abstractmethod
+    def _check_targets(self, targets: Any) -> None:
+        """Refuse targets that the density does not cover."""
+
+
 @dataclass(frozen=True)
-class Gaussian(Likelihood):
+class Gaussian(_Elementwise):
     r"""Outputs are means: :math:`\ell = -(y - f)^2 / 2 s^2`, summed over several outputs.
 
     Parameters
@@ -57,7 +103,8 @@ class Gaussian(Likelihood):
         The noise variance :math:`s^2`: the mean squared residual at the optimum; the same with
         the number of residuals less the effective number of parameters as divisor; or a known
         number. It is plugged in, which changes nothing to first order, since it is orthogonal
-        to the parameters (the paper's remark on squared error).
+        to the parameters (the paper's remark on squared error). While it is open, terms and
+        derivatives take it to be 1.
 
     Examples
     --------
@@ -78,58 +125,62 @@ class Gaussian(Likelihood):
             f'variance must be "mle", "unbiased" or a positive number, not {self.variance!r}.'
         )
 
-    def terms(self, outputs: Any, targets: Any) -> Any:
-        """:math:`-(y - f)^2 / 2 s^2`; with the variance still open, as if it were 1."""
-        means, targets = _aligned(outputs, targets)
-        return _by_row(-((means - targets) ** 2) / (2 * self._noise))
-
-    def curvature(self, outputs: Any) -> Product:
-        """:math:`u / s^2`."""
-        return lambda u: u / self._noise
-
-    def root(self, outputs: Any) -> Product:
-        """:math:`u / s`."""
-        return lambda u: u / self._noise**0.5
-
-    def check(self, outputs: Any, targets: Any) -> None:
-        """The targets must be finite numbers, as many as outputs."""
-        _check_same(outputs, targets, "Gaussian")
-        if not np.all(np.isfinite(targets)):
-            raise ValueError("Some targets are NaN or infinite: leave out rows without a target.")
-
     @property
     def _noise(self) -> float:
         return self.variance if isinstance(self.variance, float) else 1.0
 
+    def _terms(self, f: Any, y: Any) -> Any:
+        return -((f - y) ** 2) / (2 * self._noise)
+
+    def _slope(self, f: Any, y: Any) -> Any:
+        return (y - f) / self._noise
+
+    def _bend(self, f: Any) -> Any:
+        return 1 / self._noise
+
+    def _check_targets(self, targets: Any) -> None:
+        if not np.all(np.isfinite(targets)):
+            raise ValueError("Some targets are NaN or infinite: leave out rows without a target.")
+
 
 @dataclass(frozen=True)
-class Bernoulli(Likelihood):
+class Bernoulli(_Elementwise):
     r"""Outputs are logits, targets 0 or 1: :math:`\ell = y f - \log(1 + e^f)`.
 
-    Targets between 0 and 1 are taken as soft labels. Several outputs of one row are summed.
+    Targets between 0 and 1 are taken as soft labels. Several outputs of one row are summed. No
+    logit overflows.
     """
 
-    def terms(self, outputs: Any, targets: Any) -> Any:
-        r""":math:`y f - \log(1 + e^f)`, without overflow for any logit."""
-        logits, targets = _aligned(outputs, targets)
-        return _by_row(targets * logits - _functions(outputs).softplus(logits))
+    def _terms(self, f: Any, y: Any) -> Any:
+        return y * f - _functions(f).softplus(f)
 
-    def curvature(self, outputs: Any) -> Product:
-        """:math:`p (1 - p) u`."""
-        p = _functions(outputs).sigmoid(outputs)
-        variance = p * (1 - p)
-        return lambda u: variance * u
+    def _slope(self, f: Any, y: Any) -> Any:
+        return y - _functions(f).sigmoid(f)
 
-    def root(self, outputs: Any) -> Product:
-        r""":math:`\sqrt{p (1 - p)} u`."""
-        p = _functions(outputs).sigmoid(outputs)
-        deviation = (p * (1 - p)) ** 0.5
-        return lambda u: deviation * u
+    def _bend(self, f: Any) -> Any:
+        p = _functions(f).sigmoid(f)
+        return p * (1 - p)
 
-    def check(self, outputs: Any, targets: Any) -> None:
-        """The targets must lie between 0 and 1, as many as outputs."""
-        _check_same(outputs, targets, "Bernoulli")
+    def _check_targets(self, targets: Any) -> None:
         _check_range(targets, 0, 1, "Bernoulli() needs targets 0 or 1")
+
+
+@dataclass(frozen=True)
+class Poisson(_Elementwise):
+    r"""Outputs are logarithms of rates, targets counts: :math:`\ell = y f - e^f - \log y!`."""
+
+    def _terms(self, f: Any, y: Any) -> Any:
+        xp = _functions(f)
+        return y * f - xp.exp(f) - xp.gammaln(y + 1.0)
+
+    def _slope(self, f: Any, y: Any) -> Any:
+        return y - _functions(f).exp(f)
+
+    def _bend(self, f: Any) -> Any:
+        return _functions(f).exp(f)
+
+    def _check_targets(self, targets: Any) -> None:
+        _check_range(targets, 0, np.inf, "Poisson() needs counts")
 
 
 @dataclass(frozen=True)
@@ -150,17 +201,26 @@ class Categorical(Likelihood):
         xp = _functions(outputs)
         if targets.ndim == outputs.ndim:
             chosen = (targets * outputs).sum(-1)
-            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs))
-        return _by_row(xp.take(outputs, targets) - xp.logsumexp(outputs))
+            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs, -1))
+        chosen = xp.take(outputs, targets[..., None], -1)[..., 0]
+        return _by_row(chosen - xp.logsumexp(outputs, -1))
+
+    def slope(self, outputs: Any, targets: Any) -> Any:
+        """One at the target and zero elsewhere, less the probabilities p."""
+        xp = _functions(outputs)
+        p = xp.softmax(outputs, -1)
+        if targets.ndim == outputs.ndim:
+            return targets - targets.sum(-1)[..., None] * p
+        return xp.cast(targets[..., None] == xp.classes(outputs), outputs.dtype) - p
 
     def curvature(self, outputs: Any) -> Product:
         r""":math:`(\mathrm{diag}(p) - p p') u`."""
-        p = _functions(outputs).softmax(outputs)
+        p = _functions(outputs).softmax(outputs, -1)
         return lambda u: p * (u - (p * u).sum(-1)[..., None])
 
     def root(self, outputs: Any) -> Product:
         r""":math:`(\mathrm{diag}(s) - s p') u` with s the square root of p."""
-        p = _functions(outputs).softmax(outputs)
+        p = _functions(outputs).softmax(outputs, -1)
         return lambda u: p**0.5 * (u - (p * u).sum(-1)[..., None])
 
     def check(self, outputs: Any, targets: Any) -> None:
@@ -187,32 +247,6 @@ class Categorical(Likelihood):
         _check_range(targets, 0, classes - 1, f"There are {classes} logits", advice)
 
 
-@dataclass(frozen=True)
-class Poisson(Likelihood):
-    r"""Outputs are logarithms of rates, targets counts: :math:`\ell = y f - e^f - \log y!`."""
-
-    def terms(self, outputs: Any, targets: Any) -> Any:
-        r""":math:`y f - e^f - \log y!`."""
-        xp = _functions(outputs)
-        logs, targets = _aligned(outputs, targets)
-        return _by_row(targets * logs - xp.exp(logs) - xp.gammaln(targets + 1.0))
-
-    def curvature(self, outputs: Any) -> Product:
-        """:math:`e^f u`."""
-        rate = _functions(outputs).exp(outputs)
-        return lambda u: rate * u
-
-    def root(self, outputs: Any) -> Product:
-        """:math:`e^{f / 2} u`."""
-        root = _functions(outputs).exp(outputs / 2)
-        return lambda u: root * u
-
-    def check(self, outputs: Any, targets: Any) -> None:
-        """The targets must be counts, as many as outputs."""
-        _check_same(outputs, targets, "Poisson")
-        _check_range(targets, 0, np.inf, "Poisson() needs counts")
-
-
 def _aligned(outputs: Any, targets: Any) -> tuple[Any, Any]:
     """Give outputs (n, 1) the shape of targets (n,): broadcasting would make it (n, n)."""
     targets = _functions(outputs).cast(targets, outputs.dtype)
@@ -221,15 +255,6 @@ def _aligned(outputs: Any, targets: Any) -> tuple[Any, Any]:
 
 def _by_row(values: Any) -> Any:
     return values if values.ndim == 1 else values.reshape(values.shape[0], -1).sum(-1)
-
-
-def _check_same(outputs: Any, targets: Any, name: str) -> None:
-    if np.size(outputs) != np.size(targets) or np.shape(outputs)[:1] != np.shape(targets)[:1]:
-        raise ValueError(
-            f"{name}() needs as many outputs as targets, but the outputs have shape "
-            f"{np.shape(outputs)} and the targets {np.shape(targets)}. A second output, such as a "
-            "variance, needs a loglik function of your own."
-        )
 
 
 def _check_range(targets: Any, low: float, high: float, what: str, advice: str = "") -> None:
@@ -242,40 +267,54 @@ def _check_range(targets: Any, low: float, high: float, what: str, advice: str =
 
 @dataclass(frozen=True)
 class _Functions:
-    """What is called differently, or is not stable when written out, in one array library."""
+    """Functions that array libraries name differently, or that need care to be stable."""
 
     cast: Callable[[Any, Any], Any]
     exp: Callable[[Any], Any]
     gammaln: Callable[[Any], Any]
     sigmoid: Callable[[Any], Any]
     softplus: Callable[[Any], Any]
-    softmax: Callable[[Any], Any]
-    logsumexp: Callable[[Any], Any]
-    take: Callable[[Any, Any], Any]
+    softmax: Callable[[Any, int], Any]
+    logsumexp: Callable[[Any, int], Any]
+    take: Callable[[Any, Any, int], Any]
+    classes: Callable[[Any], Any]
 
 
 def _functions(array: Any) -> _Functions:
-    """Find the functions of the library that an array comes from."""
+    """Dispatch on the library of an array."""
     if isinstance(array, np.ndarray):
         return _numpy_functions()
-    if type(array).__module__.partition(".")[0] == "torch":
-        return _torch_functions()
-    return _jax_functions()
+    torch = type(array).__module__.partition(".")[0] == "torch"
+    return _torch_functions() if torch else _jax_functions()
 
 
 @lru_cache
 def _numpy_functions() -> _Functions:
     from scipy import special
 
+    # in a fifth of the time of logaddexp
+    softplus = lambda x: np.maximum(x, 0) + np.log1p(np.exp(-abs(x)))  # noqa: E731
+    return _with_names_of(np, special, special.softmax, softplus)
+
+
+@lru_cache
+def _jax_functions() -> _Functions:
+    import jax
+
+    return _with_names_of(jax.numpy, jax.scipy.special, jax.nn.softmax, jax.nn.softplus)
+
+
+def _with_names_of(xp: Any, special: Any, softmax: Any, softplus: Any) -> _Functions:
     return _Functions(
-        cast=lambda x, dtype: np.asarray(x, dtype),
-        exp=np.exp,
+        cast=xp.asarray,
+        exp=xp.exp,
         gammaln=special.gammaln,
         sigmoid=special.expit,
-        softplus=lambda x: np.logaddexp(x, 0.0),
-        softmax=lambda x: special.softmax(x, axis=-1),
-        logsumexp=lambda x: special.logsumexp(x, axis=-1),
-        take=lambda x, index: np.take_along_axis(x, index[..., None], -1)[..., 0],
+        softplus=softplus,
+        softmax=softmax,
+        logsumexp=special.logsumexp,
+        take=xp.take_along_axis,
+        classes=lambda x: xp.arange(x.shape[-1]),
     )
 
 
@@ -291,23 +330,8 @@ def _torch_functions() -> _Functions:
         # logaddexp has a NaN second derivative at large logits; the threshold is where
         # exp(-x) is lost in float64.
         softplus=lambda x: torch.nn.functional.softplus(x, threshold=37.0),
-        softmax=lambda x: torch.softmax(x, -1),
-        logsumexp=lambda x: torch.logsumexp(x, -1),
-        take=lambda x, index: torch.take_along_dim(x, index.long()[..., None], -1)[..., 0],
-    )
-
-
-@lru_cache
-def _jax_functions() -> _Functions:
-    import jax
-
-    return _Functions(
-        cast=lambda x, dtype: jax.numpy.asarray(x, dtype),
-        exp=jax.numpy.exp,
-        gammaln=jax.scipy.special.gammaln,
-        sigmoid=jax.nn.sigmoid,
-        softplus=jax.nn.softplus,
-        softmax=lambda x: jax.nn.softmax(x, axis=-1),
-        logsumexp=lambda x: jax.nn.logsumexp(x, axis=-1),
-        take=lambda x, index: jax.numpy.take_along_axis(x, index[..., None], -1)[..., 0],
+        softmax=torch.softmax,
+        logsumexp=torch.logsumexp,
+        take=lambda x, index, axis: torch.take_along_dim(x, index.long(), axis),
+        classes=lambda x: torch.arange(x.shape[-1], device=x.device),
     )

@@ -1,12 +1,23 @@
-"""What users give to a `from_*` function, checked and converted; and the count of passes."""
+"""Validate and convert what users give to `from_*` functions; count passes over the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array
+
+
+def require_library(module: str, name: str) -> None:
+    """Import an optional library, or raise with the command that installs it."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise ImportError(
+            f'from_{module} needs {name}: pip install "implicit-delta[{module}]"'
+        ) from None
 
 
 def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:
@@ -64,7 +75,7 @@ def as_rate(optimizer: Any) -> float:
     )
 
 
-def check_terms(values: Any, name: str) -> int:
+def count_terms(values: Any, name: str) -> int:
     """Return n if the values are n finite terms; explain what is wrong otherwise."""
     terms = np.asarray(values)
     if terms.ndim == 0:
@@ -82,14 +93,22 @@ def check_terms(values: Any, name: str) -> int:
         )
     if terms.dtype.kind not in "fiub":
         raise ValueError(f"{name}(theta) returned values of type {terms.dtype}, not real numbers.")
-    if not np.all(np.isfinite(terms)):
-        bad = np.flatnonzero(~np.isfinite(terms))
-        raise ValueError(
-            f"{name}(theta) is {terms[bad[0]]} for observation {bad[0]} ({bad.size} of "
-            f"{terms.size} are not finite). Are there missing values in the data, or parameters "
-            "outside their range, such as a negative variance?"
-        )
+    outside = "or parameters outside their range, such as a negative variance?"
+    check_finite_terms(terms, f"{name}(theta) is {{term}} for observation {{row}}", outside)
     return terms.size
+
+
+def check_finite_terms(terms: Any, opening: str, causes: str) -> None:
+    """Name the first observation whose term is not finite.
+
+    The opening has places for the number of the ``{row}`` and its ``{term}``.
+    """
+    bad = np.flatnonzero(~np.isfinite(terms))
+    if bad.size:
+        raise ValueError(
+            f"{opening.format(row=bad[0], term=terms[bad[0]])} ({bad.size} of {terms.size} are not "
+            f"finite). Are there missing values in the data, {causes}"
+        )
 
 
 def check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
@@ -112,7 +131,7 @@ def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
 
 
 def as_seed(rng: Any) -> int:
-    """Make one number of what scipy calls `rng`, so that the draws can be named and repeated."""
+    """Reduce a scipy-style `rng` to one number, so that the draws can be named and repeated."""
     if rng is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(rng, np.random.Generator):

@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array
+
+FEWEST = 3  # the scores of all clusters sum to zero: those of two say nothing that one does not
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -18,34 +21,42 @@ class Clusters:
     codes : (n,) array of int
         The group of each observation, from 0; those without weight have the code `count`.
     count : int
-        The number of groups with any weight, at least 2.
+        The number of groups with any weight, at least 3.
     """
 
     codes: NDArray[np.intp]
     count: int
 
     @classmethod
-    def of(cls, labels: Any, weights: Array) -> "Clusters":
-        """Number the labels given by a user, one for each observation."""
+    def of(cls, labels: Any, weights: Array, rows: Any = None) -> "Clusters":
+        """Number the labels given by a user, one for each observation.
+
+        Parameters
+        ----------
+        labels : (n,) array, list or pandas Series
+            Numbers, strings, dates, tuples, or some of each.
+        weights : (n,) array
+            Of the observations; those without any are left out.
+        rows : sequence, optional
+            Labels of the observations, by which a Series is put in their order.
+        """
         if isinstance(labels, Clusters):
             return labels
-        given = np.asarray(labels)
-        if given.shape != weights.shape:
-            raise ValueError(
-                f"clusters has shape {given.shape}, but there are {weights.size} observations: "
-                f"give one label for each, shape ({weights.size},)."
-            )
+        given = _column(_in_order(labels, rows), weights.size)
         _check_no_missing(given)
         present = weights > 0
-        groups, numbers = np.unique(given[present], return_inverse=True)
-        if groups.size < 2:
-            raise ValueError(
-                "There is only one cluster, so the variance between clusters is unknown. Leave "
-                "clusters out, or give labels of smaller groups."
+        count, numbers = _numbered(given[present])
+        if count < FEWEST:
+            only = (
+                "There is only one cluster, so the variance between clusters is unknown."
+                if count < 2
+                else "There are two clusters, and the variance between two clusters is not "
+                "estimable: what one has too much, the other has too little."
             )
-        codes = np.full(weights.shape, groups.size, dtype=np.intp)
+            raise ValueError(f"{only} Leave clusters out, or give labels of smaller groups.")
+        codes = np.full(weights.shape, count, dtype=np.intp)
         codes[present] = numbers
-        return cls(codes, groups.size)
+        return cls(codes, count)
 
     def sums(self, rows: Array) -> Array:
         """Sum rows (n, k) within each group: (count, k)."""
@@ -53,17 +64,79 @@ class Clusters:
         np.add.at(sums, self.codes, rows)
         return sums[: self.count]
 
+    def effective(self, weights: Array) -> float:
+        """Return how many clusters of equal size are as uneven: one, if one holds nearly all."""
+        shares = self.sums(weights[:, None]) / weights.sum()
+        return float(1 / np.sum(shares**2))
+
     def __repr__(self) -> str:
         return f"<{self.count} clusters>"
 
 
+def _in_order(labels: Any, rows: Any) -> Any:
+    """Put a Series in the order of the model's rows, without those that the fit has dropped."""
+    places = places_in(getattr(labels, "index", None), rows)
+    if places is None:
+        return labels
+    if np.any(places < 0):
+        raise ValueError(
+            f"clusters is labelled by its index, which lacks or repeats {int(np.sum(places < 0))} "
+            f"of the {len(places)} rows of the model, the first of them "
+            f"{list(rows)[int(np.argmin(places))]!r}. Give the column of the data that the model "
+            "was fitted to, or, if its order is that of the model's rows, `clusters.to_numpy()`."
+        )
+    return np.asarray(labels)[places]
+
+
+def _column(labels: Any, n: int) -> NDArray[Any]:
+    """Make one array of n labels, without turning numbers among strings into strings."""
+    listed = isinstance(labels, list | tuple)
+    given = np.fromiter(labels, dtype=object) if listed else np.asarray(labels)
+    if given.shape in ((n,), (n, 1)):
+        return given.reshape(n)
+    advice = "If rows with missing values were dropped in the fit, drop their labels too."
+    if given.ndim == 2:
+        advice = "For groups by several columns give pairs, `list(zip(a, b))`."
+    raise ValueError(
+        f"clusters has shape {given.shape}, but there are {n} observations: give one label for "
+        f"each, shape ({n},). {advice}"
+    )
+
+
+def _numbered(labels: NDArray[Any]) -> tuple[int, Any]:
+    """Count the different labels, and number each of them from 0."""
+    if labels.dtype.kind != "O":
+        groups, numbers = np.unique(labels, return_inverse=True)
+        return groups.size, numbers
+    found: dict[Any, int] = {}
+    try:
+        codes = [found.setdefault(label, len(found)) for label in labels]
+    except TypeError as error:
+        raise TypeError(
+            f"clusters has labels that cannot be told apart ({error}): give numbers, strings or "
+            "tuples of them."
+        ) from error
+    return len(found), codes
+
+
 def _check_no_missing(labels: NDArray[Any]) -> None:
     """Refuse missing labels: which cluster a row without label is in nobody knows."""
-    # NaN and NaT alone differ from themselves
-    missing = np.array([label is None or label != label for label in labels.tolist()])
+    if labels.dtype.kind == "O":
+        missing = np.array([_is_missing(label) for label in labels], dtype=bool)
+    else:
+        missing = np.asarray(labels != labels)  # NaN and NaT alone differ from themselves
     if np.any(missing):
         raise ValueError(
             f"clusters is missing for {int(np.sum(missing))} observations, the first of them row "
             f"{int(np.argmax(missing))}. Give each observation a label; one that belongs to no "
             "group is a cluster of its own."
         )
+
+
+def _is_missing(label: Any) -> bool:
+    if isinstance(label, tuple):
+        return any(map(_is_missing, label))
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):  # as pandas' NA does from everything, truth included
+        return type(label).__name__ == "NAType"

@@ -1,7 +1,10 @@
 """Linear combinations of evaluations, and what they are called."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
+from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
 
@@ -14,6 +17,38 @@ def combine(rows: Array, V: Array) -> Array:
     combined[np.abs(np.diag(combined)) <= rounding, :] = 0.0
     combined[:, np.diag(combined) == 0.0] = 0.0
     return (combined + combined.T) / 2
+
+
+def added(parts: Mapping[str, Array], bound: Callable[[Array, Array], Array] = add_errors) -> Array:
+    """Return the total of parts of which model and evaluation depend on each other somehow."""
+    rest = [V for part, V in parts.items() if part not in ("model", "evaluation")]
+    return sum(rest, bound(parts["model"], parts["evaluation"]))
+
+
+def adds(parts: Mapping[str, Array], total: Array) -> bool:
+    """Whether a total is that of errors that add, and not of variances."""
+    if not {"model", "evaluation"} <= set(parts):
+        return False
+    as_errors, as_variances = np.diag(added(parts)), np.diag(sum(parts.values(), 0.0 * total))
+    return np.allclose(np.diag(total), as_errors, rtol=1e-9, atol=0.0) and not np.allclose(
+        as_variances, as_errors, rtol=1e-9, atol=0.0
+    )
+
+
+def combine_draws(rows: Array, draws: Array, before: Array, after: Array) -> Array:
+    """Combine draws of the model's part that were stretched to the total, and stretch them anew.
+
+    `before`, (K,), and `after`, (q,), are the ratios of total and model, for the evaluations and
+    for their combinations.
+    """
+    center = draws.mean(axis=0)
+    return np.asarray(center @ rows.T + after * ((draws - center) / before @ rows.T))
+
+
+def stretch(parts: Mapping[str, Array], total: Array) -> Array:
+    """Return the ratio of the total standard error to that of the model, 1 where that is none."""
+    model = deviations(parts.get("model", total))
+    return np.divide(deviations(total), model, out=np.ones_like(model), where=model > 0)
 
 
 def combination_names(rows: Array, names: tuple[str, ...]) -> tuple[str, ...]:

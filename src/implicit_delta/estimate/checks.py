@@ -5,12 +5,15 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta._core.labels import as_names, distinct
 from implicit_delta._core.types import Array
+
+ASYMMETRIC = 1e-8  # of SE_j SE_k: sums in another order differ by less, a wrong matrix by more
 
 
 def read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Array:
     """Copy an array, of finite numbers and (if given) this many columns, and lock it."""
-    array = np.array(content, dtype=np.float64)
+    array = real_numbers(what, content)
     if width is not None and (array.ndim != 2 or array.shape[1] != width):
         raise ValueError(
             f"{what} has shape {array.shape}; for {width} evaluations it is (rows, {width})"
@@ -24,8 +27,18 @@ def read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Arr
     return array
 
 
+def real_numbers(what: str, content: ArrayLike) -> Array:
+    """Copy real numbers; refuse what NumPy would make some of, such as text or a complex part."""
+    given = np.asarray(content)
+    masked = isinstance(content, np.ma.MaskedArray) and bool(np.any(content.mask))
+    if masked or given.dtype.kind not in "fiubO":
+        kind = "masked entries" if masked else given.dtype
+        raise ValueError(f"{what} has to be real numbers, not {kind}: {content!r:.60}")
+    return np.array(given, dtype=np.float64)
+
+
 def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) -> Array:
-    """Copy a (K, K) array without negative variances, and lock it."""
+    """Copy a symmetric (K, K) array without negative variances, and lock it."""
     V = read_only(what, content, width=len(names))
     if V.shape[0] != V.shape[1]:
         raise ValueError(f"{what} has shape {V.shape}; it must be square")
@@ -36,12 +49,21 @@ def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) ->
             "causes: an inexact solve, an optimum that is none, or a combination of evaluations "
             "whose covariance is not positive semi-definite. Tighten the solver or polish the fit."
         )
+    errors = np.sqrt(np.diag(V))
+    gap = abs(V - V.T) - ASYMMETRIC * np.outer(errors, errors)
+    if np.any(gap > 0):
+        j, k = np.unravel_index(int(np.argmax(gap)), V.shape)
+        raise ValueError(
+            f"{what} is not symmetric: {V[j, k]:.6g} between {names[j]!r} and {names[k]!r}, and "
+            f"{V[k, j]:.6g} the other way. If the difference is an error of computation, give "
+            "`(V + V.T) / 2`."
+        )
     return V
 
 
 def checked_names(names: Iterable[str] | str, count: int | None = None) -> tuple[str, ...]:
-    """One name for each evaluation, or a lone one."""
-    found = (names,) if isinstance(names, str) else tuple(map(str, names))
+    """One name for each evaluation, or a lone one; repeated and empty ones are numbered."""
+    found = as_names(names)
     if count is not None and len(found) != count:
         raise ValueError(f"there are {count} evaluations, but {len(found)} names: {found[:5]}")
-    return found
+    return distinct(found)

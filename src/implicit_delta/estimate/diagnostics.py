@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,19 @@ class Diagnostics:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", dict(self.notes))
+
+
+def restored(content: Mapping[str, Any]) -> Diagnostics:
+    """Rebuild diagnostics from a file; those that this release does not know become notes."""
+    found = {RENAMED.get(name, name): entry for name, entry in content.items()}
+    notes = dict(found.pop("notes", {}))
+    known = [item.name for item in fields(Diagnostics) if item.name in found]
+    numbers = {name: _number(found.pop(name)) for name in known}
+    return Diagnostics(**numbers, notes={**found, **notes})
+
+
+def _number(content: Any) -> Any:
+    if isinstance(content, bool | str):
+        raise TypeError(f"{content!r:.60} is no number")
+    float(content)  # of a list there is none, nor of an integer with hundreds of digits
+    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -12,15 +13,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from implicit_delta._core.dependence import dominating
 from implicit_delta._core.types import Array
-from implicit_delta.estimate.algebra import combination_names, combine
-from implicit_delta.estimate.checks import checked_covariance, checked_names, read_only
-from implicit_delta.estimate.diagnostics import Diagnostics
+from implicit_delta.estimate.algebra import (
+    added,
+    adds,
+    combination_names,
+    combine,
+    combine_draws,
+    stretch,
+)
+from implicit_delta.estimate.checks import (
+    checked_covariance,
+    checked_names,
+    read_only,
+    real_numbers,
+)
+from implicit_delta.estimate.diagnostics import Diagnostics, restored
 from implicit_delta.estimate.quantiles import (
     checked_level,
     deviations,
     joint_test,
     normal_quantile,
+    sidak_quantile,
     sup_t_quantile,
 )
 from implicit_delta.estimate.storage import plain, read, write
@@ -86,7 +101,12 @@ class Estimate:
         Covariance of each source of error (``model``, ``evaluation``, ``noise``); empty when
         there is only one.
     draws : (B, K) array, optional
-        Psi over replicates, from simulation or bootstrap.
+        Psi over replicates, from simulation or bootstrap; stretched to the total error.
+    errors_add : bool
+        Whether the standard errors of model and evaluation add, since how these depend on each
+        other is unknown. `covariance` is then a bound for each evaluation, but not for their
+        combinations: `contrast` adds the errors of each, a simultaneous interval takes the
+        quantile of independent evaluations, and a joint test a larger covariance.
 
     Examples
     --------
@@ -109,6 +129,7 @@ class Estimate:
     influence: Array | None = None
     parts: Mapping[str, Array] = field(default_factory=dict)
     draws: Array | None = None
+    errors_add: bool = False
 
     def __post_init__(self) -> None:
         value = read_only("value", self.value)
@@ -121,7 +142,7 @@ class Estimate:
             "covariance": checked_covariance("covariance", self.covariance, names),
             "parts": MappingProxyType(
                 {
-                    part: checked_covariance(f"parts[{part!r}]", V, names)
+                    str(part): checked_covariance(f"parts[{part!r}]", V, names)
                     for part, V in self.parts.items()
                 }
             ),
@@ -129,6 +150,10 @@ class Estimate:
         for many in ("influence", "draws"):
             rows = getattr(self, many)
             checked[many] = None if rows is None else read_only(many, rows, width=value.size)
+        if self.errors_add not in (True, False):
+            raise ValueError(f"errors_add is True or False, not {self.errors_add!r}")
+        if self.errors_add and not {"model", "evaluation"} <= set(self.parts):
+            raise ValueError("errors_add is about the parts 'model' and 'evaluation': give both")
         for name, content in checked.items():
             object.__setattr__(self, name, content)
 
@@ -193,7 +218,9 @@ class Estimate:
             ends = self._percentiles(level, transform, simultaneous)
         elif kind == "normal":
             critical = normal_quantile(level)
-            if simultaneous:
+            if simultaneous and self.errors_add:
+                critical = sidak_quantile(self.covariance, level)
+            elif simultaneous:
                 critical = sup_t_quantile(self.covariance, level, rng)
             ends = self._normal_ends(critical, transform)
         else:
@@ -220,7 +247,9 @@ class Estimate:
         >>> est.test(joint=True).statistic
         13.0
         """
-        hypothesis = np.asarray(null, dtype=np.float64)
+        hypothesis = real_numbers("null", null)
+        if not np.isfinite(hypothesis).all():
+            raise ValueError(f"null is not finite: {null!r:.60}. A test needs a number to test.")
         if hypothesis.shape not in {(), (len(self.names),)}:
             raise ValueError(
                 f"null has shape {hypothesis.shape}; give one number, or one for each of the "
@@ -228,7 +257,8 @@ class Estimate:
             )
         gap = np.atleast_1d(self.value) - hypothesis
         if joint:
-            return WaldTest(*joint_test(gap, self.covariance))
+            V = added(self.parts, dominating) if self.errors_add else self.covariance
+            return WaldTest(*joint_test(gap, V))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = gap / deviations(self.covariance)
         p_value = 2 * ndtr(-np.abs(statistic))
@@ -257,23 +287,32 @@ class Estimate:
                estimate  std_error  statistic  p_value  conf_low  conf_high
         b - a    2.0000     0.5000       4.00  6.3e-05    1.0200     2.9800
         """
-        combined = np.array(C, dtype=np.float64)
+        combined = real_numbers("C", C)
         if combined.ndim not in (1, 2) or combined.shape[-1] != len(self.names):
             raise ValueError(
                 f"C has shape {combined.shape}, but there are {len(self.names)} evaluations; "
                 f"give ({len(self.names)},) for one combination or (q, {len(self.names)}) for q"
             )
+        if not np.isfinite(combined).all():
+            raise ValueError("C has entries that are NaN or infinite; leave one out with a 0")
         rows = np.atleast_2d(combined)
         value = rows @ np.atleast_1d(self.value)
+        parts = {part: combine(rows, V) for part, V in self.parts.items()}
+        V = added(parts) if self.errors_add else combine(rows, self.covariance)
+        draws = self.draws
+        if draws is not None:
+            ratios = stretch(self.parts, self.covariance), stretch(parts, V)
+            draws = combine_draws(rows, draws, *ratios)
         return Estimate(
             value=float(value[0]) if combined.ndim == 1 else value,
-            covariance=combine(rows, self.covariance),
+            covariance=V,
             names=combination_names(rows, self.names) if names is None else checked_names(names),
             method=self.method,
             diagnostics=self.diagnostics,
             influence=None if self.influence is None else self.influence @ rows.T,
-            parts={part: combine(rows, V) for part, V in self.parts.items()},
-            draws=None if self.draws is None else self.draws @ rows.T,
+            parts=parts,
+            draws=draws,
+            errors_add=self.errors_add,
         )
 
     def top_influence(self, k: int = 10) -> Influential:
@@ -286,7 +325,7 @@ class Estimate:
         Parameters
         ----------
         k : int
-            How many rows.
+            How many rows, at most.
 
         Examples
         --------
@@ -301,15 +340,22 @@ class Estimate:
                 "The influence of the training rows was not kept: ask for it with "
                 "`infer(..., influence=True)`."
             )
+        count = operator.index(k)
+        if count < 0:
+            raise ValueError(f"k is the number of rows to return, not {k!r}")
         errors = deviations(self.covariance)
         scaled = np.abs(self.influence) / np.where(errors > 0, errors, 1.0)
-        strongest = np.argsort(-scaled.max(axis=1), kind="stable")[: max(int(k), 0)]
+        strongest = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
         return Influential(strongest, self.influence[strongest])
 
     def to_dict(self, confidence_level: float = 0.95) -> dict[str, list[Any]]:
-        """Return the table as columns of plain numbers, named as in broom and marginaleffects."""
+        """Return the table as columns of plain numbers, named as in broom and marginaleffects.
+
+        Without any error beyond rounding there is nothing to test: statistic and p-value are NaN.
+        """
         columns = {"estimate": self.value, "std_error": self.standard_error}
-        columns |= self.test()._asdict()
+        still = self.standard_error <= 4 * np.finfo(np.float64).eps * np.abs(self.value)
+        columns |= {k: np.where(still, np.nan, c) for k, c in self.test()._asdict().items()}
         low, high = self.confidence_interval(confidence_level)
         columns |= {"conf_low": low, "conf_high": high}
         numbers = {name: np.atleast_1d(column).tolist() for name, column in columns.items()}
@@ -342,29 +388,45 @@ class Estimate:
         ...     Estimate.load(f"{folder}/est.npz").standard_error
         array([0.2, 0.3])
         """
-        texts = {"names": self.names, "method": self.method, "parts": list(self.parts)}
+        texts = {"names": self.names, "method": str(self.method), "parts": list(self.parts)}
         many = {"influence": self.influence, "draws": self.draws}
         arrays = {name: rows for name, rows in many.items() if rows is not None}
         parts = {f"part{i}": V for i, V in enumerate(self.parts.values())}
         write(
             path,
-            {**texts, "diagnostics": plain(asdict(self.diagnostics))},
+            {
+                **texts,
+                "errors_add": bool(self.errors_add),
+                "diagnostics": plain(asdict(self.diagnostics)),
+            },
             {"value": self.value, "covariance": self.covariance, **arrays, **parts},
         )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
-        """Read an estimate that `save` wrote."""
-        texts, arrays = read(path)
+        """Read an estimate that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            The file is damaged, something else, or of a later release. Nothing in it is run, and
+            no more memory is taken than a file of its size can ask for.
+        """
+        return read(path, cls._restored)
+
+    @classmethod
+    def _restored(cls, texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Estimate:
+        parts = {name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])}
         return cls(
             value=arrays["value"],
             covariance=arrays["covariance"],
-            names=tuple(texts["names"]),
+            names=texts["names"],
             method=texts["method"],
-            diagnostics=Diagnostics(**texts["diagnostics"]),
+            diagnostics=restored(texts["diagnostics"]),
             influence=arrays.get("influence"),
-            parts={name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])},
+            parts=parts,
             draws=arrays.get("draws"),
+            errors_add=texts.get("errors_add", adds(parts, arrays["covariance"])),
         )
 
     def summary(self, confidence_level: float = 0.95) -> str:
@@ -442,7 +504,7 @@ class Estimate:
     def _percentiles(
         self, level: float, transform: Transform | None, simultaneous: bool
     ) -> tuple[Array, Array]:
-        if self.draws is None:
+        if self.draws is None or len(self.draws) < 2:
             raise ValueError(
                 f"kind='percentile' takes quantiles of replicates, and {self.method} makes none. "
                 "Use the method Simulation or Bootstrap, or kind='normal'."
@@ -451,6 +513,13 @@ class Estimate:
             raise ValueError(
                 "kind='percentile' takes neither transform nor simultaneous: quantiles of one "
                 "evaluation need no scale and know no other evaluation. Use kind='normal'."
+            )
+        errors = deviations(self.covariance)
+        still = (np.ptp(self.draws, axis=0) <= 1e-9 * errors) & (errors > 0)
+        if still.any():
+            raise ValueError(
+                f"All replicates of {self.names[int(np.argmax(still))]!r} are equal: its error is "
+                "that of the evaluation alone, of which there are none. Use kind='normal'."
             )
         low, high = np.quantile(self.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high

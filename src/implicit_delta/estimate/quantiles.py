@@ -8,17 +8,31 @@ from scipy.special import chdtrc, ndtri
 
 from implicit_delta._core.types import Array
 
+INDEFINITE = 1e-8  # times K: an eigenvalue of a correlation that rounding can make negative
+
 
 def checked_level(level: Any) -> float:
     """Validate a confidence level."""
     if isinstance(level, Real) and 0 < float(level) < 1:
         return float(level)
-    raise ValueError(f"confidence_level is a number between 0 and 1, such as 0.95, not {level!r}")
+    percent = isinstance(level, Real) and 1 < float(level) < 100
+    raise ValueError(
+        f"confidence_level is a number between 0 and 1, such as 0.95, not {level!r}"
+        + (f": for {level:g} % give {float(level) / 100:.10g}" if percent else "")
+    )
 
 
 def normal_quantile(level: float) -> float:
     """Return z with ``P(|Z| < z) = level`` for Z standard normal."""
-    return float(ndtri((1 + level) / 2))
+    return float(-ndtri((1 - level) / 2))
+
+
+def sidak_quantile(V: Array, level: float) -> float:
+    """Return the quantile of ``max_k |Z_k|`` for as many independent Z as can move.
+
+    No correlation makes it larger (Sidak's inequality).
+    """
+    return normal_quantile(level ** (1 / max(int(np.count_nonzero(np.diag(V))), 1)))
 
 
 def sup_t_quantile(
@@ -30,9 +44,9 @@ def sup_t_quantile(
     are the extremes for any correlation (Sidak's inequality).
     """
     moving = np.diag(V) > 0
-    K = max(int(moving.sum()), 1)
-    one, independent = normal_quantile(level), normal_quantile(level ** (1 / K))
-    if K == 1:
+    K = int(moving.sum())
+    one, independent = normal_quantile(level), sidak_quantile(V, level)
+    if K <= 1:
         return one
     root = _correlation_root(V[np.ix_(moving, moving)])
     generator = np.random.default_rng(0 if rng is None else rng)
@@ -58,6 +72,12 @@ def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
     """Return the eigenvalues, ascending and not negative, and eigenvectors of the correlation."""
     error = deviations(V)
     size, vectors = np.linalg.eigh(V / np.outer(error, error))
+    if size[0] < -INDEFINITE * len(V):
+        raise ValueError(
+            f"The covariance is not positive semi-definite: its correlation has the eigenvalue "
+            f"{size[0]:.3g}. Nothing has such a covariance, so there is neither a joint test nor a "
+            "simultaneous interval; look at the evaluations one at a time."
+        )
     return np.maximum(size, 0.0), vectors
 
 

@@ -34,8 +34,10 @@ def estimate_cells(
     low: float,
     high: float,
 ) -> list[str]:
-    """Format one row of the table of estimates."""
+    """Format one row of the table of estimates; without any error there is nothing to test."""
     on_scale = [number(x, decimals) for x in (value, error, low, high)]
+    if math.isnan(z):
+        return [_short(name), *on_scale[:2], *["-"] * 4]
     return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
 
 
@@ -45,7 +47,9 @@ def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
 
 
 def _short(name: str, width: int = 28) -> str:
-    return name if len(name) <= width else name[: width - 3] + "..."
+    """Cut a long name, and blank what would break a line."""
+    line = "".join(letter if letter.isprintable() else " " for letter in name)
+    return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:

@@ -12,6 +12,9 @@ from implicit_delta._core.types import Array
 Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
+PLACES = 17  # between the ends of an interval, where the inverse is watched
+
+
 class _Scale(NamedTuple):
     forward: Callable[[Array], Array]
     inverse: Callable[[Array], Array]
@@ -45,6 +48,7 @@ def ends_on_scale(
         ends = scale.inverse(center - half), scale.inverse(center + half)
         if not isinstance(transform, str):
             _check_round_trip(scale, center, half, names)
+            _check_one_way(scale, center, half, names)
     return np.minimum(*ends), np.maximum(*ends)
 
 
@@ -73,6 +77,8 @@ def _one_at_a_time(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
             return float(function(x))
         except (ValueError, ArithmeticError):
             return math.nan
+        except TypeError as error:
+            raise ValueError(f"transform takes functions of one number to one: {error}") from error
 
     return lambda numbers: np.array([apply(x) for x in numbers])
 
@@ -95,6 +101,20 @@ def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[st
                 f"the transformed scale comes back as {back[k]:.6g}. Either they are no pair, or "
                 "the interval leaves the range of forward; take a forward onto the whole line."
             )
+
+
+def _check_one_way(scale: _Scale, center: Array, half: Array, names: tuple[str, ...]) -> None:
+    """Refuse an inverse that turns or jumps over a pole between the ends, such as that of 1 / x."""
+    path = np.array([scale.inverse(center + t * half) for t in np.linspace(-1, 1, PLACES)])
+    slack = 1e-9 * np.max(np.where(np.isfinite(path), np.abs(path), 0.0), axis=0)
+    steps = np.diff(path, axis=0)
+    good = ~np.any(steps < -slack, axis=0) | ~np.any(steps > slack, axis=0)
+    if not good.all():
+        raise ValueError(
+            f"inverse is not monotone between the ends for {names[int(np.argmin(good))]!r}, so its "
+            "interval is not what lies between them. Usual cause: a pole, as of 1 / x at 0, "
+            "within the interval. Choose another transform, or none."
+        )
 
 
 def _slopes(forward: Callable[[Array], Array], value: Array, error: Array) -> Array:

@@ -5,9 +5,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from implicit_delta._core.dependence import add_errors as add_errors
 from implicit_delta._core.types import Array
-from implicit_delta.errors import EvaluationError
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 
 Sample: TypeAlias = Literal["independent", "training", "unknown"]
 
@@ -29,9 +30,16 @@ class Average:
     ``unknown``       some rows may be the same: the standard errors add, an upper bound
     ================  =============================================================================
 
-    With ``"unknown"`` and K evaluations, every standard error is the sum of two and the
-    correlations are those of the sum of both covariances. With ``"training"``, observation weights
-    of the model weight the mean too. `Estimate.budget` lists the parts.
+    With ``"unknown"`` and K evaluations, every standard error is the sum of two, that of a
+    `contrast` too, and the correlations are those of the sum of both covariances.
+    `Estimate.budget` lists the parts.
+
+    With ``"training"``, row i of h has to be training row i. Labels are compared where both sides
+    have some (a pandas Series against a model that knows its rows); otherwise nothing can tell
+    rows in another order, which leave the mean alone and make its error wrong. A row counts as
+    often as its observation weight says (frequency weights: `weights=`, statsmodels'
+    `freq_weights`). Variance weights (`var_weights`, the weights of WLS) are no counts: each row
+    counts once. For another weighting w return ``h * w / w.mean()``.
 
     Parameters
     ----------
@@ -76,17 +84,22 @@ class Average:
 
 def mean_over_rows(values: Any, weights: Array | None = None) -> Any:
     """Average over the first axis, in the values' own language: NumPy, torch, JAX or pandas."""
-    if isinstance(values, list | tuple):
+    library = type(values).__module__.partition(".")[0]
+    if isinstance(values, list | tuple) or library == "polars":
         values = np.asarray(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        values = values.astype(np.float64, copy=False)  # a sum of float16 overflows at 65504
     if weights is None or weights.size != values.shape[0]:
-        return values.sum(0) / values.shape[0]
+        # pandas would leave out rows that are NaN, and still divide by all of them
+        total = values.sum(axis=0, skipna=False) if library == "pandas" else values.sum(0)
+        return total / values.shape[0]
     own = values.new_tensor(weights) if hasattr(values, "new_tensor") else weights
     return own @ values / weights.sum()
 
 
 def checked_units(values: Array, sample: Sample, n: int) -> Array:
     """Check the unit values at the fitted parameters and return them as (m, K)."""
-    if values.ndim not in (1, 2) or values.dtype.kind not in "fiub":
+    if values.ndim not in (1, 2) or values.dtype.kind not in "fiub" or values.size == 0:
         raise EvaluationError(
             f"h returned shape {values.shape} of {values.dtype}, but must return one number per "
             "evaluation row, (m,), or (m, K) for K evaluations: not averaged and not summed."
@@ -100,15 +113,30 @@ def checked_units(values: Array, sample: Sample, n: int) -> Array:
             "the evaluation data for missing values."
         )
     if sample == "training" and m != n:
+        turned = values.ndim == 2 and values.shape[1] == n
         raise EvaluationError(
             f'h returned {m} rows, but there are {n} observations: sample="training" means that '
-            "row i is training row i. For other rows use "
-            'sample="independent" or, if some may be the same, sample="unknown".'
+            "row i is training row i. "
+            + (
+                f"Its shape {values.shape} looks transposed: return `.T`."
+                if turned
+                else "Were rows with missing values dropped in the fit? For other rows use "
+                'sample="independent" or, if some may be the same, sample="unknown".'
+            )
         )
     if m < 2:
         raise EvaluationError(
             "h returned one row, from which the sampling error of an average cannot be estimated. "
-            "For an estimate about this very row pass a plain function, without `Average`."
+            "For an estimate about this very row, or if h averages itself, pass a plain function, "
+            "without `Average`."
+        )
+    if not np.any(np.ptp(rows, axis=0)):
+        warn(
+            f"h is the same for all {m} evaluation rows, so that the average has no sampling "
+            "error of its own. That is right where no row differs, as the effect of a treatment in "
+            "a linear model; it is wrong if h averages or sums by itself. Return one value per "
+            "row, not averaged; or pass a plain function, without `Average`.",
+            ImplicitDeltaWarning,
         )
     return rows
 
@@ -118,15 +146,3 @@ def sampling_covariance(units: Array) -> Array:
     m = units.shape[0]
     deviations = units - units.mean(axis=0)
     return np.asarray(deviations.T @ deviations / (m * (m - 1)))
-
-
-def add_errors(first: Array, second: Array) -> Array:
-    """Bound the covariance of a sum: standard errors add, correlations are those of first + second.
-
-    Cauchy and Schwarz allow no larger standard error, whatever the dependence.
-    """
-    together = first + second
-    errors = np.sqrt(np.diag(together))
-    bound = np.sqrt(np.diag(first)) + np.sqrt(np.diag(second))
-    stretch = ratio(bound, errors, otherwise=1.0)
-    return np.asarray(together * np.outer(stretch, stretch))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
-from implicit_delta.evaluation.average import add_errors, sampling_covariance
+from implicit_delta.evaluation.average import sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
 from implicit_delta.numerics.arrays import ratio
 
@@ -25,12 +26,15 @@ class TotalError:
         Of each training row, on the average too if it is one of these rows.
     draws : (B, K) array or None
         Stretched to the total: their spread is that of the model alone.
+    errors_add : bool
+        Whether the standard errors of model and evaluation were added.
     """
 
     covariance: Array
     parts: Mapping[str, Array]
     influence: Array | None
     draws: Array | None
+    errors_add: bool = False
 
 
 def total_error(
@@ -50,11 +54,13 @@ def total_error(
     influence : (n, K) array or None
         Of the model's part; needed for an average over the training rows.
     draws : (B, K) array or None
+        With the variances of the model's part.
     sandwich : callable or None
         Makes a covariance of influences, (n, K) to (K, K); needed likewise.
     """
     parts, total = {"model": covariance}, covariance
     units = evaluation.units
+    unknown = evaluation.sample == "unknown"
     if units is not None and evaluation.sample == "training":
         assert influence is not None
         assert sandwich is not None
@@ -64,20 +70,21 @@ def total_error(
         total = sandwich(influence)
     elif units is not None:
         parts["evaluation"] = sampling_covariance(units)
-        combine = np.add if evaluation.sample == "independent" else add_errors
+        combine = add_errors if unknown else np.add
         total = combine(covariance, parts["evaluation"])
     if evaluation.noise is not None:
         parts["noise"] = evaluation.noise
         total = total + evaluation.noise
     if len(parts) == 1:
         return TotalError(covariance, {}, influence, draws)
-    return TotalError(total, parts, influence, _stretched(draws, covariance, total))
+    return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)
 
 
-def _stretched(draws: Array | None, model: Array, total: Array) -> Array | None:
+def stretched(draws: Array | None, own: Array, covariance: Array) -> Array | None:
+    """Stretch draws (B, K) whose covariance is `own` to the variances of another covariance."""
     if draws is None:
         return None
-    before, after = np.sqrt(np.diag(model)), np.sqrt(np.diag(total))
-    stretch = ratio(after, before, otherwise=1.0)
+    before, after = np.diag(own), np.diag(covariance)
+    stretch = np.sqrt(ratio(after, before, otherwise=1.0))
     center = draws.mean(axis=0)
-    return np.asarray(center + stretch * (draws - center))
+    return np.asarray(center + stretch * (draws - center)) if np.any(stretch != 1) else draws

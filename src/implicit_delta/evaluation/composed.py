@@ -7,16 +7,39 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
+
+COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy__"}
+
+
+@dataclass(frozen=True)
+class Owned:
+    """The user's function, whose arrays are copied at once: they may be overwritten by a call."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, model: Any, **options: Any) -> Any:
+        """Call and copy; refuse masked entries, whose numbers would come back to light."""
+        result = self.function(model, **options)
+        if isinstance(result, np.ma.MaskedArray) and np.any(result.mask):
+            raise EvaluationError(
+                f"psi returned a masked array with {np.sum(result.mask)} masked entries, which "
+                "have no value. Leave them out with `.compressed()`, always the same ones, or fill "
+                "them in with `.filled(...)`."
+            )
+        library = type(result).__module__.partition(".")[0]
+        copy = getattr(result, COPIES.get(library, ""), None)
+        return result if copy is None else copy()
 
 
 @dataclass(frozen=True, eq=False)
 class Composed:
     """A function of the model, averaged over seeds if it is random and over rows if it has any."""
 
-    function: Callable[..., Any]
+    function: Owned
     seeds: tuple[int, ...]
     sample: Sample | None
     weights: Array | None
@@ -56,12 +79,12 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
             f"psi must be a function of the model, not {type(function).__name__}: for example "
             "`lambda theta: theta[0] / theta[1]`."
         )
-    random = accepts_rng(function)
+    random, owned = accepts_rng(function), Owned(function)
     if replicated is not None and not random:
         raise TypeError("Replicated needs a psi with an argument called `rng`, to give it seeds.")
     if average is None and not random:
-        return function
+        return owned
     seeds = (replicated or Replicated(function)).seeds() if random else ()
     sample = None if average is None else average.sample
     counted = sample == "training" and weights is not None and np.ptp(weights) > 0
-    return Composed(function, seeds, sample, weights if counted else None)
+    return Composed(owned, seeds, sample, weights if counted else None)

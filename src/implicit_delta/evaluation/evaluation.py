@@ -7,16 +7,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from implicit_delta._core.cache import LastCache
+from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.average import checked_units
 from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.values import (
+    blur_of,
     check_same,
     checked_value,
     evaluation_names,
     noise_of_mean,
+    raw_at,
     value_at,
 )
 from implicit_delta.models.base import FittedModel
@@ -67,6 +70,8 @@ class Evaluation:
         Psi away from theta: itself, or the surrogate of a `Smoothed` one. None for a black box.
     fitted : FittedModel or None
         None for a black box, which is known only through its trainings.
+    blur : (K,) array or None
+        By how much psi differs between two calls, or is rounded in a type of its own.
     """
 
     value: Array
@@ -78,19 +83,21 @@ class Evaluation:
     notes: Mapping[str, float | str] = field(default_factory=dict)
     function: Function | None = None
     fitted: FittedModel | None = None
+    blur: Array | None = None
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
         smoothed = psi if isinstance(psi, Smoothed) else None
-        inner = composed(psi if smoothed is None else smoothed.psi, model.weights)
-        if inner is parameters:
+        asked = psi if smoothed is None else smoothed.psi
+        if asked is parameters:
             labels = evaluation_names(names, model.names or _numbered(model.d))
             value = model.theta.copy()
             return cls(value, False, labels, function=_Identity(), fitted=model)
+        inner = composed(asked, model.weights)
         units = _units(model, inner)
-        raw, values = _first_look(model, inner)
+        raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
             value=np.atleast_1d(value),
@@ -101,6 +108,7 @@ class Evaluation:
             sample=inner.sample if isinstance(inner, Composed) else None,
             function=_PsiOfModel(model, inner, value.size),
             fitted=model,
+            blur=blur,
         )
         if smoothed is None:
             return plain
@@ -148,6 +156,7 @@ class Evaluation:
             names=self.names[one],
             noise=None if self.noise is None else self.noise[one, one],
             units=None if self.units is None else self.units[:, one],
+            blur=None if self.blur is None else self.blur[one],
             function=None if self.function is None else self.function.component(k),
         )
 
@@ -168,6 +177,13 @@ class Evaluation:
             raise EvaluationError(
                 "The derivative of psi is NaN or infinite at the fitted parameters. Usual causes: "
                 "a square root or logarithm of zero, a division by zero, 0 * inf in a mask."
+            )
+        if self.blur is not None and np.any(self.blur) and not np.any(jacobian):
+            raise EvaluationError(
+                f"The derivative of psi is exactly zero, and psi is uncertain by "
+                f"{np.max(self.blur):.1g} in its own type, which hides small changes. Compute psi "
+                "in float64. If it is piecewise constant (a count, an accuracy, a rank), use "
+                "`Simulation()` or `Smoothed(psi)`."
             )
         return jacobian
 
@@ -191,7 +207,7 @@ class _PsiOfModel:
         return value
 
     def jacobian(self, theta: Array) -> Array:
-        return self.model.jacobian(self.psi, theta)
+        return self.model.jacobian(self.psi, theta.copy())
 
     def component(self, k: int) -> "_PsiOfModel":
         return _PsiOfModel(self.model, _Entry(self.psi, k), 1)
@@ -205,7 +221,9 @@ class _Entry:
     k: int
 
     def __call__(self, model: Any) -> Any:
-        return self.psi(model)[self.k]
+        entries: Any = self.psi(model)
+        by_position: Any = getattr(entries, "iloc", entries)  # [k] of a Series is the label k
+        return by_position[self.k]
 
 
 @dataclass(frozen=True)
@@ -232,17 +250,35 @@ def _units(model: FittedModel, psi: Psi) -> Array | None:
     """Evaluate each row of an average, before anything else: a bad row is then named."""
     if not isinstance(psi, Composed) or psi.sample is None:
         return None
-    return checked_units(np.asarray(model.evaluate(psi.units, model.theta)), psi.sample, model.n)
+    raw = raw_at(model, psi.units, model.theta)
+    if psi.sample == "training":
+        _check_order(raw, model.rows)
+    return checked_units(np.asarray(raw), psi.sample, model.n)
 
 
-def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array]:
-    """Evaluate at the fitted parameters: as returned, and checked, one row per replicate.
+def _check_order(raw: Any, rows: Any) -> None:
+    """Refuse labelled rows that are not the training rows, or not in their order."""
+    places = places_in(getattr(raw, "index", None), rows)
+    if places is None or len(places) != len(raw):
+        return  # another number of rows is refused by itself
+    raise EvaluationError(
+        "h returned rows with the labels "
+        f"{list(raw.index[:3])!r:.60}, ..., but the training rows are {list(rows[:3])!r:.60}, ...: "
+        'sample="training" means that row i is training row i. Return them in that order, for '
+        "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
+        "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array, Array]:
+    """Evaluate at the fitted parameters: as returned, checked by replicate, and uncertain by.
 
     The first evaluation is made twice, to see that it is the same.
     """
     where = "at the fitted parameters"
     looks = psi.replicates() if isinstance(psi, Composed) and psi.seeds else [psi]
     values = [value_at(model, look, model.theta, where) for look in looks]
-    raw = model.evaluate(looks[0], model.theta)
-    check_same(values[0], checked_value(raw, where))
-    return raw, np.array(values)
+    raw = raw_at(model, looks[0], model.theta)
+    again = checked_value(raw, where)
+    check_same(values[0], again)
+    return raw, np.array(values), blur_of(raw, values[0], again)

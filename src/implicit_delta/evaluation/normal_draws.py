@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.parallel import run_all
@@ -18,6 +19,8 @@ from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import factorize
 
+ROUNDING = 1e3  # roundings that psi may accumulate, in double precision
+SINGLE_ROUNDING = 4  # and where its values are single: a standard error below that is unknown too
 BLOCK_NUMBERS = 2**17  # numbers in a block of vectors beyond that; the basis holds hundreds of them
 CHUNKS = 64  # pieces of work: enough for a smooth bar, few enough that handing out data is cheap
 
@@ -121,6 +124,19 @@ def simulate(
 def both_signs(steps: Array) -> Array:
     """Turn b columns into 2 b rows: each step, followed by its opposite."""
     return np.stack([steps.T, -steps.T], axis=1).reshape(-1, steps.shape[0])
+
+
+def still(values: Array) -> NDArray[np.bool_]:
+    """Find the outputs that do not change over the draws, (B, K) to K truth values.
+
+    Up to rounding, that is, which is that of single precision where all values are such numbers.
+    """
+    with np.errstate(over="ignore"):
+        single = np.all(values == values.astype(np.float32), axis=0)
+    rounding = np.where(
+        single, SINGLE_ROUNDING * np.finfo(np.float32).eps, ROUNDING * np.finfo(np.float64).eps
+    )
+    return np.asarray(np.ptp(values, axis=0) <= rounding * np.max(abs(values), axis=0))
 
 
 def check_draws(draws: Any, curvature: Any) -> None:

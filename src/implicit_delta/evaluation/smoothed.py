@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, NonlinearityWarning
-from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate
+from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
+from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate, still
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 WIDTH = 1.0  # standard errors
 CHANGE_WARNS = 0.25  # of the standard error, when the width is halved
+UNCERTAIN = 0.2  # of the standard error: Monte-Carlo error that is worth a warning
 SURE = 3.0  # Monte-Carlo errors that a change or a bend must exceed before it is one
 
 
@@ -91,6 +93,7 @@ class Smoothed:
             for s in (width, width / 2)
         )
         _check_moved(wide, width)
+        _warn_uncertain(wide)
         change = _check_stable(wide, narrow, width)
         notes: dict[str, float | str] = {
             "smoothing_width": width,
@@ -190,26 +193,44 @@ def _regress(y: Array, x: Array) -> Array:
 
 
 def _check_moved(slope: _Slope, width: float) -> None:
-    if np.any(slope.variance > 0):
-        return
-    if not np.any(slope.pairs.odd):
+    """Refuse each output without a slope: constant, or moved by its jumps alone."""
+    ends = np.concatenate([slope.pairs.even + side * width * slope.pairs.odd for side in (1, -1)])
+    constant, lost = still(ends), slope.variance <= 0
+    if np.any(constant):
         raise EvaluationError(
-            f"psi did not change at any draw within {width:g} standard errors of the parameters. "
-            "Either it does not depend on the model, or its steps are so wide that no standard "
-            "error describes it."
+            f"{_named(constant)} did not change at any draw within {width:g} standard errors of "
+            "the parameters. Either it does not depend on the model, or its steps are so wide that "
+            "no standard error describes it. Leave it out of psi."
         )
-    raise EvaluationError(
-        "psi moves, but no slope can be told from the noise of its jumps. Use more `draws=`, a "
-        "larger `width=`, or more rows or replicates inside psi; or `Simulation()`, which counts "
-        "the jumps as they are."
-    )
+    if np.any(lost):
+        raise EvaluationError(
+            f"{_named(lost)} moves, but no slope can be told from the noise of its jumps. Use more "
+            "`draws=`, a larger `width=`, or more rows or replicates inside psi; or "
+            "`Simulation()`, which counts the jumps as they are."
+        )
+
+
+def _named(outputs: NDArray[np.bool_]) -> str:
+    if outputs.size == 1:
+        return "psi"
+    return ", ".join(f"psi[{k}]" for k in np.flatnonzero(outputs)[:5])
+
+
+def _warn_uncertain(slope: _Slope) -> None:
+    error = float(np.max(slope.uncertainty))
+    if error > UNCERTAIN:
+        warn(
+            f"The slope of the smoothed psi, and with it the standard error, is uncertain by about "
+            f"{error:.0%}: another seed gives another one. Use more `draws=`, or a larger `width=` "
+            "for a psi that jumps.",
+            NotDeterministicWarning,
+        )
 
 
 def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
     """Compare the standard errors at both widths, and warn of a change that is no accident."""
-    moving = wide.variance > 0
-    change = abs(np.sqrt(narrow.variance[moving] / wide.variance[moving]) - 1)
-    doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)[moving]
+    change = abs(np.sqrt(narrow.variance / wide.variance) - 1)
+    doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)
     if np.any(change > np.maximum(CHANGE_WARNS, doubt)):
         warn(
             f"The standard error of the smoothed psi changes by {np.max(change):.0%} when the "

@@ -4,21 +4,45 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.labels import as_names, distinct
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import EvaluationError
-from implicit_delta.evaluation.composed import Composed
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.evaluation.composed import Composed, Owned
 from implicit_delta.models.base import FittedModel
 
 SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
+BLUR_WARNS, BLUR_REFUSES = 0.01, 0.1  # of a standard error, by which psi itself is uncertain
+MAGNIFIED = 64  # times: differences divide what two calls differ by by twice 1/128 of a unit
 
 
 def value_at(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
     """Evaluate and check; for a random psi that is not finite, name the seed."""
-    raw = model.evaluate(psi, theta)
+    raw = raw_at(model, psi, theta)
     if isinstance(psi, Composed) and psi.seeds and not _finite(raw):
-        failing = (look for look in psi.replicates() if not _finite(model.evaluate(look, theta)))
+        failing = (look for look in psi.replicates() if not _finite(raw_at(model, look, theta)))
         where += f", with rng = numpy.random.default_rng({next(failing).seeds[0]})"
     return checked_value(raw, where)
+
+
+def raw_at(model: FittedModel, psi: Psi, theta: Array) -> Any:
+    """Evaluate at a copy of theta, which psi must not change where the two are one."""
+    scratch = theta.copy()
+    try:
+        raw = model.evaluate(psi, scratch)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise EvaluationError(
+            "psi returned a sequence of numbers and arrays of different shapes; return a number or "
+            "a one-dimensional array (K,), for example with np.concatenate or np.ravel."
+        ) from error
+    if (scratch != theta).any():
+        raise EvaluationError(
+            "psi changes the parameters of the model that it is given in place, where no "
+            "derivative can follow. Compute new tensors instead: `2 * p`, not `p.mul_(2)`."
+        )
+    return raw
 
 
 def checked_value(raw: Any, where: str) -> Array:
@@ -61,6 +85,33 @@ def check_same(first: Array, second: Array) -> None:
     )
 
 
+def blur_of(raw: Any, first: Array, second: Array) -> Array:
+    """Return by how much psi is uncertain, (K,): rounded in its type, or another in the next call.
+
+    A psi in double precision that returns the same number twice has none.
+    """
+    kind = np.asarray(raw).dtype
+    rounding = float(np.finfo(kind).eps) if kind.kind == "f" and kind.itemsize < 8 else 0.0
+    return np.atleast_1d(np.maximum(MAGNIFIED * abs(first - second), rounding * abs(first)))
+
+
+def check_blur(blur: Array, errors: Array, names: tuple[str, ...], strict: bool) -> None:
+    """Warn of a psi that is uncertain by part of its standard error, or refuse it."""
+    shares = np.divide(blur, errors, out=np.zeros_like(blur), where=errors > 0)
+    k = int(np.argmax(shares))
+    if shares[k] <= BLUR_WARNS:
+        return
+    text = (
+        f"{names[k]} is itself uncertain by {blur[k]:.1g}, {shares[k]:.0%} of its standard error: "
+        "it is rounded to single precision, or differs between two calls with the same parameters, "
+        "which numerical derivatives magnify. Compute psi in float64 and without a state of its "
+        "own, or leave out a large constant in it."
+    )
+    if strict and shares[k] > BLUR_REFUSES:
+        raise EvaluationError(text + " Pass `strict=False` to get the number all the same.")
+    warn(text, ImplicitDeltaWarning)
+
+
 def noise_of_mean(values: Array) -> Array | None:
     """Covariance of the mean over replicates, (R,) or (R, K) to (K, K); None for one of them."""
     if len(values) == 1:
@@ -78,15 +129,18 @@ def evaluation_names(
     """
     count = len(psi) if value is None else max(value.size, 1)
     if given is not None:
-        labels = (given,) if isinstance(given, str) else tuple(map(str, given))
+        labels = as_names(given)
         if len(labels) != count:
             raise ValueError(f"{len(labels)} names were given for {count} evaluations.")
+        if distinct(labels) != labels:
+            raise ValueError(f"names are empty or there twice: {labels!r:.80}.")
         return labels
     if value is None:
         return tuple(psi)
     if value.ndim == 1 and hasattr(raw, "index") and hasattr(raw, "to_numpy"):
         return tuple(map(str, raw.index))
-    stem = getattr(psi.function if isinstance(psi, Composed) else psi, "__name__", "psi")
+    inner = psi.function if isinstance(psi, Composed) else psi
+    stem = getattr(inner.function if isinstance(inner, Owned) else inner, "__name__", "psi")
     stem = "psi" if stem == "<lambda>" else stem
     return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))
 

@@ -6,15 +6,19 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import total_error
+from implicit_delta.evaluation.budget import stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
+from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
 
+BENT_DROPS, BENT_WARNS = 0.01, 0.05  # of the variance of psi over draws, by what is not linear
 MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
 
 
@@ -87,9 +91,13 @@ def assemble(
         evaluation,
         covariance,
         rows,
-        response.draws,
+        _robust_draws(response, covariance, sandwich),
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
+    if response.doubt is not None:
+        warn(str(response.doubt), type(response.doubt))
+    polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
+    asked = {} if sandwich is None else {"variance": str(sandwich)}
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -103,12 +111,31 @@ def assemble(
             residual=response.residual,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **notes},
+            notes={**evaluation.notes, **response.notes, **notes, **polished, **asked},
         ),
         influence=total.influence,
         parts=total.parts,
         draws=total.draws,
+        errors_add=total.errors_add,
     )
+
+
+def _robust_draws(response: Response, covariance: Array, sandwich: Sandwich | None) -> Array | None:
+    """Stretch draws to the robust covariance; none are kept of a psi that bends over them.
+
+    The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
+    value that psi never takes.
+    """
+    bent = float(response.notes.get("nonlinear_share", 0.0)) if sandwich is not None else 0.0
+    if bent > BENT_WARNS:
+        warn(
+            f"{bent:.0%} of the variance of psi over the draws is not linear in the parameters, "
+            "and a robust variance is that of the linear part: it is doubtful here, and there are "
+            "no percentiles. Use `Bootstrap()`, which is robust and follows a psi that bends.",
+            NonlinearityWarning,
+        )
+    draws = None if bent > BENT_DROPS else response.draws
+    return stretched(draws, response.covariance, covariance)
 
 
 def _influence(

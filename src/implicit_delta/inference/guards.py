@@ -14,7 +14,7 @@ BEND_WARNS, BEND_REFUSES = 0.25, 1.0
 ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
 # and 1.04, single weights of networks up to 2.4; separated classes at 0.002 or at thousands.
-LEAST, LOW, HIGH, MOST = 0.6, 0.85, 4.0, 10.0  # refused, warned about, warned about, refused
+LEAST, LOW, HIGH, MOST = 0.6, 0.85, 10.0, 1e3  # refused, warned about, warned about, refused
 FEW = 3  # evaluations along whose response the objective is probed
 ONE_SIDED = (
     "The log-likelihood is not close to a parabola: half a standard error to one side it "

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.methods.base import Method
@@ -51,9 +54,10 @@ def infer(
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
         clusters "CR1" is G / (G - 1) times that, and "CR1S" (n - 1) / (n - d) times "CR1",
         as in Stata and statsmodels. A `Bootstrap` is robust by itself.
-    clusters : (n,) array, optional
-        Labels of groups within which observations may be dependent; the variance is then the
-        clustered sandwich, or for `Bootstrap` that of resampling whole groups.
+    clusters : (n,) array, list or pandas Series, optional
+        Labels of three or more groups within which observations may be dependent; the variance is
+        then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
+        is aligned by its index if the model knows the labels of its rows.
     influence : bool
         Keep the influence of each observation in ``estimate.influence``.
     strict : bool
@@ -101,11 +105,16 @@ def answer(
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
     cost = cost or Cost.start(model)
+    if method is not None and not isinstance(method, Method):
+        raise TypeError(
+            f"method is {method!r:.60}, but must be a method with its settings, such as "
+            "`Bootstrap(200)`, `FiniteDifference()` or `Infinitesimal(solver=cholesky)`."
+        )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
-    return assemble(
+    estimate = assemble(
         evaluation,
         method.respond(model, evaluation),
         sandwich=sandwich,
@@ -113,6 +122,9 @@ def answer(
         strict=strict,
         cost=cost,
     )
+    if evaluation.blur is not None:
+        check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
+    return estimate
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:

@@ -5,11 +5,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel, scatter_of
 
 Correction: TypeAlias = Literal["HC0", "HC1", "CR0", "CR1", "CR1S"]
+
+FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,24 @@ class Sandwich:
 
     clusters: Clusters | None = None
     factor: float = 1.0
+    name: str = "HC0"
 
     @classmethod
     def of(cls, model: FittedModel, robust: bool | Correction, clusters: Any) -> "Sandwich | None":
         """Check what a user asked for; None if that is the model's own variance."""
-        groups = None if clusters is None else Clusters.of(clusters, model.weights)
+        groups = None
+        if clusters is not None:
+            groups = Clusters.of(clusters, model.weights, model.rows)
+            _warn_of_one_cluster(groups, model.weights)
         factor = small_sample_factor(model, robust, groups)
-        return None if not robust and groups is None else cls(groups, factor)
+        plain = "HC0" if groups is None else "CR0"
+        name = plain if isinstance(robust, bool) else str(robust)
+        return None if not robust and groups is None else cls(groups, factor, name)
+
+    def __str__(self) -> str:
+        if self.clusters is None:
+            return f"robust ({self.name})"
+        return f"clustered ({self.name}, {self.clusters.count} clusters)"
 
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
@@ -40,6 +54,18 @@ class Sandwich:
     def of_directions(self, model: FittedModel, directions: Array) -> Array:
         """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
         return self.factor * model.scatter(model.theta, directions, self.clusters)
+
+
+def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
+    """Warn of a cluster that holds most rows: the others fix its sum, and so the variance."""
+    effective = clusters.effective(weights)
+    if effective < FEWEST_EFFECTIVE:
+        warn(
+            f"One of the {clusters.count} clusters holds most of the observations: they vary as "
+            f"little as {effective:.2f} clusters of equal size, and clustered standard errors are "
+            "then far too small. Give labels of smaller groups.",
+            ImplicitDeltaWarning,
+        )
 
 
 def checked_directions(model: FittedModel, response: Response) -> Array:

@@ -8,10 +8,12 @@ import numpy as np
 
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
 Model = TypeVar("Model", bound=FittedModel)
@@ -79,7 +81,9 @@ def polish(
     Returns
     -------
     FittedModel, or Polished if psi is given
-        How far the objective rose is also logged (logger ``implicit_delta``, level INFO).
+        How far the objective rose is also logged (logger ``implicit_delta``, level INFO). An
+        estimate made from the finished model tells in its summary how far psi has moved: it is
+        about that model, and not about the one that was deployed.
 
     Raises
     ------
@@ -99,11 +103,34 @@ def polish(
     before = model.objective(model.theta)
     found, iterations = maximum_of(model, renamed(maximizer, maximize))
     finished = model.at(found)
+    start = model.theta if model.before is None else model.before
+    object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
     gain = finished.objective(found) - before
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
     return Polished(finished, _moved(model, finished, psi), gain, iterations)
+
+
+def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
+    """Note how far psi is from where it was before `polish`, if the model was polished.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    errors : (K,) array
+        Standard errors.
+    """
+    before = None if evaluation.fitted is None else evaluation.fitted.before
+    if before is None:
+        return {}
+    try:
+        first = evaluation(before)
+    except EvaluationError:
+        return {"polished": "psi is not defined where the training had ended"}
+    moved = float(np.max(ratio(np.abs(evaluation.value - first), errors)))
+    where = f"psi was {first[0]:.4g} before, " if evaluation.scalar else "psi has moved by up to "
+    return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
 
 
 def _moved(model: FittedModel, finished: FittedModel, psi: Psi) -> float | Array:

@@ -1,31 +1,26 @@
 """Refit a black box with a little of psi added."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, EvaluationError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
-from implicit_delta.evaluation import Evaluation, Smoothed, parameters
-from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation import Smoothed, parameters
 from implicit_delta.evaluation.composed import Composed, composed
-from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.finished import SIGNAL, Ends, Finish
+from implicit_delta.inference.trainings import Bonus, Train, Trainings
 from implicit_delta.methods.base import PROBE, Response, described_range, relative_bend
-
-Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
 
 PUSH = 0.25  # of a standard error: the error of the result goes with the square of it
 NEAR, FAR = 0.1, 1.0  # pushes that will do; noise asks for more than a quarter
 FIRST = 0.1  # the first lambda, over the size of psi
 MOST_TRIES = 8  # lambdas that are tried before giving up
-SIGNAL = 10.0  # times the noise floor: a move of psi that can be told from noise
 NOISE = 0.01  # of the standard error: noise of the training that is worth a warning
 
 
@@ -36,6 +31,7 @@ def refit(
     lam: float | Sequence[float] | None = None,
     n_jobs: int = 1,
     names: Sequence[str] | str | None = None,
+    check: bool = True,
 ) -> Estimate:
     r"""Put an error bar on psi with nothing but a training loop.
 
@@ -52,8 +48,9 @@ def refit(
     ----------
     train : callable
         Your training loop. The loss that it minimizes must be minus the *sum* of the
-        log-likelihoods minus ``bonus(model)``; divide both by n for a mean. Start every training
-        at the same place, such as a good fit, and fix its seed.
+        log-likelihoods minus ``bonus(model)``; divide *both* by n for a mean: with a mean of the
+        one and the other as it is, the standard error is sqrt(n) times too large, and no training
+        shows it. Start every training at the same place, such as a good fit, and fix its seed.
     psi : callable
         The evaluation of what `train` returns: a number or a one-dimensional array, of any library.
         Within the loop it has to be differentiable if the loop takes gradients. An `Average` (of
@@ -65,13 +62,27 @@ def refit(
         How many trainings run at once (joblib).
     names : sequence of str, optional
         Names of the evaluations, for tables.
+    check : bool
+        Whether to see, by three trainings more for each psi_k (for at most eight of them), that
+        trainings finish. One that stops early underestimates, however well it can be repeated.
 
     Returns
     -------
     Estimate
         Its value is that of a training without bonus. ``diagnostics.notes`` has ``lam``, the number
-        of ``trainings``, and the ``noise_floor``: by how much psi differs between two trainings
-        without bonus.
+        of ``trainings`` and ``check_trainings``, and the ``noise_floor``: by how much psi differs
+        between two trainings without bonus. That is no accuracy: ``share_reached``, the share of
+        the variance that the trainings have reached, is, and ``unfinished``, by how many standard
+        errors psi would still move. See `implicit_delta.inference.finished.Finish`.
+
+    Warns
+    -----
+    DriftWarning
+        The share is below 0.95, or psi itself is more than a tenth of a standard error off.
+    NonlinearityWarning
+        Psi bends within half a standard error, or `lam` pushes it too far.
+    NotDeterministicWarning
+        Trainings differ by more than they should.
 
     Examples
     --------
@@ -91,24 +102,31 @@ def refit(
     cost = Cost.start()
     function = _function(psi)
     with progress("trainings", unit="fit") as bar:
-        trainings = _Trainings(train, function, n_jobs, bar)
-        first, again = trainings.looked_at([_Bonus(function, 0, 0.0)] * 2)
+        trainings = Trainings(train, function, n_jobs, bar)
+        first, again = trainings.looked_at([Bonus(function, 0, 0.0)] * 2)
         evaluation = first.evaluation(names, function)
         rest, floor = evaluation.value, np.atleast_1d(abs(first.value - again.value))
         pushes, ahead = _pushes(trainings, rest, floor, lam)
-        behind = trainings.at([_Bonus(function, k, -push) for k, push in enumerate(pushes)])
-    columns = np.array(
-        [_slope(k, *ends) for k, ends in enumerate(zip(pushes, ahead, behind, strict=True))]
-    ).T
-    errors = np.sqrt(np.diag(columns))
-    _warn_noise(floor, pushes, errors)
+        behind = trainings.at([Bonus(function, k, -push) for k, push in enumerate(pushes)])
+        rises = np.array(ahead) - np.array(behind)
+        _check_rose(pushes, np.diag(rises))
+        ends = Ends(
+            np.arange(rest.size), pushes, rest, np.diag(ahead), np.diag(behind), SIGNAL * floor
+        )
+        made = trainings.count[0]
+        finish = Finish.of(trainings, ends) if check else Finish()
+    _warn_noise(floor, ends.rise)
+    finish.warn()
     response = Response(
-        covariance=columns,
+        covariance=(rises / (2 * pushes[:, None])).T,
         method=f"refit(lam={described_range(pushes)})",
-        nonlinearity=_bend(pushes * errors, rest, ahead, behind),
+        nonlinearity=_bend(ends),
         notes={
             "lam": described_range(pushes),
-            "trainings": float(trainings.count[0]),
+            "trainings": float(made),
+            "check_trainings": float(trainings.count[0] - made),
+            "share_reached": finish.share if finish.share >= 0 else "unknown",
+            "unfinished": finish.drift if finish.drift >= 0 else "unknown",
             "noise_floor": float(np.max(floor)),
         },
     )
@@ -144,107 +162,39 @@ def _own_parameters(model: Any) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class _Bonus:
-    """The bonus lam * psi_k that a training adds to the log-likelihood."""
-
-    psi: Psi
-    k: int
-    lam: float
-
-    def __call__(self, model: Any) -> Any:
-        value = self.psi(model)
-        scalar = getattr(value, "ndim", np.ndim(value)) == 0
-        return self.lam * (value if scalar else value[self.k])
-
-
-@dataclass(frozen=True)
-class _Look:
-    """Psi of one trained model: as returned, () or (K,), its units and its replicates, if any."""
-
-    raw: Any
-    value: Array
-    units: Array | None = None
-    replicates: Array | None = None
-
-    def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
-        """State the question to a black box, with the errors of the evaluation itself."""
-        return Evaluation(
-            value=np.atleast_1d(self.value),
-            scalar=self.value.ndim == 0,
-            names=evaluation_names(names, psi, self.raw, self.value),
-            noise=None if self.replicates is None else noise_of_mean(self.replicates),
-            units=self.units,
-            sample=psi.sample if isinstance(psi, Composed) else None,
-        )
-
-
-@dataclass(frozen=True)
-class _Trainings:
-    """Runs trainings and evaluates what comes out."""
-
-    train: Train
-    psi: Psi
-    n_jobs: int
-    bar: Any
-    count: list[int] = field(default_factory=lambda: [0])
-
-    def at(self, bonuses: Sequence[_Bonus]) -> list[Array]:
-        """Train with each bonus; return psi of each model, () or (K,)."""
-        return [look.value for look in self.looked_at(bonuses)]
-
-    def looked_at(self, bonuses: Sequence[_Bonus]) -> list[_Look]:
-        """Train with each bonus; look at each model, in detail if it had none."""
-        jobs = [(self.train, self.psi, bonus) for bonus in bonuses]
-        self.count[0] += len(jobs)
-        looks: list[_Look] = run_all(_look_after, jobs, self.n_jobs, lambda _: self.bar.update())
-        return looks
-
-
-def _look_after(train: Train, psi: Psi, bonus: _Bonus) -> _Look:
-    model = train(bonus)
-    if model is None:
-        raise TypeError("train(bonus) returned None; it must return the trained model.")
-    where = f"after a training with lambda = {bonus.lam:.3g}"
-    raw = _plain(psi(model))
-    value = checked_value(raw, where)
-    if bonus.lam or not isinstance(psi, Composed):
-        return _Look(raw, value)
-    looks = [checked_value(_plain(look(model)), where) for look in psi.replicates()]
-    units = None
-    if psi.sample is not None:
-        units = checked_units(np.asarray(_plain(psi.units(model))), psi.sample, 0)
-    return _Look(raw, value, units, np.array(looks) if looks else None)
-
-
-def _plain(value: Any) -> Any:
-    """Take a tensor out of its graph."""
-    return value.detach().cpu() if hasattr(value, "detach") else value
-
-
 def _pushes(
-    trainings: _Trainings, rest: Array, floor: Array, lam: float | Sequence[float] | None
+    trainings: Trainings, rest: Array, floor: Array, lam: float | Sequence[float] | None
 ) -> tuple[Array, list[Array]]:
     """Lambdas (K,), and psi at their ends, K times (K,)."""
     if lam is None:
         return _pilot(trainings, rest, floor)
-    pushes = np.broadcast_to(np.asarray(lam, dtype=np.float64), rest.shape)
+    pushes = np.asarray(lam, dtype=np.float64)
+    if pushes.shape not in ((), (1,), rest.shape):
+        raise ValueError(
+            f"lam has shape {pushes.shape}, and psi {rest.size} value(s): give one number for all "
+            "of them or one for each. Left out, each is chosen."
+        )
     if not np.all(np.isfinite(pushes)) or np.any(pushes <= 0):
         raise ValueError(f"lam must be positive and finite, not {lam!r}.")
-    bonuses = [_Bonus(trainings.psi, k, push) for k, push in enumerate(pushes)]
+    pushes = np.broadcast_to(pushes, rest.shape)
+    bonuses = [Bonus(trainings.psi, k, push) for k, push in enumerate(pushes)]
     return pushes, trainings.at(bonuses)
 
 
-def _pilot(trainings: _Trainings, rest: Array, floor: Array) -> tuple[Array, list[Array]]:
+def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list[Array]]:
     """Try lambdas until each pushes its psi_k by a good part of a standard error."""
     tries = FIRST / np.where(rest != 0, abs(rest), 1.0)
     ends: dict[int, Array] = {}
+    falls = np.zeros(rest.size)
     for _ in range(MOST_TRIES):
         missing = [k for k in range(rest.size) if k not in ends]
-        found = trainings.at([_Bonus(trainings.psi, k, tries[k]) for k in missing])
+        found = trainings.at([Bonus(trainings.psi, k, tries[k]) for k in missing])
         for k, end in zip(missing, found, strict=True):
-            rise = float(np.atleast_1d(end)[k] - rest[k])
-            if rise <= max(SIGNAL * floor[k], 1e-12 * abs(rest[k])):
+            rise, clear = float(end[k] - rest[k]), max(SIGNAL * floor[k], 1e-12 * abs(rest[k]))
+            if rise <= clear:
+                falls[k] = falls[k] + 1 if rise < -clear else 0
+                if falls[k] > 1:  # twice in a row, and at pushes ten times apart, is no accident
+                    _refuse_fall(k, tries[k], rise)
                 tries[k] *= 10
                 continue
             error = np.sqrt(rise / tries[k])
@@ -263,30 +213,43 @@ def _pilot(trainings: _Trainings, rest: Array, floor: Array) -> tuple[Array, lis
     )
 
 
-def _slope(k: int, lam: float, ahead: Array, behind: Array) -> Array:
-    """Column k of the covariance."""
-    column = np.atleast_1d(ahead - behind) / (2 * lam)
-    if column[k] <= 0:
+def _check_rose(pushes: Array, rises: Array) -> None:
+    """Refuse a psi_k that did not rise although it was pushed to."""
+    k = int(np.argmin(rises))
+    if rises[k] == 0:
         raise ConvergenceError(
-            f"psi[{k}] fell by {-2 * lam * column[k]:.3g} although it was pushed to rise "
-            f"(lambda = {lam:.3g}): the trainings are not finished, not reproducible, or end at "
-            "different optima. Start every training at the same good fit, fix the seed, train "
-            "longer, or use a larger `lam`."
+            f"psi[{k}] is the same after trainings with a bonus of lambda psi[{k}] and of minus "
+            f"that (lambda = {pushes[k]:.3g}). Usual causes: `train` leaves the bonus out of its "
+            "loss, psi has no gradient within the loop, or does not depend on the model. The loss "
+            "to minimize is minus the sum of the log-likelihoods minus `bonus(model)`."
         )
-    return np.asarray(column)
+    if rises[k] < 0:
+        _refuse_fall(k, pushes[k], rises[k])
 
 
-def _bend(pushes: Array, rest: Array, ahead: list[Array], behind: list[Array]) -> float:
-    """Compare the two ends, on the scale of half a standard error, for pushes in that unit."""
+def _refuse_fall(k: int, lam: float, rise: float) -> NoReturn:
+    raise ConvergenceError(
+        f"psi[{k}] fell by {-rise:.3g} although it was pushed to rise (lambda = {lam:.3g}). Usual "
+        "causes: `train` adds the bonus to its loss, from which it must be subtracted (the loss to "
+        "minimize is minus the sum of the log-likelihoods minus `bonus(model)`); or the trainings "
+        "are not finished, not reproducible, or end at different optima. Start every training at "
+        "the same good fit, fix the seed, train longer, or use a larger `lam`."
+    )
+
+
+def _bend(ends: Ends) -> float:
+    """Compare the two ends of each push, on the scale of half a standard error."""
     bends = [
-        relative_bend(np.atleast_1d(top)[k], rest[k], np.atleast_1d(bottom)[k]) * PROBE / pushes[k]
-        for k, (top, bottom) in enumerate(zip(ahead, behind, strict=True))
+        relative_bend(top, rest, bottom) * PROBE / push
+        for top, rest, bottom, push in zip(
+            ends.ahead, ends.rest, ends.behind, ends.push, strict=True
+        )
     ]
     return float(max(bends))
 
 
-def _warn_noise(floor: Array, pushes: Array, errors: Array) -> None:
-    noise = floor / (2 * pushes) / errors**2 / 2
+def _warn_noise(floor: Array, rises: Array) -> None:
+    noise = floor / rises / 2
     k = int(np.argmax(noise))
     if noise[k] > NOISE:
         warn(

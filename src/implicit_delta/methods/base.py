@@ -1,7 +1,7 @@
 """Contract of a method, and its result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,9 +9,12 @@ import numpy as np
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.types import Array
+from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.normal_draws import still
 from implicit_delta.models.base import FittedModel
 
+UNCERTAIN = 0.2  # of a standard error, which turns 95 % into 88 or 98: worth a warning
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
 
@@ -42,6 +45,8 @@ class Response:
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
+    doubt : Warning or None
+        Due unless the answer is refused for another reason.
     notes : mapping
         Diagnostics of this method alone.
     """
@@ -58,6 +63,7 @@ class Response:
     exact: bool = False
     robust: bool = False
     passes: int = 0
+    doubt: Warning | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
 
 
@@ -90,3 +96,24 @@ def relative_bend(ahead: float, center: float, behind: float) -> float:
     r"""Compare the two ends of a push: :math:`|a + b - 2c| / |a - b|`."""
     rise = abs(ahead - behind)
     return float(abs(ahead + behind - 2 * center) / rise) if rise > 0 else 0.0
+
+
+def check_moved(names: Sequence[str], values: Array, where: str) -> None:
+    """Refuse outputs of psi (B, K) that are the same at every draw or replicate."""
+    constant = [name for name, flat in zip(names, still(values), strict=True) if flat]
+    if constant:
+        raise EvaluationError(
+            f"{', '.join(constant[:5])} is the same at every {where}, up to rounding: it does not "
+            "depend on the model, or its steps are wider than the uncertainty of the parameters. "
+            "Does psi use its argument? What is constant has no standard error: leave it out."
+        )
+
+
+def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning | None:
+    """Doubt a standard error that another seed would change, by this part of it."""
+    if not error > limit:
+        return None
+    return NotDeterministicWarning(
+        f"The standard error is uncertain by about {error:.0%} of itself, so that another seed "
+        f"gives another one. {advice}"
+    )

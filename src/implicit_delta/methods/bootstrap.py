@@ -13,14 +13,30 @@ from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
+from implicit_delta.errors import (
+    ConvergenceError,
+    ImplicitDeltaError,
+    ImplicitDeltaWarning,
+    NonlinearityWarning,
+    UnsupportedModelError,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import (
+    Method,
+    Response,
+    check_moved,
+    uncertainty,
+)
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
+FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
+SHORT = 0.1  # of a standard error that is too small: five observations
+RESAMPLING = 1.5  # times the sandwich: far beyond the Monte-Carlo error and small samples
+MISFIT = 3.0  # times the error of the model: overdispersion alone seldom is ninefold
+FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 
 
@@ -59,6 +75,10 @@ class Bootstrap(Method):
     -----
     Replicates that have no fit (classes that are separated in the resample, say) are counted in
     ``diagnostics.notes`` with a warning; with more than 10 % of them there is no result.
+
+    A draw takes terms of the log-likelihood, so these must be the units that were sampled. The bins
+    of a histogram are not, nor is the one term of dependent data. For counted values give one
+    term for each value and ``weights=`` counts, which are then drawn as that many observations.
 
     Examples
     --------
@@ -100,6 +120,7 @@ class Bootstrap(Method):
     def over(self, sampling: "_Sampling", model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit to weights drawn from a sampling scheme and take moments."""
         named = replace(self, rng=as_seed(self.rng))
+        _check_units(sampling.units)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         refit = _Replicate(model, evaluation, ascent, sampling)
         rest = evaluation(ascent.climb(model).x) - evaluation.value
@@ -110,26 +131,40 @@ class Bootstrap(Method):
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         _report_failures(failures, len(outcomes))
         draws = np.array(values)
+        check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+        errors, uncertain = np.sqrt(np.diag(covariance)), _monte_carlo_error(draws)
+        doubt = uncertainty(uncertain, "Use more replicates.", FEW)
+        if model.d <= len(draws):  # the derivative of psi then costs no more than the draws
+            doubt = _disagreement(errors, evaluation, ascent, sampling.clusters) or doubt
         return Response(
             covariance=covariance,
             draws=draws,
             robust=True,
             method=repr(replace(named, maximizer=ascent.maximizer)),
-            drift=_largest_ratio(abs(rest), np.sqrt(np.diag(covariance))),
+            drift=_largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
+            doubt=doubt,
             notes={
                 "replicates": float(len(outcomes)),
                 "failed": float(len(failures)),
-                "monte_carlo_error": _monte_carlo_error(draws),
+                "monte_carlo_error": uncertain,
             },
         )
 
     def _run(self, refit: "_Replicate") -> list["_Outcome"]:
         streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
         jobs = [(stream,) for stream in streams]
+        outcomes: list[_Outcome] = []
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
-            return run_all(refit, jobs, self.n_jobs, lambda _: bar.update())
+
+            def done(outcome: _Outcome) -> None:
+                bar.update()
+                outcomes.append(outcome)
+                if self.n_jobs == 1 and _hopeless(outcomes, len(jobs)):
+                    _report_failures([o.failure for o in outcomes if o.psi is None], len(outcomes))
+
+            return run_all(refit, jobs, self.n_jobs, done)
 
 
 @dataclass(frozen=True)
@@ -155,7 +190,13 @@ class _ClusterBootstrap(Method):
 
 
 class _Sampling(Protocol):
-    """A way to draw the weight of each observation, (n,)."""
+    """A way to draw the weight of each observation, (n,), out of a number of units."""
+
+    @property
+    def clusters(self) -> Clusters | None: ...
+
+    @property
+    def units(self) -> float: ...
 
     def draw(self, rng: np.random.Generator) -> Array: ...
 
@@ -166,6 +207,11 @@ class _Rows:
 
     own: Array
     kind: str
+    clusters: None = None
+
+    @property
+    def units(self) -> float:
+        return float(self.own.sum()) if np.count_nonzero(self.own) > 1 else 1.0
 
     def draw(self, rng: np.random.Generator) -> Array:
         total = self.own.sum()
@@ -183,6 +229,10 @@ class _Clusters:
     own: Array
     kind: str
     clusters: Clusters
+
+    @property
+    def units(self) -> float:
+        return float(self.clusters.count)
 
     def draw(self, rng: np.random.Generator) -> Array:
         often = np.append(_Rows(np.ones(self.clusters.count), self.kind).draw(rng), 0.0)
@@ -216,6 +266,25 @@ class _Replicate:
         return _Outcome(psi, failure, self.model.passes - before)
 
 
+def _check_units(units: float) -> None:
+    """Refuse to draw from one unit; warn of few, whose spread is that of n - 1 out of n."""
+    if units < 2:
+        raise UnsupportedModelError(
+            f"The bootstrap draws observations with replacement, and there is {units:.3g} of them. "
+            "Usual causes: a log-likelihood of dependent data, which is one term; or weights that "
+            "sum to one, while they count repetitions (multiply them by the number of "
+            "observations). `infer(model, psi)` takes the variance from the curvature and draws "
+            "nothing."
+        )
+    short = 1 - np.sqrt(1 - 1 / units)
+    if short > SHORT:
+        warn(
+            f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
+            f"error by about {short:.0%}, and their draws are few. Use `infer(model, psi)`.",
+            ImplicitDeltaWarning,
+        )
+
+
 def _still_rises(model: FittedModel, theta: Array) -> bool:
     """Whether the objective is higher half as far again from the start: there is no maximum.
 
@@ -225,6 +294,12 @@ def _still_rises(model: FittedModel, theta: Array) -> bool:
     with np.errstate(all="ignore"):
         farther = model.objective(theta + (theta - model.theta) / 2)
     return bool(farther > top + 1e-12 * abs(top))
+
+
+def _hopeless(outcomes: list[_Outcome], replicates: int) -> bool:
+    """Whether the rest need not be tried: too many have failed, or a third of those so far."""
+    failed, tried = sum(outcome.psi is None for outcome in outcomes), len(outcomes)
+    return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
 
 
 def _report_failures(failures: list[str], replicates: int) -> None:
@@ -244,11 +319,47 @@ def _report_failures(failures: list[str], replicates: int) -> None:
     warn(text, ImplicitDeltaWarning)
 
 
+def _disagreement(
+    errors: Array, evaluation: Evaluation, ascent: Ascent, clusters: Clusters | None
+) -> Warning | None:
+    """Hold the bootstrap against the sandwich, its limit for many rows, and against the model.
+
+    Clusters are there because the model is not believed.
+    """
+    model = evaluation.model
+    if ascent.scale is None:
+        return None
+    try:
+        scaled = ascent.scale.half_transpose(evaluation.jacobian(model.theta).T)
+    except ImplicitDeltaError:
+        return None
+    scatter = model.scatter(model.theta, ascent.scale.half(scaled), clusters)
+    for expected, limit, name in (
+        (np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows"),
+        (np.linalg.norm(scaled, axis=0), np.inf if clusters else MISFIT, "the one of the model"),
+    ):
+        times = ratio(errors, expected, otherwise=1.0)
+        k = int(np.argmax(times))
+        if times[k] > limit:
+            return NonlinearityWarning(
+                f"The bootstrap has a standard error of {errors[k]:.4g}, {times[k]:.2g} times "
+                f"{name}, {expected[k]:.4g}. Usual causes: a few rows that carry the fit, and "
+                "resamples without them; a log-likelihood whose scale is not that of the data (a "
+                "variance left at one); or terms that were not sampled, such as bins with their "
+                "counts: give one term for each value and `weights=` counts."
+            )
+    return None
+
+
 def _monte_carlo_error(draws: Array) -> float:
-    """Relative error of the standard errors from the number of replicates, the largest."""
+    """Relative error of the standard errors from the number of replicates, the largest.
+
+    Few squares may agree by accident: they are not known better than those of a normal.
+    """
     squares = (draws - draws.mean(axis=0)) ** 2
-    spread = np.std(squares, axis=0) / np.sqrt(len(draws))
-    return _largest_ratio(spread, 2 * np.mean(squares, axis=0))
+    size = np.mean(squares, axis=0)
+    spread = np.sqrt(np.maximum(np.var(squares, axis=0), 2 * size**2) / (len(draws) - 1))
+    return _largest_ratio(spread, 2 * size)
 
 
 def _largest_ratio(above: Array, below: Array) -> float:

@@ -10,10 +10,17 @@ from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.methods.base import PROBE, Method, Response, described_range, relative_bend
+from implicit_delta.methods.base import (
+    PROBE,
+    Method,
+    Response,
+    described_range,
+    relative_bend,
+)
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
@@ -22,6 +29,8 @@ from implicit_delta.numerics.maximizers import Maximizer
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
 OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps
+LONG, ONE_SIDED = 0.5, 0.1  # standard errors beyond which the length of a push is looked at
+PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 PILOT_DRAWS = 200  # 5 % error or so; the push need not be exact
 
 
@@ -34,7 +43,8 @@ class FiniteDifference(Method):
     ``central=False`` it is :math:`(\psi(\hat\theta(\lambda)) - \psi(\hat\theta(0))) / \lambda`.
     Both ends are refits by the same maximizer at the same tolerance, warm-started at theta: the
     given theta itself is never one of the ends, since what its training left unfinished would
-    be taken for a response.
+    be taken for a response. A push over which the response changes is reported: L falls by the
+    integral of lambda times the response, and psi rises by the integral of the response alone.
 
     Parameters
     ----------
@@ -101,7 +111,8 @@ class FiniteDifference(Method):
             [Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
-        return self._response(model, evaluation, ascent.maximizer, pushes, rises)
+        response = self._response(model, evaluation, ascent.maximizer, pushes, rises)
+        return self._checked(response, rises, ascent, model)
 
     def _pushes(self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer) -> Array:
         """Lambdas, (K, number of lambdas)."""
@@ -159,6 +170,25 @@ class FiniteDifference(Method):
             notes=notes,
         )
 
+    def _checked(
+        self, response: Response, rises: list[list[Rise]], ascent: Ascent, model: FittedModel
+    ) -> Response:
+        """Warn of pushes that V is not constant over; measure the bend where there is one end."""
+        moves = np.array([[rise.push(k) for rise in column] for k, column in enumerate(rises)])
+        least = LONG if self.central else ONE_SIDED
+        long = moves > (least if ascent.maximizer.needs_gradient else 2 * OPAQUE_PUSH)
+        if not np.any(long):
+            return response
+        highest = ascent.climb(model).value
+        errors = np.array([[r.bias(k, highest) for r in column] for k, column in enumerate(rises)])
+        errors = np.where(long, abs(errors), 0.0)
+        # extrapolation to lambda = 0 starts from the smallest one
+        used = errors[:, :1] if self.combine == "richardson" else errors
+        _warn_far(float(np.max(used)) / 2, float(np.max(moves)), self.central)
+        if self.central:
+            return response
+        return replace(response, nonlinearity=float(np.max(errors * PROBE / moves)))
+
     def _nonlinearity(self, evaluation: Evaluation, rises: list[list[Rise]], score: Array) -> float:
         """Compare the two ends of each push, on the scale of half a standard error."""
         bends = []
@@ -178,6 +208,17 @@ class FiniteDifference(Method):
         order = 2 if self.central else 1
         vandermonde = np.vander((pushes / pushes[0]) ** order, increasing=True)
         return np.asarray(np.linalg.solve(vandermonde.T, np.eye(pushes.size)[0]) @ slopes)
+
+
+def _warn_far(error: float, push: float, central: bool) -> None:
+    if error > PUSH_WARNS:
+        advice = "Leave `lam` and `push` out" if central else "Push to both sides, `central=True`"
+        warn(
+            f"The push by up to {push:.2g} standard errors is too long: the response of psi "
+            f"changes on the way, so that the standard error is off by about {error:.0%}. "
+            f"{advice}, or take a smaller one.",
+            NonlinearityWarning,
+        )
 
 
 def _check_dimension(maximizer: Maximizer, d: int) -> None:

@@ -1,21 +1,39 @@
 """The infinitesimal implicit delta method (IIDM): one linear solve per evaluation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
 
+from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
-from implicit_delta.errors import EvaluationError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    ImplicitDeltaWarning,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
+from implicit_delta.numerics.solvers import (
+    FlatFactor,
+    Solution,
+    Solver,
+    cholesky,
+    conjugate_gradient,
+)
 
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MOST_PROBES = 16  # evaluations whose straightness is checked
+MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
+FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
+LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,13 +49,22 @@ class Infinitesimal(Method):
     solver : cholesky or conjugate_gradient(...), optional
         How :math:`A^{-1} g` is found. By default a factorization for up to 1000 parameters, or
         up to 5000 if there are not more than 500 for each psi; otherwise conjugate gradients,
-        which stop on the standard error.
+        which stop on the standard error (and up to 2500 parameters, a factorization after all
+        where these leave doubt).
     curvature : {"hessian", "ggn"}
         Which A: minus the Hessian, or its generalized Gauss-Newton part, which is never
         indefinite and is what the Laplace approximation uses.
     damping : float
-        Added to the diagonal of A. A training of T gradient steps at rate eta reaches about what
+        Added to the diagonal of A. It shrinks the standard error, to that under a ridge penalty of
+        this size. A training of T gradient steps at rate eta reaches about what
         ``damping = 1 / (eta * T)`` gives (on the scale of the summed log-likelihood).
+
+    Notes
+    -----
+    Directions along which the log-likelihood is flat are no error if psi does not change along
+    them (redundant parameters and a psi that the data determine): then :math:`A^{-1}` is the
+    pseudo-inverse, and ``diagnostics.notes["flat_directions"]`` has their number. Of conjugate
+    gradients ``notes["accuracy"]`` says whether the residual is a bound.
 
     Examples
     --------
@@ -61,30 +88,114 @@ class Infinitesimal(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Solve for the directions and multiply out the covariance."""
+        _check_size(evaluation.size)
         jacobian = evaluation.jacobian(model.theta)
         _check_moves(jacobian)
-        solver = self._solver(model, evaluation)
-        floor = self.damping + (model.l2 if self.curvature == "ggn" else 0.0)
-        solution = solver.solve(lambda v: self._curve(model, v), jacobian.T, floor=floor)
+        try:
+            solver, solution = self._solve(model, jacobian.T)
+        except NotAMaximumError as error:
+            raise error.named(model.names) from None
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=_straightness(evaluation, solution.x, solution.quadratic),
-            residual=solution.residual,
+            residual=solution.residual if solution.probability > 0 else np.nan,
+            score=_checked_score(model, solution.flat),
+            notes=_notes(solution),
             exact=self.curvature == "hessian" and self.damping == 0,
         )
 
-    def _solver(self, model: FittedModel, evaluation: Evaluation) -> Solver:
+    def _solve(self, model: FittedModel, b: Array) -> tuple[Solver, Solution]:
+        """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
-            return self.solver
-        few = model.d <= max(SMALL, min(LARGEST, PRODUCTS * evaluation.size))
-        return cholesky if few else conjugate_gradient
+            solution = self._solved(self.solver, model, b)
+            _warn_doubtful(solution, model.d)
+            return self.solver, solution
+        few = model.d <= max(SMALL, min(LARGEST, PRODUCTS * b.shape[1]))
+        if few or model.d > DENSE_LIMIT:
+            return replace(self, solver=cholesky if few else conjugate_gradient)._solve(model, b)
+        try:
+            solution = self._solved(conjugate_gradient(max_iterations=model.d), model, b)
+        except ConvergenceError:
+            return cholesky, self._solved(cholesky, model, b)
+        if solution.doubtful:
+            return cholesky, self._solved(cholesky, model, b)
+        return conjugate_gradient, solution
+
+    def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
+        floor = self._floor(model) if solver.uses_floor else 0.0
+        return solver.solve(lambda v: self._curve(model, v), b, floor=floor)
+
+    def _floor(self, model: FittedModel) -> float:
+        """Return a lower bound of the curvature.
+
+        The Gauss-Newton matrix is at least the ridge. So is a Hessian that equals it, as in a
+        generalized linear model: along a random vector they differ by at least a share of the
+        largest eigenvalue of their difference.
+        """
+        floor = self.damping + model.l2
+        if self.curvature == "ggn" or floor == 0:
+            return floor
+        z = np.random.default_rng(1).standard_normal(model.d).astype(model.theta.dtype)
+        try:
+            other = model.information(model.theta, z, "ggn")
+        except UnsupportedModelError:
+            return 0.0
+        apart = np.linalg.norm(model.information(model.theta, z) - other)
+        return max(0.0, floor - float(apart) / LEAST_SHARE)
 
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
+
+
+def _notes(solution: Solution) -> Mapping[str, float | str]:
+    notes: dict[str, float | str] = {}
+    if solution.flat_directions:
+        exact = solution.flat is not None
+        count = float(solution.flat_directions)
+        notes["flat_directions"] = count if exact else f"about {count:.0f}"
+    if solution.probability < 1:
+        sure = f"bounded with probability {solution.probability:g}"
+        estimated = f"not bounded, estimated {solution.residual:.1g}"
+        notes["accuracy"] = sure if solution.probability > 0 else estimated
+    return notes
+
+
+def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array | None:
+    """Return the score where there are flat directions, if it does not rise along them."""
+    if flat is None:
+        return None
+    score = model.score(model.theta)
+    rise = flat.rise(score, np.maximum(np.abs(model.theta), 1.0))
+    if rise > FLAT_RISE:
+        raise NotAMaximumError.rising(rise)
+    return score
+
+
+def _warn_doubtful(solution: Solution, d: int) -> None:
+    text = (
+        "The standard error may be too small: conjugate gradients may have missed directions of "
+        f"little curvature (the smallest found is {solution.smallest_curvature:.1e}), and there is "
+        "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
+        f"Use `Infinitesimal(solver=cholesky)` if {8e-9 * 3 * d * d:.2g} GB fit in memory, or fit "
+        "with a penalty (`l2=`)."
+    )
+    if solution.doubtful:
+        warn(text, ImplicitDeltaWarning)
+
+
+def _check_size(size: int) -> None:
+    needed = 8.0 * COPIES * size**2
+    if needed > MOST_BYTES:
+        raise EvaluationError(
+            f"psi returns {size} values, and their joint covariance would take {needed / 1e9:.0f} "
+            "GB of memory. Ask for fewer at a time (`infer` in blocks, such as `lambda m: "
+            "psi(m)[:1000]`, each with its own covariance), or for a summary: their mean, or the "
+            "mean over a population, `Average`."
+        )
 
 
 def _check_moves(jacobian: Array) -> None:

@@ -1,5 +1,6 @@
 """Fits with a little of psi added to the objective, and the rise between two of them."""
 
+import math
 from dataclasses import dataclass
 
 from implicit_delta._core.types import Array
@@ -14,22 +15,24 @@ AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a ki
 
 @dataclass(frozen=True)
 class End:
-    """One refit: where it ended, how much gradient was left there and what it cost."""
+    """One refit: its end, the objective L + lam psi and the gradient left there, and its cost."""
 
     lam: float
     theta: Array
+    value: float
     gradient: float
     passes: int
 
 
 @dataclass(frozen=True)
 class Rise:
-    """The rise of psi and theta between the two ends of a push."""
+    """The rise of psi and theta between two ends, and L at those that were pushed: one or two."""
 
     top: Array
     bottom: Array
     theta: Array
     width: float
+    objectives: tuple[float, ...]
     gradient: float
     passes: int
 
@@ -43,9 +46,34 @@ class Rise:
             bottom=bottom,
             theta=ahead.theta - behind.theta,
             width=ahead.lam - behind.lam,
+            objectives=tuple(
+                end.value - end.lam * float(psi[k])
+                for end, psi in ((ahead, top), (behind, bottom))
+                if end.lam
+            ),
             gradient=max(ahead.gradient, behind.gradient),
             passes=ahead.passes + (behind.passes if behind.lam else 0),
         )
+
+    def push(self, k: int) -> float:
+        """Distance of an end in standard errors of psi_k."""
+        return self._lam * math.sqrt((self.top[k] - self.bottom[k]) / self.width)
+
+    def bias(self, k: int, highest: float) -> float:
+        r"""Relative error of V because the push is finite, from the fall of L below its maximum.
+
+        Along the path of maxima :math:`dL = -\lambda\, d\psi`, so that L falls by :math:`\int
+        \lambda V(\lambda) d\lambda` where psi rises by :math:`\int V(\lambda) d\lambda`. For a
+        constant V the fall is half of lambda times the rise. V that goes with lambda, or for two
+        ends with its square, makes a difference of a third, or half, of the error of V.
+        """
+        fall = len(self.objectives) * highest - sum(self.objectives)
+        rise = float(self.top[k] - self.bottom[k])
+        return (4 - len(self.objectives)) * (2 * fall / (self._lam * rise) - 1)
+
+    @property
+    def _lam(self) -> float:
+        return self.width / len(self.objectives)
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
@@ -60,7 +88,7 @@ class PushedFit:
         before = self.model.passes
         found = self.ascent.climb(self.model, Push(evaluation, lam))
         _check_converged(found, lam, AT_A_KINK if self.ascent.scale else 0.0)
-        return End(lam, found.x, found.gradient_norm, self.model.passes - before)
+        return End(lam, found.x, found.value, found.gradient_norm, self.model.passes - before)
 
 
 def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import (
     NormalDraws,
@@ -16,7 +16,7 @@ from implicit_delta.evaluation.normal_draws import (
     check_draws,
     simulate,
 )
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import Method, Response, check_moved, uncertainty
 from implicit_delta.models.base import Curvature, FittedModel
 
 NONLINEAR_WARNS = 0.5  # of the variance; a single step leaves 0.36
@@ -77,14 +77,16 @@ class Simulation(Method):
         named = replace(self, rng=as_seed(self.rng))
         draws = named._normal_draws(model)
         pairs = simulate(evaluation, draws, 1.0, self.n_jobs, repr(named))
+        check_moved(evaluation.names, pairs.values, "draw")
         covariance = _covariance(pairs)
-        _check_moved(covariance)
+        notes = _notes(pairs, np.diag(covariance))
         return Response(
             covariance=covariance,
             directions=pairs.directions if draws.matched else None,
             draws=pairs.values,
             method=repr(named),
-            notes=_notes(pairs, np.diag(covariance)),
+            doubt=uncertainty(notes["monte_carlo_error"], "Use more `draws=`."),
+            notes=notes,
         )
 
     def sample(self, model: FittedModel) -> Array:
@@ -103,20 +105,21 @@ def _covariance(pairs: Pairs) -> Array:
     return np.asarray(pairs.odd.T @ pairs.odd / count + even.T @ even / (count - 1))
 
 
-def _notes(pairs: Pairs, variance: Array) -> dict[str, float | str]:
+def _notes(pairs: Pairs, variance: Array) -> dict[str, float]:
     """The Monte-Carlo error of the standard error, and how much of the variance is not linear."""
-    moving = variance > 0
     even = pairs.even - pairs.even.mean(axis=0)
     linear = np.zeros_like(pairs.odd) if pairs.linear is None else pairs.linear
     rest = (pairs.odd - linear) ** 2 + even**2
+    count, fitted = len(rest), 0 if pairs.linear is None else pairs.directions.shape[0]
+    # Few squares may agree by accident: they are not known better than those of a normal.
+    spread = np.maximum(np.var(rest, axis=0), 2 * np.mean(rest, axis=0) ** 2) / (count - 1)
     # Matched draws give mean(linear^2) exactly, but for the noise of the slope it is made of.
-    slope = 4 * np.mean(linear**2, axis=0) * np.mean((pairs.odd - linear) ** 2, axis=0)
-    error = np.sqrt((np.var(rest, axis=0) + slope) / len(rest))
-    notes: dict[str, float | str] = {
-        "monte_carlo_error": float(np.max(error[moving] / (2 * variance[moving])))
-    }
+    noise = np.sum((pairs.odd - linear) ** 2, axis=0) / (count - fitted) / count
+    slope = 4 * np.mean(linear**2, axis=0) * noise
+    error = float(np.max(np.sqrt(spread + slope) / (2 * variance)))
+    notes = {"monte_carlo_error": error}
     if pairs.linear is not None:
-        share = float(np.max(np.mean(rest, axis=0)[moving] / variance[moving]))
+        share = float(np.max(np.mean(rest, axis=0) / variance))
         _warn_of_wild_draws(share)
         notes["nonlinear_share"] = share
     return notes
@@ -130,12 +133,4 @@ def _warn_of_wild_draws(share: float) -> None:
             "wander to where the model makes no sense, as weights of networks do. Look at the "
             "percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
             NonlinearityWarning,
-        )
-
-
-def _check_moved(covariance: Array) -> None:
-    if not np.any(np.diag(covariance)):
-        raise EvaluationError(
-            "psi is the same at every draw: it does not depend on the model, or its steps are "
-            "wider than the uncertainty of the parameters. Does psi use its argument?"
         )

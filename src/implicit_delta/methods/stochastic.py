@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, DriftWarning
+from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response, described_range
+from implicit_delta.methods.base import Method, Response, described_range, uncertainty
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import Curvature, FittedModel
@@ -21,6 +22,9 @@ from implicit_delta.numerics.solvers import conjugate_gradient
 
 PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
 REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
+PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
+SURE = 3.0  # Monte-Carlo errors beyond which that is no accident
+ONE_SIGMA = 0.8413  # few runs know their own spread badly: t instead of normal quantiles
 POWER_ITERATIONS = 20
 
 
@@ -139,18 +143,24 @@ class StochasticFiniteDifference(Method):
                 for k, lam in enumerate(pushes)
             ]
         directions = np.column_stack([column.direction for column in columns])
-        shares = _shares(model, evaluation, directions, self.curvature)
+        variances = np.array([column.psi[k] for k, column in enumerate(columns)])
+        slopes, shares = _shares(model, evaluation, directions, self.curvature)
+        noise = max(c.monte_carlo_error(k) for k, c in enumerate(columns))
         _warn_unfinished(shares, columns)
+        _warn_far(variances, slopes, shares, noise)
         notes: dict[str, float | str] = {
             "lam": float(pushes[0]) if len(pushes) == 1 else described_range(np.array(pushes)),
             "steps": float(max(column.steps for column in columns)),
-            "monte_carlo_error": max(c.monte_carlo_error(k) for k, c in enumerate(columns)),
-            "share_reached": float(np.min(shares)),
+            "monte_carlo_error": noise,
+            "share_reached": float(min(np.min(shares), 1.0)),
         }
         return Response(
             covariance=np.column_stack([column.psi for column in columns]),
             directions=directions,
             method=repr(named),
+            doubt=uncertainty(
+                noise * float(stdtrit(self.runs - 1, ONE_SIGMA)), "Use more `runs` and `samples`."
+            ),
             notes=notes,
         )
 
@@ -158,7 +168,7 @@ class StochasticFiniteDifference(Method):
         """Lambda for every psi_k."""
         if self.lam is not None:
             return [float(self.lam)] * evaluation.size
-        rough = Infinitesimal(conjugate_gradient(rtol=0.1), curvature=self.curvature)
+        rough = Infinitesimal(conjugate_gradient(rtol=0.1, certify=False), curvature=self.curvature)
         errors = np.sqrt(np.diag(rough.respond(model, evaluation).covariance))
         return [PUSH / error if error > 0 else 1.0 for error in errors]
 
@@ -224,12 +234,11 @@ def _default_rate(model: FittedModel, curvature: Curvature) -> float:
 
 def _shares(
     model: FittedModel, evaluation: Evaluation, directions: Array, curvature: Curvature
-) -> Array:
-    """At most this share of each variance was reached, (K,)."""
+) -> tuple[Array, Array]:
+    """Variances to first order, g'w, and the share of each that was reached at most, (K,)."""
     slopes = np.sum(evaluation.jacobian(model.theta).T * directions, axis=0)
     curved = np.sum(directions * model.information(model.theta, directions, curvature), axis=0)
-    shares = ratio(curved, slopes, otherwise=1.0)
-    return np.asarray(np.minimum(shares, 1.0))
+    return slopes, ratio(curved, slopes, otherwise=1.0)
 
 
 def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
@@ -240,4 +249,16 @@ def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
             "variance, so the standard error is too small. Use more steps or a larger learning "
             "rate, or a method that solves, such as `Infinitesimal()`.",
             DriftWarning,
+        )
+
+
+def _warn_far(variances: Array, slopes: Array, shares: Array, noise: float) -> None:
+    """Warn of a push over which psi bends (V is not g'w), or L does (w'Aw is above g'w)."""
+    too_large = ratio(variances, slopes, otherwise=1.0) * np.maximum(shares, 1.0)
+    error = float(np.max(abs(too_large - 1))) / 2
+    if error > PUSH_WARNS + SURE * noise:
+        warn(
+            "`lam` pushes psi so far that its response is no longer in proportion: the standard "
+            f"error is off by about {error:.0%}. Leave `lam` out: it is then chosen.",
+            NonlinearityWarning,
         )

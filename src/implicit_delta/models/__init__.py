@@ -1,1 +1,1 @@
-"""What goes in: fitted models, one file per ecosystem."""
+"""Fitted models: the contract, NumPy, and a folder for each ecosystem."""

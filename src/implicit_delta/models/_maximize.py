@@ -1,5 +1,7 @@
 """Maximize the objective of a model to the end."""
 
+from typing import Any
+
 import numpy as np
 
 from implicit_delta._core.limits import CHEAP_LIMIT
@@ -7,11 +9,13 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 
 MOST_ROUNDS = 20
-FINISHED = 1e-7  # of a standard error of any evaluation
+IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
+FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 
@@ -23,23 +27,27 @@ def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[
     theta, iterations = model.theta, 0
     if maximizer is None and model.d > CHEAP_LIMIT:
         maximizer = newton_krylov
-    with progress("maximizing", unit="evaluation") as bar:
+    with progress("maximizing", unit="evaluation") as bar, np.errstate(all="ignore"):
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
-            if at_maximum and _decrement(model, theta, scale) < FINISHED:
-                return _finish(model, theta, scale), iterations
-            found = (maximizer or lbfgs).maximize(_objective(model, scale, bar), theta)
+            if scale is not None and at_maximum:
+                slope = model.score(theta)
+                if np.linalg.norm(scale.half_transpose(slope)) < FINISHED:
+                    return _finish(model, theta, slope, scale), iterations
+            found = (maximizer or IN_ROUNDS).maximize(_objective(model, scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
-            if scale is None and found.converged:
+            if not found.converged:
+                continue
+            if scale is None:
                 return theta, iterations
-            if at_maximum and found.converged and found.gradient_norm < STALLED:
-                return _finish(model, theta, scale), iterations
+            if at_maximum and found.gradient_norm < STALLED:
+                return _finish(model, theta, model.score(theta), scale), iterations
     raise ConvergenceError(_advice(found))
 
 
-def _objective(model: FittedModel, scale: Factor | None, bar: object) -> Objective:
+def _objective(model: FittedModel, scale: Factor | None, bar: Any) -> Objective:
     def value(theta: Array) -> float:
-        bar.update()  # type: ignore[attr-defined]
+        bar.update()
         return model.objective(theta)
 
     return Objective(value, model.score, model.information, scale)
@@ -49,24 +57,16 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
     """Factorize the curvature; away from a maximum only the size of its diagonal is of use."""
     if model.d > CHEAP_LIMIT:
         return None, False
-    matrix = model.information(theta, np.eye(model.d))
+    matrix = symmetric(model.information(theta, np.eye(model.d)))
     try:
-        return factorize((matrix + matrix.T) / 2), True
+        return stiffened(matrix), True
     except NotAMaximumError:
         size = abs(np.diag(matrix))
         return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
 
 
-def _decrement(model: FittedModel, theta: Array, scale: Factor | None) -> float:
-    """By how many standard errors the worst evaluation would still move."""
-    assert scale is not None
-    return float(np.linalg.norm(scale.half_transpose(model.score(theta))))
-
-
-def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
+def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Array:
     """Newton steps with the curvature at hand, as long as each shrinks the gradient."""
-    assert scale is not None
-    slope = model.score(theta)
     size = np.linalg.norm(scale.half_transpose(slope))
     for _ in range(10):
         candidate = theta + scale.solve(slope)
@@ -79,8 +79,11 @@ def _finish(model: FittedModel, theta: Array, scale: Factor | None) -> Array:
 
 
 def _advice(found: Maximum) -> str:
+    message = found.message
+    if found.converged:
+        message = "the gradient vanishes where the objective curves upwards."
     return (
-        f"No maximum was found: {found.message} Usual causes: the objective has no finite maximum "
+        f"No maximum was found: {message} Usual causes: the objective has no finite maximum "
         "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "
         "`l2=`), redundant parameters, or a start far away (give another `start=` or fit it "
         "yourself and give `theta=`)."

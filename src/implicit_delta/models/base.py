@@ -1,4 +1,4 @@
-"""The contract of a fitted model: what every ecosystem has to offer, and all that a method sees."""
+"""Contract of a fitted model: every backend implements it, and methods see nothing else."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -38,16 +38,23 @@ class FittedModel(ABC):
         How many times all n observations have been visited so far, by anybody.
     names : tuple of str or None
         Names of the d parameters, if they have any.
+    rows : sequence or None
+        Labels of the observations that were used, if the host library keeps them: cluster labels
+        and unit values that have an index are aligned with these.
     curvature : {"hessian", "ggn"}
-        What the default method takes for a variance that is not robust: "ggn" only where the
+        The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
+    before : (d,) array or None
+        Where the training had ended, of a model that `polish` has made.
     """
 
     theta: Array
     weights: Array
     l2: float
     names: tuple[str, ...] | None
+    rows: Any = None
     curvature: Curvature = "hessian"
+    before: Array | None = None
 
     @property
     def n(self) -> int:
@@ -62,7 +69,7 @@ class FittedModel(ABC):
     @property
     @abstractmethod
     def passes(self) -> int:
-        """How many times all n observations have been visited so far."""
+        """Passes over all n observations so far."""
 
     @abstractmethod
     def terms(self, theta: Array) -> Array:
@@ -86,7 +93,7 @@ class FittedModel(ABC):
 
     @abstractmethod
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """What psi returns for the model at theta, in NumPy: (), (K,), or (m, K) to average."""
+        """Psi of the model at theta, in NumPy: (), (K,), or (m, K) to average."""
 
     @abstractmethod
     def jacobian(self, psi: Psi, theta: Array) -> Array:
@@ -100,7 +107,22 @@ class FittedModel(ABC):
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
 
-    # What follows from the members above; a backend may know a faster way.
+    # Derived from the members above; a backend may know a faster way.
+
+    def describe(self) -> dict[str, str]:
+        """Describe the objective for `print(model)`: short texts by label, three at most."""
+        return {"l2": f"{self.l2:g}"} if self.l2 else {}
+
+    def __repr__(self) -> str:
+        """Print class, sizes and objective in at most five lines, without arrays.
+
+        A dataclass needs ``repr=False`` to inherit it.
+        """
+        labels = {**self.describe()}
+        if np.any(self.weights != 1):
+            labels["weights"] = range_of(self.weights)
+        sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
+        return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         r"""Weighted sum of outer products of derivatives of terms along v: (d, k) to (k, k).
@@ -113,8 +135,11 @@ class FittedModel(ABC):
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
-        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
-        return self.reweighted(self.weights * counts).score(theta)
+        return self.reweighted(self.batch_weights(rows)).score(theta)
+
+    def batch_weights(self, rows: RowNumbers) -> Array:
+        """Weights with which a batch stands for all observations, (n,)."""
+        return self.weights * np.bincount(rows, minlength=self.n) * (self.n / len(rows))
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
@@ -129,6 +154,12 @@ class FittedModel(ABC):
             slope = self.batch_score(theta, rows)
             theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
+
+
+def range_of(values: Array) -> str:
+    """Write the smallest and the largest of some numbers."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def scatter_of(rows: Array, weights: Array, clusters: Clusters | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""The Jacobian of an evaluation written in NumPy: traced if that holds, else by differences."""
+"""Jacobian of an evaluation written in NumPy: traced if that holds, else by differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,13 +7,15 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import constant_beside, differentiate
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
+UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 
 
 def jacobian_of(
-    f: Callable[[Array], Any], theta: Array, units: Array, traced: Array | None
+    f: Callable[[Array], Any], theta: Array, units: Array, traced: tuple[Array, Array] | None
 ) -> Array:
     """Differentiate f at theta, (K, d); zero for what is piecewise constant.
 
@@ -24,13 +26,15 @@ def jacobian_of(
     theta : (d,) array
     units : (d,) array
         The standard error of each parameter, the others held fixed: the unit of all steps.
-    traced : (K, d) array or None
-        The derivative from `traced_jacobian`: returned if differences agree with it.
+    traced : pair of (K,) and (K, d) arrays, or None
+        Value and derivative from `trace`: the latter is returned if differences agree with it.
     """
-    shape = np.shape(np.atleast_1d(f(theta.copy())))
+    if traced is not None and _agrees(*traced, f, theta, units):
+        return traced[1]
+    shape = _value(f, theta).shape
 
     def value(point: Array) -> Array:
-        values = np.atleast_1d(np.asarray(f(point.copy()), dtype=np.float64))
+        values = _value(f, point)
         if values.shape != shape:
             raise EvaluationError(
                 f"psi returned shape {shape} at the fitted parameters and {values.shape} nearby, "
@@ -38,25 +42,46 @@ def jacobian_of(
             )
         return values
 
-    if traced is not None and _agrees(traced, value, theta, units):
-        return traced
     try:
-        rows = differentiate(value, theta, np.diag(units)).value / units
-        rows[constant_beside(value, theta, units)] = 0.0
+        derivative = differentiate(value, theta, np.diag(units))
+        constant = constant_beside(value, theta, units)
     except FloatingPointError:
         raise EvaluationError(
             "psi is NaN or infinite right beside the fitted parameters, so it has no derivative "
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
-    return rows
+    rows = np.where(constant[:, None], 0.0, derivative.value)
+    _check_certain(rows, derivative.error)
+    return np.asarray(rows / units)
 
 
-def _agrees(exact: Array, value: Callable[[Array], Array], theta: Array, units: Array) -> bool:
-    """Check a traced derivative along one random direction: two more evaluations."""
+def _value(f: Callable[[Array], Any], point: Array) -> Array:
+    return np.atleast_1d(np.asarray(f(point.copy())).astype(np.float64))  # a copy: f may reuse it
+
+
+def _agrees(
+    value: Array, exact: Array, f: Callable[[Array], Any], theta: Array, units: Array
+) -> bool:
+    """Check a traced derivative, output by output, along one random direction."""
     step = PROBE_STEP * units * np.random.default_rng(0).normal(size=theta.size)
-    ahead, behind = value(theta + step), value(theta - step)
-    if ahead.shape != exact.shape[:1]:
+    ahead, behind = _value(f, theta + step), _value(f, theta - step)
+    if ahead.shape != value.shape or behind.shape != value.shape:
         return False
-    rise, expected = (ahead - behind) / 2, exact @ step
-    rounding = 1e-14 * np.max(abs(ahead))
-    return bool(np.max(abs(rise - expected)) <= PROBE_TOLERANCE * np.max(abs(expected)) + rounding)
+    move, rounding = abs(exact) @ abs(step), 1e-14 * abs(ahead)
+    right = abs((ahead - behind) / 2 - exact @ step) <= PROBE_TOLERANCE * move + rounding
+    same = abs((ahead + behind) / 2 - value) <= move + rounding  # but for the bend of psi
+    return bool(np.all(right & same))
+
+
+def _check_certain(rows: Array, errors: Array) -> None:
+    """Refuse a gradient, in standard errors, that its own estimate calls uncertain."""
+    doubt = ratio(np.linalg.norm(errors, axis=1), np.linalg.norm(rows, axis=1))
+    k = int(np.argmax(doubt))
+    if doubt[k] > UNCERTAIN:
+        raise EvaluationError(
+            f"The derivative of psi (output {k}) is uncertain by {doubt[k]:.1%}: differences over "
+            "shorter and shorter steps do not settle. Usual causes: psi computes in single "
+            "precision (float32), is the result of an iteration that stops early, or has kinks or "
+            "jumps right here. Compute in float64 or more tightly; for a psi with kinks or jumps "
+            "use `Smoothed(psi)` or `Simulation()`."
+        )

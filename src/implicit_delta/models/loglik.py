@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,22 +13,40 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
-    check_terms,
     given_point,
 )
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
+from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
     differentiate,
     natural_units,
     second_differences,
 )
-from implicit_delta.numerics.tracing import traced_jacobian
+from implicit_delta.numerics.tracing import trace
 
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
+UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
+NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
+FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
+NOT_SMOOTH = (
+    "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
+    "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
+    "(separated classes, an empty cell: add `l2=`), computes in single precision (convert the data "
+    "with `.astype(np.float64)`), is random, is the result of an iteration that stops early, or "
+    "has kinks (absolute errors, a lasso penalty: use `Bootstrap()`). A derivative that you know "
+    "helps: `score=`."
+)
+IN_SINGLE = (
+    "No maximum was found: loglik(theta) computes in single precision, in which its differences "
+    "are lost to rounding. Convert the data with `.astype(np.float64)`, or give `score=`."
+)
 AT_THE_EDGE = (
     "The log-likelihood is NaN or infinite right beside the parameters: they lie at the edge of "
     "its domain, where the delta method does not hold. Try another parametrization, for example "
@@ -87,7 +106,8 @@ def from_loglik(
     array([ 1.2     , -0.499836])
     """
     point = given_point(theta, start, l2, "the maximum of the log-likelihood")
-    n = check_terms(loglik(point.copy()), "loglik")
+    terms = check_repeatable(loglik, point, "loglik")
+    n = terms.size
     model = LoglikModel(
         loglik=loglik,
         theta=point,
@@ -99,18 +119,35 @@ def from_loglik(
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
-    if not np.isfinite(model.objective(point)):
-        raise ValueError(f"penalty(theta) is {penalty(point.copy())!r} at the given parameters.")  # type: ignore[misc]
-    return model if start is None else model.at(maximum_of(model)[0])
+        check_derivative(loglik, score, point, "score")
+    subtracted = 0.0 if penalty is None else penalty(point.copy())
+    if np.ndim(subtracted) > 0:
+        raise ValueError(
+            f"penalty(theta) returned shape {np.shape(subtracted)}, but must return one number: "
+            "sum it, for example `lambda theta: 5 * np.sum(theta**2)`."
+        )
+    if not np.isfinite(float(subtracted)):
+        raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
+    if start is None:
+        return model
+    try:
+        fitted = model.at(maximum_of(replace(model, climbing=True))[0])
+    except ConvergenceError as error:
+        raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
+    if score is not None:  # at a start of zeros a wrong derivative may be right
+        check_derivative(loglik, score, fitted.theta, "score")
+    return fitted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoglikModel(FittedModel):
     """A NumPy log-likelihood at its maximum; made by `from_loglik` and `from_residuals`.
 
     Derivatives that are not given are taken numerically, in steps of a fraction of the standard
     error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
-    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'.
+    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'. The Jacobian of
+    psi is exact where psi can be traced, and by differences elsewhere. Every call of the
+    log-likelihood, or of its derivative, counts as a pass.
     """
 
     loglik: Callable[[Array], Any]
@@ -121,80 +158,74 @@ class LoglikModel(FittedModel):
     penalty: Callable[[Array], float] | None = None
     l2: float = 0.0
     names: tuple[str, ...] | None = None
-    counter: Counter = field(default_factory=Counter, repr=False)
-    _hessians: dict[bytes, Array] = field(init=False, default_factory=dict, repr=False)
-    _units: list[Array] = field(init=False, default_factory=list, repr=False)
+    counter: Counter = field(default_factory=Counter)
+    climbing: bool = False  # on the way to the maximum a derivative may be uncertain
+    _last: LastCache = field(init=False, default_factory=LastCache)
 
     @property
     def passes(self) -> int:
-        """How many times the log-likelihood (or its derivative) was called."""
         return self.counter.count
 
+    @cached_property
+    def units(self) -> Array:
+        """The standard error of each parameter, the others held fixed: the unit of all steps."""
+        return natural_units(self._parts, self.theta)
+
     def terms(self, theta: Array) -> Array:
-        """Log-likelihood of each observation, (n,)."""
         self.counter.count += 1
-        return np.asarray(self.loglik(theta.copy()), dtype=np.float64)
+        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
 
     def objective(self, theta: Array) -> float:
-        """L: the weighted sum of the terms less the penalty."""
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        """Gradient of L, (d,)."""
-        if self.row_scores is None:
-            return self._gradient(self._parts, theta)
-        gradient = self.weights @ self._rows(theta) - self.l2 * theta
-        if self.penalty is None:
-            return np.asarray(gradient)
-        return np.asarray(gradient - self._gradient(self._penalty, theta))
+        return self._score(theta, self.weights)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        """Minus the Hessian of L (or its Gauss-Newton part) times v."""
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            return np.asarray(self._hessian(theta) @ v)
-        return -self._directional(self.score, theta, v)
+            matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
+            return np.asarray(matrix @ v)
+        return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
-        """Derivative of each term along each column of v, (n, k)."""
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        """Psi of the parameter vector."""
         return np.asarray(psi(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
-        return jacobian_of(psi, theta, self.units, traced_jacobian(psi, theta))
+        return jacobian_of(psi, theta, self.units, trace(psi, theta))
 
     def reweighted(self, weights: Array) -> "LoglikModel":
-        """Build the same model with other weights."""
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        """Build the same model at another theta."""
-        return replace(self, theta=as_parameters(theta))
+        return replace(self, theta=as_parameters(theta), climbing=False)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        """Estimate the score from a batch of rows, (d,)."""
-        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
-        batch = replace(self, weights=self.weights * counts)
-        batch._units.append(self.units)  # alone, it may be flat along some parameter
-        return batch.score(theta)
+        return self._score(theta, self.batch_weights(rows))
 
-    @property
-    def units(self) -> Array:
-        """The standard error of each parameter, the others held fixed: the unit of all steps."""
-        if not self._units:
-            self._units.append(natural_units(self._parts, self.theta))
-        return self._units[0]
+    def describe(self) -> dict[str, str]:
+        penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
+        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
 
-    def _parts(self, theta: Array) -> Array:
+    def _score(self, theta: Array, weights: Array) -> Array:
+        """Gradient of L with other weights; a batch alone may be flat and have no units."""
+        if self.row_scores is None:
+            return self._gradient(lambda point: self._parts(point, weights), theta)
+        gradient = weights @ self._rows(theta) - self.l2 * theta
+        if self.penalty is None:
+            return np.asarray(gradient)
+        return np.asarray(gradient - self._gradient(self._penalty, theta))
+
+    def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
-        return np.concatenate([self.weights * self.terms(theta), -self._penalty(theta)])
+        weights = self.weights if weights is None else weights
+        return np.concatenate([weights * self.terms(theta), -self._penalty(theta)])
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
@@ -203,43 +234,63 @@ class LoglikModel(FittedModel):
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
         self.counter.count += 1
-        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+        return np.array(self.row_scores(theta.copy()), dtype=np.float64)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
 
-    def _directional(self, f: Callable[[Array], Array], theta: Array, v: Array) -> Array:
-        """Differentiate f along v, in steps of a fraction of a standard error."""
+    def _directional(
+        self,
+        f: Callable[[Array], Array],
+        theta: Array,
+        v: Array,
+        units: Array | float = 1.0,
+        floor: float = NEGLIGIBLE,
+    ) -> Array:
+        """Differentiate f along v, in steps of a fraction of a standard error.
+
+        Over a whole one the entries of f, in their units, change by about 1 in all; a derivative
+        below the floor is zero.
+        """
         block = v.reshape(self.d, -1)
         length = np.max(abs(block) / self.units[:, None], axis=0)
         length[length == 0] = 1.0
         try:
-            derivative = differentiate(f, theta, block / length).value * length
+            derivative = differentiate(f, theta, block / length)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        return np.asarray(derivative.reshape(derivative.shape[:1] + v.shape[1:]))
+        sizes = np.maximum(np.linalg.norm(units * derivative.value, axis=0), floor)
+        self._check_certain(np.linalg.norm(units * derivative.error, axis=0), sizes)
+        value = derivative.value * length
+        return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
-        """Minus the Hessian of L without any derivative given; the last one is kept."""
-        key = theta.tobytes()
-        if key not in self._hessians:
-            matrix = self._second_differences(theta, np.diag(self.units))
-            scaled = matrix * np.outer(self.units, self.units)
-            values, vectors = np.linalg.eigh(scaled)
-            if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
-                axes = self.units[:, None] * vectors / np.sqrt(values)
-                matrix = self._second_differences(theta, axes)
-            self._hessians.clear()
-            self._hessians[key] = matrix
-        return self._hessians[key]
+        """Minus the Hessian of L by second differences, (d, d)."""
+        matrix, error = self._second_differences(theta, np.diag(self.units))
+        values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
+        if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
+            axes = self.units[:, None] * vectors / np.sqrt(values)
+            matrix, error = self._second_differences(theta, axes)
+            values = np.ones(1)
+        self._check_certain(error, max(values[0], FLAT))
+        return matrix
 
-    def _second_differences(self, theta: Array, directions: Array) -> Array:
+    def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
+        """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""
         try:
-            bilinear = -second_differences(self._parts, theta, directions).value
+            bilinear = second_differences(self._parts, theta, directions)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
         inverse = np.linalg.inv(directions)
-        return np.asarray(inverse.T @ bilinear @ inverse)
+        error = float(np.linalg.norm(bilinear.error))
+        return np.asarray(-inverse.T @ bilinear.value @ inverse), error
+
+    def _check_certain(self, error: Any, size: Any) -> None:
+        """Refuse a derivative that its own error estimate calls uncertain."""
+        doubt = float(np.max(ratio(error, size)))
+        if doubt > UNCERTAIN and not self.climbing:
+            share = f"{doubt:.1%}" if doubt < 1 else "all of its size"
+            raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
 
     def _gauss_newton_product(self, theta: Array, v: Array) -> Array:
         if self.gauss_newton is None:
@@ -251,3 +302,7 @@ class LoglikModel(FittedModel):
         self.counter.count += 1
         rows = self.gauss_newton(theta)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

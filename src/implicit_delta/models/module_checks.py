@@ -1,47 +1,98 @@
-"""What the ecosystems whose models are modules check and advise alike."""
+"""Checks and advice that torch and JAX models share."""
 
-import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
+from implicit_delta.likelihoods import Likelihood
 
+DETACHED = 0.1  # of the change of psi: what bends and kinks leave is less
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
 ROUNDING = 100.0  # times the precision of the type: what the order of a sum may change
-MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
 
 GRADIENT_FREE = (
     "For a psi without a gradient use `Simulation()`, `Bootstrap()` or "
-    "`FiniteDifference(maximize=nelder_mead)`."
+    "`FiniteDifference(maximizer=nelder_mead)`."
 )
-NO_OUTPUTS = (
-    'curvature="ggn" needs to know the outputs of the model and the likelihood of the targets '
-    "given them: use `Gaussian()`, `Bernoulli()`, `Categorical()` or `Poisson()`. A loglik "
-    'function of your own has only curvature="hessian".'
-)
+NO_ROWS = "There are no rows in data."
 
 
-def check_numbers(l2: float, batch_size: int | None) -> None:
-    """Refuse what is not a penalty or a batch size."""
-    if not np.isfinite(l2) or l2 < 0:
-        raise ValueError(f"l2 must be a finite number >= 0, not {l2!r}.")
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size!r}.")
+@dataclass(frozen=True)
+class Words:
+    """Words of a backend in messages, and the type of its arrays."""
+
+    owner: str  # the first argument of the user's functions
+    array: str
+    kind: type
+    needed: str  # ends where the type of what was given follows
 
 
-def check_one_per_row(shape: tuple[int, ...], call: str) -> None:
+@dataclass(frozen=True)
+class Options:
+    """Arguments that `from_torch` and `from_jax` share; see there."""
+
+    l2: float
+    penalty: Callable[[Any], Any] | None
+    batch_size: int | None
+    weights: Any
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.l2) or self.l2 < 0:
+            raise ValueError(f"l2 must be a finite number >= 0, not {self.l2!r}.")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {self.batch_size!r}.")
+
+
+def check_lengths(lengths: Iterable[int], arrays: str) -> int:
+    """Return the number of rows if all arrays have the same, and any."""
+    different = sorted(set(lengths))
+    if not different:
+        raise ValueError(f"There are no {arrays} in data: give a tuple such as (X, y).")
+    if len(different) > 1:
+        raise ValueError(
+            f"The {arrays} in data have different lengths, {different}: all must have one row per "
+            "observation."
+        )
+    if different == [0]:
+        raise ValueError(NO_ROWS)
+    return different[0]
+
+
+def check_pair(batch: Any, likelihood: Likelihood, words: Words) -> None:
+    """Insist on a batch of inputs and targets."""
+    several = isinstance(batch, (tuple, list))
+    if not several or len(batch) < 2:
+        raise UnsupportedModelError(
+            f"{type(likelihood).__name__}() needs {words.needed} {type(batch).__name__}"
+            f"{f' of {len(batch)}' if several else ''}. Give a function "
+            f"`loglik({words.owner}, batch)` that returns the log-likelihood of each row instead."
+        )
+    if not isinstance(batch[-1], words.kind):
+        raise ValueError(f"The targets are a {type(batch[-1]).__name__}, not {words.array}.")
+
+
+def check_one_per_row(terms: Any, kind: type, words: Words) -> None:
     """Insist on terms (b,): not their mean, not their sum."""
-    if len(shape) == 1:
-        return
-    what = "one number" if len(shape) == 0 else f"shape {tuple(shape)}"
-    raise ValueError(
-        f"{call} returned {what}, but must return one log-likelihood per row of the batch, shape "
-        '(b,). Return the terms without summing or averaging them (reduction="none", then a sum '
-        "over all that belongs to one row): with a mean the standard error would silently be "
-        "wrong by sqrt(n)."
-    )
+    call = f"loglik({words.owner}, batch)"
+    if not isinstance(terms, kind):
+        raise ValueError(
+            f"{call} returned {type(terms).__name__}, not {words.array} of log-likelihoods, one "
+            "per row of the batch."
+        )
+    shape = tuple(terms.shape)  # type: ignore[attr-defined]
+    if len(shape) != 1:
+        raise ValueError(
+            f"{call} returned {f'shape {shape}' if shape else 'one number'}, but must return one "
+            "log-likelihood per row of the batch, shape (b,). Return the terms without summing or "
+            'averaging them (reduction="none", then a sum over all that belongs to one row): with '
+            "a mean the standard error would silently be wrong by sqrt(n)."
+        )
 
 
 def check_finite(terms: Array, remedy: str) -> None:
@@ -55,6 +106,35 @@ def check_finite(terms: Array, remedy: str) -> None:
         )
 
 
+def check_gradient(
+    psi: Callable[[Array], Any], rows: Array, theta: Array, precision: float
+) -> None:
+    """Compare a Jacobian (K, d) with the change of psi along one random direction.
+
+    A part of psi that was detached changes all the same. Steps of two sizes must both disagree:
+    psi may bend, or have a kink nearby.
+    """
+    z = np.random.default_rng(0).normal(size=theta.size) * (abs(theta) + np.mean(abs(theta)))
+    worst = np.inf
+    for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
+        step = (size * z).astype(theta.dtype)
+        ahead, behind = (np.ravel(psi(theta + way)).astype(np.float64) for way in (step, -step))
+        if ahead.size != len(rows) or not np.all(np.isfinite(ahead - behind)):
+            return
+        rise, claimed = (ahead - behind) / 2, rows @ step
+        scale = np.maximum(abs(rise), abs(claimed)) + 0.1 * np.linalg.norm(rows * step, axis=1)
+        noise = 100 * precision * (abs(ahead) + abs(behind))
+        gap = np.where(scale > noise, abs(rise - claimed) / np.maximum(scale, 1e-300), 0.0)
+        worst = min(worst, float(np.max(gap)))
+    if worst > DETACHED:
+        raise EvaluationError(
+            f"psi changes otherwise than its gradient says (by {worst:.0%} of the change along one "
+            "random direction). Usual causes: a part of it is detached (`.detach()`, `.item()`, "
+            "`torch.no_grad()`), a custom backward is wrong, or it has many kinks. Keep all of psi "
+            f"in the graph. {GRADIENT_FREE}"
+        )
+
+
 def check_same(first: Array, second: Array, precision: float, text: str) -> None:
     """Refuse terms that differ between two runs; warn if they do by little.
 
@@ -65,17 +145,4 @@ def check_same(first: Array, second: Array, precision: float, text: str) -> None
         return
     if gap > RANDOM:
         raise UnsupportedModelError(text.format(gap=gap))
-    warnings.warn(text.format(gap=gap), NotDeterministicWarning, stacklevel=5)
-
-
-def parameter_names(layout: Any) -> tuple[str, ...] | None:
-    """Name each of the d numbers in pairs of a name and a shape: ``0.weight[2,1]``."""
-    if sum(int(np.prod(shape)) for _, shape in layout) > MOST_NAMES:
-        return None
-    return tuple(label for name, shape in layout for label in _labels(name, shape))
-
-
-def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    if int(np.prod(shape)) == 1:
-        return [name]
-    return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+    warn(text.format(gap=gap), NotDeterministicWarning)

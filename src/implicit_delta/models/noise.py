@@ -1,15 +1,25 @@
-"""The noise variance of a Gaussian likelihood, estimated at the fitted parameters."""
+"""Noise variance of squared error, and the effective number of parameters behind it."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
 
-MOST_PARAMETERS = 5_000  # whose effective number is counted exactly
+MOST_ITERATIONS = 200
+
+
+class Wording(NamedTuple):
+    """Spelling of the noise variance, its rows and its rule at the user's door, for messages."""
+
+    number: str = "`Gaussian(variance=...)`"
+    rows: str = "residuals"
+    rule: str = 'Gaussian("mle")'
 
 
 def with_variance(
@@ -31,31 +41,34 @@ def with_variance(
     count = float(np.sum(model.weights)) * outputs
     squares = -2.0 * float(model.weights @ model.terms(model.theta))
     spectrum = _spectrum(model, gauss_newton) if likelihood.variance == "unbiased" else None
-    return Gaussian(noise_variance(squares, count, spectrum, model.l2))
+    return Gaussian(noise_variance(squares, count, spectrum, model.l2, Wording()))
 
 
-def noise_variance(squares: float, count: float, spectrum: Array | None, l2: float) -> float:
+def noise_variance(
+    squares: float, count: float, spectrum: Array | None, l2: float, wording: Wording
+) -> float:
     r"""Estimate :math:`s^2` from a sum of squares of `count` residuals.
 
     Without a spectrum it is their mean ("mle"). With the eigenvalues of :math:`J'J`, J the
-    derivative of the means, the divisor is count less the effective number of parameters
-    :math:`\mathrm{tr}\, G (G + \text{l2})^{-1}`, with :math:`G = J'J / s^2` ("unbiased").
+    derivative of the means, the divisor is the expected square of the residuals :math:`(I - H) y`
+    of pure noise, count less :math:`\mathrm{tr}(2 H - H^2)` under the ridge
+    :math:`s^2\, \text{l2}` ("unbiased"), by iteration; without a ridge, count less parameters.
     """
     if squares == 0.0:
         raise ValueError(
             "All residuals are zero, so the noise variance is not identified: the model "
-            "interpolates the data. Give `Gaussian(variance=...)` as a number, or a penalty (l2=)."
+            f"interpolates the data. Give {wording.number} as a number, or a penalty (l2=)."
         )
-    if spectrum is None:
-        return squares / count
-    values = spectrum[spectrum > spectrum.max() * 1e-12]
     noise = squares / count
-    for _ in range(200):
-        freedom = count - float(np.sum(values / (values + l2 * noise)))
+    if spectrum is None:
+        return noise
+    for _ in range(MOST_ITERATIONS):
+        kept = l2 * noise / (spectrum[spectrum > 0] + l2 * noise)  # of the noise, by direction
+        freedom = count - float(np.sum(1 - kept**2))
         if freedom <= 0:
             raise ValueError(
-                f"{values.size} parameters leave no degree of freedom to estimate the noise "
-                f'variance from {count:g} residuals: use Gaussian("mle"), a number, or l2=.'
+                f"{spectrum.size} parameters leave no degree of freedom to estimate the noise "
+                f"variance from {count:g} {wording.rows}: use {wording.rule}, a number, or l2=."
             )
         previous, noise = noise, squares / freedom
         if abs(noise - previous) <= 1e-14 * noise:
@@ -63,11 +76,36 @@ def noise_variance(squares: float, count: float, spectrum: Array | None, l2: flo
     return noise
 
 
+def effective_parameters(curvature: Array, ridge: Array | float) -> float:
+    r"""Count the parameters that the data determine: :math:`\mathrm{tr}\, G (G + R)^{-1}`.
+
+    Parameters
+    ----------
+    curvature : (d, d) or (d,) array
+        G, the Gauss-Newton curvature of the log-likelihood; or its eigenvalues, for a ridge that is
+        one number. Zeros count as directions that the data do not see.
+    ridge : (d,) array or float
+        The diagonal of R, on the same scale.
+
+    Examples
+    --------
+    >>> effective_parameters(np.array([4.0, 1.0, 0.0]), 0.0)
+    2.0
+    >>> effective_parameters(np.diag([4.0, 1.0, 0.0]), np.array([4.0, 0.0, 0.0]))
+    1.5
+    """
+    if curvature.ndim == 1:
+        seen = curvature[curvature > 0]
+        return float(np.sum(seen / (seen + ridge)))
+    inverse = np.linalg.pinv(curvature + np.diag(ridge), hermitian=True)
+    return float(np.sum(inverse * curvature))
+
+
 def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> Array:
-    """Eigenvalues of the sum of J'J, (d,)."""
-    if model.d > MOST_PARAMETERS:
+    """Eigenvalues of the sum of J'J, (d,); zero where they are lost in rounding."""
+    if model.d > GAUSS_NEWTON_LIMIT:
         raise UnsupportedModelError(
-            f'Gaussian("unbiased") counts the effective parameters of up to {MOST_PARAMETERS} '
+            f'Gaussian("unbiased") counts the effective parameters of up to {GAUSS_NEWTON_LIMIT} '
             f'parameters, and there are {model.d}. Use "mle", or give the variance as a number.'
         )
     if gauss_newton is None:
@@ -75,5 +113,5 @@ def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> A
             'Gaussian("unbiased") counts the effective parameters under no penalty or l2=, but '
             'penalty= was given. Use "mle", or give the variance as a number.'
         )
-    matrix = gauss_newton() - model.l2 * np.eye(model.d)
-    return np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64)
+    values = np.linalg.eigvalsh(gauss_newton() - model.l2 * np.eye(model.d))
+    return np.where(values > 1e-12 * values.max(), values, 0.0)

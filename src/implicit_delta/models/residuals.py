@@ -1,6 +1,7 @@
 """Least squares: a Gaussian log-likelihood whose noise variance is plugged in."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,15 +11,18 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_names,
     check_rows,
-    check_terms,
     given_point,
 )
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
+from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.noise import Wording, noise_variance
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
+WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 
 def from_residuals(
@@ -74,45 +78,63 @@ def from_residuals(
     array([0.04, 1.  ])
     """
     point = given_point(theta, start, l2, "the least-squares solution")
-    n = check_terms(residuals(point.copy()), "residuals")
+    n = check_repeatable(residuals, point, "residuals").size
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
-    problem = _LeastSquares(residuals, jacobian, as_weights(weights, n), float(l2), variance)
+        check_derivative(residuals, jacobian, point, "jacobian")
+    weights, rule = as_weights(weights, n), Gaussian(variance).variance
+    if not isinstance(rule, float):
+        _check_counts(weights)
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule)
     if start is not None:
         point, noise = problem.solve(point)
+        if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
+            check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise = problem.noise(point)
-    return problem.model(point, noise, check_names(names, point.size))
+    rows = GaussianResiduals(problem, Gaussian(noise), np.zeros(n))
+    return LoglikModel(
+        loglik=rows,
+        theta=point,
+        weights=weights,
+        row_scores=None if jacobian is None else rows.scores,
+        gauss_newton=rows.gauss_newton,
+        l2=problem.l2,
+        names=check_names(names, point.size),
+    )
 
 
-class _LeastSquares:
+def _check_counts(weights: Array) -> None:
+    """Refuse weights that are no repetitions, where these count the degrees of freedom."""
+    total, n = float(np.sum(weights)), weights.size
+    if np.all(weights == np.round(weights)) or abs(total - n) <= 1e-6 * n:
+        return
+    raise ValueError(
+        f"weights counts repetitions of rows, and these are not whole numbers (their sum is "
+        f"{total:.6g} for {n} rows): the noise variance would be estimated from {total:.6g} "
+        "observations. For weights 1 / sigma^2 of known errors divide the residuals by sigma and "
+        "give `variance=1.0`; for relative precisions give `weights * n / weights.sum()`."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
     """Residuals, their Jacobian and the rule for the noise variance."""
 
-    def __init__(
-        self,
-        residuals: Callable[[Array], Any],
-        jacobian: Callable[[Array], Any] | None,
-        weights: Array,
-        l2: float,
-        variance: Literal["mle", "unbiased"] | float,
-    ) -> None:
-        if not isinstance(variance, str):
-            variance = float(variance)
-        if variance not in ("mle", "unbiased") and not (
-            isinstance(variance, float) and np.isfinite(variance) and variance > 0
-        ):
-            raise ValueError(
-                f'variance must be "mle", "unbiased" or a positive number, not {variance!r}.'
-            )
-        self._residuals, self._jacobian = residuals, jacobian
-        self.weights, self.l2, self.variance = weights, l2, variance
+    function: Callable[[Array], Any]
+    derivative: Callable[[Array], Any] | None
+    weights: Array
+    l2: float
+    variance: Literal["mle", "unbiased"] | float
 
     def residuals(self, theta: Array) -> Array:
-        return np.asarray(self._residuals(theta.copy()), dtype=np.float64)
+        """Evaluate the residuals, (n,)."""
+        return np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
 
     def jacobian(self, theta: Array) -> Array:
-        if self._jacobian is not None:
-            return np.asarray(self._jacobian(theta.copy()), dtype=np.float64)
+        """Differentiate the residuals, (n, d), numerically if no derivative is given."""
+        if self.derivative is not None:
+            return np.array(self.derivative(theta.copy()), dtype=np.float64)
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
         return differentiate(self.residuals, theta, np.diag(steps)).value / steps
 
@@ -120,34 +142,20 @@ class _LeastSquares:
         """Estimate s^2 at theta by the chosen rule."""
         if isinstance(self.variance, float):
             return self.variance
-        squares = float(self.weights @ self.residuals(theta) ** 2)
+        spectrum = self._spectrum(theta) if self.variance == "unbiased" else None
         count = float(np.sum(self.weights))
-        if squares == 0.0:
-            raise ValueError(
-                "All residuals are zero, so the noise variance is not identified: the model "
-                "interpolates the data. Give the variance as a number, or a penalty (l2=)."
-            )
-        if self.variance == "mle":
-            return squares / count
-        return self._unbiased(theta, squares, count)
+        return noise_variance(self._squares(theta), count, spectrum, self.l2, WORDING)
 
-    def _unbiased(self, theta: Array, squares: float, count: float) -> float:
-        """Solve s^2 (count - tr(A^-1 G)) = squares, where A = G + l2 and G = J'WJ / s^2."""
+    def _squares(self, theta: Array) -> float:
+        return float(self.weights @ self.residuals(theta) ** 2)
+
+    def _spectrum(self, theta: Array) -> Array:
+        """Eigenvalues of J'WJ, (d,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
-        spectrum = np.linalg.svd(rows, compute_uv=False) ** 2
-        spectrum = spectrum[spectrum > spectrum[0] * 1e-20]
-        noise = squares / count
-        for _ in range(200):
-            freedom = count - np.sum(spectrum / (spectrum + self.l2 * noise))
-            if freedom <= 0:
-                raise ValueError(
-                    f"{theta.size} parameters leave no degree of freedom to estimate the noise "
-                    f'variance from {count:g} observations: use variance="mle", a number, or l2=.'
-                )
-            previous, noise = noise, squares / freedom
-            if abs(noise - previous) <= 1e-14 * noise:
-                break
-        return float(noise)
+        values = np.linalg.svd(rows, compute_uv=False) ** 2
+        spectrum = np.zeros(theta.size)
+        spectrum[: values.size] = np.where(values > 1e-20 * values[0], values, 0.0)
+        return spectrum
 
     def solve(self, start: Array) -> tuple[Array, float]:
         """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
@@ -166,8 +174,7 @@ class _LeastSquares:
     def _first_noise(self, start: Array) -> float:
         if isinstance(self.variance, float):
             return self.variance
-        squares = float(self.weights @ self.residuals(start) ** 2)
-        return max(squares / float(np.sum(self.weights)), 1e-300)
+        return max(self._squares(start) / float(np.sum(self.weights)), 1e-300)
 
     def _minimize(self, start: Array, noise: float) -> Array:
         """Levenberg-Marquardt on the residuals, with the ridge as d further residuals."""
@@ -192,22 +199,25 @@ class _LeastSquares:
             )
         return np.asarray(result.x, dtype=np.float64)
 
-    def model(self, theta: Array, noise: float, names: tuple[str, ...] | None) -> LoglikModel:
-        """Write the problem as a log-likelihood."""
-        sigma = np.sqrt(noise)
 
-        def loglik(point: Array) -> Array:
-            return np.asarray(-((self.residuals(point) / sigma) ** 2) / 2)
+@dataclass(frozen=True, eq=False)
+class GaussianResiduals:
+    """Residuals as a log-likelihood: a Gaussian whose targets are zero, (n,)."""
 
-        def score(point: Array) -> Array:
-            return -(self.residuals(point) / noise)[:, None] * self.jacobian(point)
+    problem: LeastSquares
+    likelihood: Gaussian
+    targets: Array
 
-        return LoglikModel(
-            loglik=loglik,
-            theta=theta,
-            weights=self.weights,
-            row_scores=score if self._jacobian is not None else None,
-            gauss_newton=lambda point: self.jacobian(point) / sigma,
-            l2=self.l2,
-            names=names,
-        )
+    def __call__(self, theta: Array) -> Array:
+        """Log-likelihood of each row, (n,)."""
+        return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+
+    def scores(self, theta: Array) -> Array:
+        """Its derivatives, (n, d)."""
+        slope = self.likelihood.slope(self.problem.residuals(theta), self.targets)
+        return np.asarray(slope[:, None] * self.problem.jacobian(theta))
+
+    def gauss_newton(self, theta: Array) -> Array:
+        """Rows (n, d) whose squares sum to the Gauss-Newton curvature."""
+        jacobian = self.problem.jacobian(theta)
+        return np.asarray(self.likelihood.root(jacobian)(jacobian))

@@ -20,6 +20,7 @@ FIRST_STEP = 0.25  # of the natural unit; halved at each further level
 FEWEST_LEVELS, MOST_LEVELS = 3, 6
 RELATIVE_TOLERANCE = 1e-11
 BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
+LONGEST = 1e15  # times the size of a coordinate: one that bends nowhere nearer is flat
 MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is still found
 
 
@@ -109,10 +110,13 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
 def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
     """Whether each entry of f is exactly the same right beside x: (m,).
 
-    Such an f is piecewise constant, and differences over longer steps only measure its jumps.
+    Such an f is piecewise constant, and differences over longer steps only measure its jumps. The
+    directions are random: a difference of two coordinates is the same if both move alike.
     """
-    center = f(x)
-    return np.asarray((f(x + BESIDE * units) == center) & (f(x - BESIDE * units) == center))
+    center, same = f(x), np.True_
+    for step in BESIDE * units * np.random.default_rng(0).normal(size=(2, x.size)):
+        same = same & (f(x + step) == center) & (f(x - step) == center)
+    return np.asarray(same)
 
 
 def natural_units(f: Function, x: Array) -> Array:
@@ -178,7 +182,7 @@ def _natural_unit(f: Function, x: Array, center: Array, j: int) -> float:
         elif bend > 10 * noise:
             unit = h / np.sqrt(bend)
             h = min(unit, 30.0 * h)
-        elif h > 1e3 * size:
+        elif h > LONGEST * size:
             break
         else:
             h *= 10.0

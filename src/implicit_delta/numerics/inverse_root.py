@@ -11,6 +11,7 @@ from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers.base import Operator, check_finite
 
 CHECK_EVERY = 5  # steps between two checks of convergence
+FLAT = 1e-14  # of the largest eigenvalue; below is rounding
 
 
 def inverse_root(
@@ -112,8 +113,9 @@ def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
     size = int(ended[0]) + 1 if ended.size else diagonal.size
     check_finite(diagonal)
     values, vectors = eigh_tridiagonal(diagonal[:size], offdiagonal[: size - 1])
-    if values[0] <= 0:
-        raise NotAMaximumError.saddle(float(values[0]))
+    if values[0] <= FLAT * values[-1]:
+        flat = values[0] >= -FLAT * values[-1]
+        raise (NotAMaximumError.flat if flat else NotAMaximumError.saddle)(float(values[0]))
     column = np.zeros(diagonal.size)
     column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column

@@ -1,26 +1,36 @@
 """Likelihood-ratio intervals of anything computed from a fitted model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Psi
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, normal_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
 from implicit_delta.inference.guards import check_drift, drift_of
+from implicit_delta.inference.profile.audit import Audit
+from implicit_delta.inference.profile.hills import with_hills
+from implicit_delta.inference.profile.notes import spelled, warn_of
 from implicit_delta.inference.profile.path import Side
+from implicit_delta.inference.profile.probes import Probes
+from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.result import Curve, Profile
+from implicit_delta.inference.profile.values import Values
+from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+
+SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
+ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 
 def profile(
@@ -36,12 +46,22 @@ def profile(
 ) -> Profile:
     r"""Find the likelihood-ratio interval of a scalar psi.
 
-    The interval holds all values that psi takes where the deviance :math:`2 (L(\hat\theta) -
-    L(\theta))` is below the quantile of chi-squared with one degree of freedom. So its ends are
-    the smallest and the largest psi over that region; there theta maximizes L among all theta of
-    equal psi and is stationary for :math:`L + \lambda \psi`, on the path of lambda of the
-    implicit delta method. Unlike the symmetric (Wald) interval of `infer` it is the same for every
-    parametrization, and a monotone transform of psi transforms the interval.
+    It holds all values that psi takes where the deviance :math:`2 (L(\hat\theta) - L(\theta))` is
+    at most the quantile of chi-squared with one degree of freedom. So its ends are the smallest and
+    the largest psi over that region; there theta maximizes L among all theta of equal psi and is
+    stationary for :math:`L + \lambda \psi`, on the path of lambda of the implicit delta method.
+    Unlike the symmetric (Wald) interval of `infer` it is the same for every parametrization of the
+    likelihood, and a monotone transform of psi transforms the interval.
+
+    Where psi has a pole in the region (a ratio whose denominator may be zero), or the likelihood
+    has a second maximum there, the values may be several pieces of the line: ``pieces`` of the
+    result has them all, ``interval`` the one around the estimate. Psi is evaluated all over the
+    region, and the likelihood behind the ends, to see that nothing was missed; what both hide
+    between those points is not seen.
+
+    With a penalty the objective L is penalized too, and its region is no longer that of the data
+    alone: it is centered at the penalized maximum, and changes with the parametrization that the
+    penalty is written in.
 
     Parameters
     ----------
@@ -73,12 +93,15 @@ def profile(
     -----
     ImplicitDeltaWarning
         The deviance never reaches the quantile on one side: the interval is unbounded there, or
-        ends at the largest or smallest value that psi can take.
+        ends at the largest or smallest value that psi can take. Or the values are not one interval.
 
     Raises
     ------
     ConvergenceError
-        The model is not at its maximum, or the path could not be followed.
+        The model is not at its maximum, the path could not be followed, or psi was met outside of
+        the interval and no search from there has converged.
+    EvaluationError
+        Psi has no derivative other than zero at the estimate.
     NotAMaximumError
         The likelihood is flat along some direction.
 
@@ -114,43 +137,90 @@ def profile_of(
     """Profile an evaluation that has been bound to a model; see `profile`."""
     _check_evaluation(evaluation)
     model = evaluation.model
+    if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
+        confidence_level = float(confidence_level)
     cost, levels = Cost.start(model), _levels(confidence_level)
-    response = Infinitesimal(curvature=curvature).respond(model, evaluation)
+    with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
+        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
     assert response.directions is not None
     check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
     ascent = Ascent.of(model, maximizer, curvature)
-    fitted = model.at(ascent.climb(model).x)
-    evaluation = evaluation.on(fitted)
-    tangent = response.directions[:, 0] / error
-    below, above = (
-        Side(fitted, evaluation, ascent, sign, sign * tangent, error) for sign in (-1, 1)
-    )
-    ends = {level: _interval(evaluation, below, above, level) for level in sorted(levels)}
-    _warn_of_open_sides(below, above, evaluation.names[0], max(levels))
+    evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    if maximizer is None and ascent.scale is not None:
+        ascent = replace(ascent, maximizer=SEARCH)
+    walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
+    found = _found(walk, response.nonlinearity, sorted(levels))
+    intervals = {level: _interval(evaluation, found[level]) for level in levels}
+    warn_of(evaluation.names[0], found)
     total = total_error(evaluation, response.covariance)
     parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()} or {"model": error}
     return Profile(
         value=float(evaluation.value[0]),
         budget={**parts, "total": float(np.sqrt(total.covariance[0, 0]))},
-        intervals={level: ends[level] for level in levels},
-        curve=_curve(below, above),
+        intervals=intervals,
+        pieces={level: _pieces(found[level], intervals[level]) for level in levels},
+        curve=_curve(walk.below, walk.above),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
+        penalized=_penalized(evaluation.model, walk.above.points[-1].theta),
         passes=cost.passes,
         seconds=cost.seconds,
     )
 
 
-def _interval(evaluation: Evaluation, below: Side, above: Side, level: float) -> Interval:
+def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
+    """Walk to the ends, and look at the rest of the region for what was missed."""
+    probes = Probes(walk.region, walk.tangent)
+    audit = Audit(walk.region, probes, walk.error, bend)
+    walked = walk.values(list(map(normal_quantile, levels)))
+    found = [audit.completed(values) for values in with_hills(probes, walked)]
+    for values in found:
+        _check_holds(values, walk.region.value)
+    return dict(zip(levels, found, strict=True))
+
+
+def _check_holds(values: Values, value: float) -> None:
+    if not values.low.psi <= value <= values.high.psi:
+        raise ConvergenceError(
+            f"The ends found for psi, {values.low.psi:.6g} and {values.high.psi:.6g}, do not have "
+            f"its estimate {value:.6g} between them, so they are not returned. Usual causes: a "
+            "derivative of psi or a score that is wrong, or rounding where psi is nearly "
+            "constant. Use float64, leave out `score=`, or use `infer(model, psi, Bootstrap())`."
+        )
+
+
+def _interval(evaluation: Evaluation, values: Values) -> Interval:
     """Combine each half-length of the likelihood-ratio interval with the evaluation's own error."""
-    value, quantile = float(evaluation.value[0]), normal_quantile(level)
-    ends = [side.end(quantile) for side in (below, above)]
+    value, quantile = float(evaluation.value[0]), values.root
     if evaluation.units is None and evaluation.noise is None:
-        return Interval(*ends)
-    variances = [np.array([[((end - value) / quantile) ** 2]]) for end in ends]
-    low, high = (np.sqrt(total_error(evaluation, V).covariance[0, 0]) for V in variances)
-    return Interval(value - quantile * float(low), value + quantile * float(high))
+        return values.interval
+    if len(values.pieces) > 1:
+        raise EvaluationError(
+            f"The values of psi are not one interval, but {spelled(values.pieces)}, and the error "
+            "of the evaluation cannot be combined with pieces. Ask for a lower confidence_level, "
+            "or profile the plain mean, without `Average`, for the pieces due to the model alone."
+        )
+
+    def length(end: float) -> float:
+        model = np.array([[((end - value) / quantile) ** 2]])
+        total = total_error(evaluation, model).covariance if np.isfinite(end) else model
+        return quantile * float(np.sqrt(total[0, 0]))
+
+    low, high = (length(float(end)) for end in values.interval)
+    return Interval(value - low, value + high)
+
+
+def _pieces(values: Values, interval: Interval) -> tuple[Interval, ...]:
+    return values.pieces if len(values.pieces) > 1 else (interval,)
+
+
+def _penalized(model: FittedModel, theta: Array) -> bool:
+    """Whether the objective is less than the log-likelihood at some theta away from the maximum."""
+    if model.l2 > 0:
+        return True
+    loglik = float(model.weights @ model.terms(theta))
+    return abs(loglik - model.objective(theta)) > ROUNDING * abs(loglik)
 
 
 def _levels(confidence_level: Any) -> list[float]:
@@ -172,6 +242,14 @@ def _check_evaluation(evaluation: Evaluation) -> None:
             "rows goes together with that of the model. Use `infer(model, psi)`, which is exact "
             'here, or `Average(h, sample="unknown")` for an upper bound.'
         )
+    if not np.any(evaluation.jacobian(evaluation.model.theta)):
+        raise EvaluationError(
+            "psi does not change with the parameters: its derivative is exactly zero at the "
+            "estimate. Usual causes: psi is constant on that side (`max`, `clip`), has an extreme "
+            "there (a square, `abs`), is piecewise constant (a count, an accuracy, a rank), or its "
+            "parameters are detached. Profile what is inside, `profile(model, inside)`, and "
+            "transform its interval; or use `infer(model, psi, Simulation())`."
+        )
 
 
 def _curve(below: Side, above: Side) -> Curve:
@@ -181,22 +259,3 @@ def _curve(below: Side, above: Side) -> Curve:
         psi=np.array([point.psi for point in points]),
         deviance=np.array([point.root**2 for point in points]),
     )
-
-
-def _warn_of_open_sides(below: Side, above: Side, name: str, level: float) -> None:
-    for side, word in ((below, "lower"), (above, "upper")):
-        last, quantile = side.points[-1], normal_quantile(level) ** 2
-        if side.unbounded_from < np.inf:
-            text = (
-                f"The interval of {name} is unbounded: its {word} end is infinite at confidence "
-                f"level {level:g}, since the deviance never reaches {quantile:.3g} on that side. "
-                "The data do not bound it, as with a ratio whose denominator may be zero."
-            )
-            warn(text, ImplicitDeltaWarning)
-        elif side.extreme_from < np.inf:
-            text = (
-                f"The {word} end {last.psi:.6g} of the interval of {name} is the most extreme "
-                f"value that psi takes at all nearby: the deviance there is {last.root**2:.3g}, "
-                f"below the quantile {quantile:.3g}."
-            )
-            warn(text, ImplicitDeltaWarning)

@@ -13,18 +13,16 @@ How it differs from the textbook (Venzon and Moolgavkar, 1988) and from a push w
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
-from implicit_delta.evaluation import Evaluation
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.inference.profile.peaks import peak_of
+from implicit_delta.inference.profile.rays import runaway
+from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.surface import FARTHEST, Point, Surface
-from implicit_delta.methods.ascent import Ascent
-from implicit_delta.models.base import FittedModel
+from implicit_delta.inference.profile.values import End, Kind, bounded_level
 
-LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-6  # in r
-EXPLODES = 1e3  # growth of log(psi) per unit of r: psi has a pole there
-FLAT = 1e-3  # slope of psi in r, against that at the fitted point: psi has an extreme there
+LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-3  # in r; a turn of psi within the latter is looked at
+FARTHEST_LOOK, LONGER_LOOK = 0.25, 3.0  # in r; times the look before
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
-GOOD_ENOUGH = 1e-2  # gradient that rounding (of single precision) may leave; enters squared
-PROBES, RUNAWAY = 61, 5.0  # evaluations on the way to a pole, and growth of psi that shows one
 
 
 class Side:
@@ -32,12 +30,7 @@ class Side:
 
     Parameters
     ----------
-    model : FittedModel
-        At its maximum.
-    evaluation : Evaluation
-        Of one number.
-    ascent : Ascent
-        How to climb.
+    region : Region
     sign : {-1, 1}
         Towards smaller or larger psi.
     tangent : (d,) array
@@ -49,116 +42,98 @@ class Side:
     ----------
     points : list of Point
         Ordered by r.
-    unbounded_from, extreme_from : float
-        The r from which on psi is unbounded, and from which on it gets no more extreme.
+    last : End or None
+        Where the path ends for good, because psi gets no more extreme or is unbounded.
     """
 
-    def __init__(
-        self,
-        model: FittedModel,
-        evaluation: Evaluation,
-        ascent: Ascent,
-        sign: int,
-        tangent: Array,
-        error: float,
-    ) -> None:
-        self.points = [Point(model.theta, float(evaluation.value[0]), 0.0, 0.0)]
-        self.unbounded_from = self.extreme_from = np.inf
-        self._model, self._evaluation, self._ascent = model, evaluation, ascent
-        self._top = model.objective(model.theta)
-        self._sign, self._tangent, self._error = sign, tangent, error
-        self._step = LONGEST_STEP
+    def __init__(self, region: Region, sign: int, tangent: Array, error: float) -> None:
+        self.points = [Point(region.model.theta, region.value, 0.0, 0.0)]
+        self.last: End | None = None
+        self.sign, self.region = sign, region
+        self._tangent, self._error = sign * tangent, error
+        self._step, self._looked = LONGEST_STEP, 0.0
 
-    def end(self, root: float) -> float:
-        """Find the most extreme psi where the root of the deviance is at most `root`."""
-        while self.points[-1].root < root < min(self.unbounded_from, self.extreme_from):
-            last = self.points[-1].root
-            steps = np.ceil((root - last) / self._step)
-            self._advance(root if steps == 1 else last + (root - last) / steps)
-        if root >= self.unbounded_from:
-            return self._sign * np.inf
-        return [p.psi for p in self.points if p.root <= root][-1]
+    def end(self, root: float) -> End:
+        """Find the most extreme psi up to this root of the deviance, at least as large as before.
 
-    def _advance(self, root: float) -> None:
-        """Try for the point at `root`; where there is none, the next trial is half as far."""
-        surface = Surface(self._model, self._evaluation, self._top, root)
-        start = self._predict(root)
-        try:
-            point, failure = self._search(surface, start)
-        except (EvaluationError, UnsupportedModelError) as error:
-            point, failure = None, str(error)
-        if surface.length(start) >= FARTHEST:
-            self._leave(surface, start)
-        elif point is None or not self._rises(point):
-            self._retreat(root, point, failure)
-        else:
+        Raises
+        ------
+        ConvergenceError
+            The path is lost.
+        """
+        while self.points[-1].root < root and self.last is None:
+            before = self.points[-1].root
+            steps = np.ceil((root - before) / self._step)
+            self._advance(root if steps == 1 else before + (root - before) / steps, root)
+        point = self.points[-1]
+        return self.last or End(point.psi, point.theta, root**2, "quantile", point.lam)
+
+    def _advance(self, root: float, goal: float) -> None:
+        """Try for the point at `root`; where there is none, the next trial is less far."""
+        surface, start = Surface(self.region, root), self._predict(root)
+        if surface.is_open(start) and self._leaves(surface, start):
+            return
+        if start.size == 1 and surface.at_a_jump(start):
+            self._stop("edge", surface.theta(start))
+            return
+        point, failure = surface.search(start, self.sign, self.points[-1].psi)
+        if point is not None:
             self.points.append(point)
             self._step = min(2 * self._step, LONGEST_STEP)
-            if self._explodes(point):
-                self.unbounded_from = root
-
-    def _search(self, surface: Surface, start: Array) -> tuple[Point | None, str]:
-        """Look for the extreme of psi on the surface, unless the start shows that psi turns."""
-        first = surface.point(start)
-        if not self._rises(first) or surface.length(start) >= FARTHEST:
-            return first, ""
-        u = surface.length(start) * start
-        found = self._ascent.maximizer.maximize(surface.problem(self._ascent, first.lam), u)
-        rounded = self._ascent.scale is not None and found.gradient_norm < GOOD_ENOUGH
-        return surface.point(found.x) if found.converged or rounded else None, found.message
-
-    def _rises(self, point: Point) -> bool:
-        """Whether psi is more extreme than so far, and would be even more so farther out."""
-        return self._sign * (point.psi - self.points[-1].psi) > 0 and self._sign * point.lam > 0
-
-    def _explodes(self, point: Point) -> bool:
-        return point.root > EXPLODES * abs(point.lam * (point.psi - self.points[0].psi))
-
-    def _retreat(self, root: float, point: Point | None, failure: str) -> None:
-        last = self.points[-1]
-        self._step = (root - last.root) / 2
-        if self._step > SHORTEST_STEP:
             return
-        if self._pole_ahead():
-            self.unbounded_from = last.root
-        elif point is not None and last.root <= FLAT * abs(last.lam) * self._error:
-            self.extreme_from = last.root
-        else:
-            raise ConvergenceError(
-                f"The profile could not be followed beyond psi = {last.psi:.6g} (deviance "
-                f"{last.root**2:.3g}). {failure} Usual causes: psi or the log-likelihood is not "
-                "smooth or not defined there, or has a second maximum. Try a lower "
-                "confidence_level, another parametrization, or `Bootstrap()`."
-            )
+        self._step = (root - self.points[-1].root) / (8 if failure else 2)
+        if failure and self._looked < goal:  # once, as searches that fail are expensive
+            self._looked = goal
+            self.last = runaway(self.region, self._tangent, self.sign, goal)
+        if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
+            raise ConvergenceError(_lost(self.points[-1], self.sign, failure))
 
-    def _pole_ahead(self) -> bool:
-        """Follow the predicted path to see whether psi runs away and comes back from elsewhere.
+    def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
+        psi = self.region.psi(theta) if psi is None else psi
+        self.last = End(psi, theta, self.region.deviance(theta), kind)
+        root = float(np.sqrt(self.last.deviance))
+        if root > self.points[-1].root and np.isfinite(psi):
+            self.points.append(Point(theta, psi, 0.0, root))
 
-        Close to a pole the derivative of psi by differences is of no use; psi itself is.
+    def _ends_before(self, goal: float) -> bool:
+        """Look ahead for a turn or a pole of psi, at growing distances.
+
+        Psi itself is looked at: beside a kink or a pole, differences of it are no derivative.
         """
-        last, fitted = self.points[-1], self.points[0]
-        if last.root == 0:
-            return False
-        simple = abs(last.lam * (last.psi - fitted.psi)) / last.root  # how far a simple pole is
-        psi = []
-        for root in last.root + simple * np.linspace(0, 3, PROBES):
-            try:
-                theta = fitted.theta + self._predict(root)
-                psi.append(self._sign * (float(self._evaluation(theta)[0]) - fitted.psi))
-            except EvaluationError:
-                psi.append(np.inf)
-        peak = int(np.argmax(psi))
-        return psi[peak] > RUNAWAY * psi[0] and min(psi[peak:]) < 0
+        last = self.points[-1]
+        limit = min(FARTHEST_LOOK, goal - last.root)
+        looks = int(np.ceil(np.log(max(limit / self._step, 1)) / np.log(LONGER_LOOK)))
+        return any(self._ends_within(limit / LONGER_LOOK**k) for k in range(looks, -1, -1))
 
-    def _leave(self, surface: Surface, ray: Array) -> None:
-        """Follow a ray that stays in the region for ever, and see whether psi stays finite."""
-        rays = (0.1 * FARTHEST * ray, FARTHEST * ray)
-        ends = [float(self._evaluation(self._model.theta + far)[0]) for far in rays]
-        if abs(ends[1] - ends[0]) > SATURATED * abs(ends[1] - self.points[0].psi):
-            self.unbounded_from = surface.root
+    def _ends_within(self, reach: float) -> bool:
+        last = self.points[-1]
+        way = self.points[0].theta + self._predict(last.root + reach) - last.theta
+        peak = peak_of(lambda x: self._rise(last.theta + x * way))
+        if peak is None:
+            return False
+        theta = last.theta + peak.x * way
+        if peak.diverges:
+            self._stop("pole", theta, self.sign * np.inf)
         else:
-            self.points.append(Point(surface.theta(ray), ends[1], 0.0, surface.root))
-            self.extreme_from = surface.root
+            self._stop("extreme", theta)
+        return True
+
+    def _rise(self, theta: Array) -> float:
+        """By how many standard errors psi is more extreme than so far."""
+        return self.sign * (self.region.psi(theta) - self.points[-1].psi) / self._error
+
+    def _leaves(self, surface: Surface, ray: Array) -> bool:
+        """Follow a ray that stays in the region for ever, and see whether psi stays finite."""
+        near, far = (self.points[0].theta + way * FARTHEST * ray for way in (0.1, 1.0))
+        before, rise = self._rise(near), self._rise(far)
+        whole = rise + abs(self.points[-1].psi - self.points[0].psi) / self._error
+        if not before > 0:
+            return False
+        if rise - before <= SATURATED * whole:
+            self._stop("limit", far)
+        else:  # also if psi overflows
+            self._stop("infinite", far, self.sign * np.inf)
+        return True
 
     def _predict(self, root: float) -> Array:
         """Extrapolate the chord from the fitted point, per unit of r, to `root`."""
@@ -173,3 +148,17 @@ class Side:
         if point.root == 0:
             return self._tangent
         return np.asarray((point.theta - self.points[0].theta) / point.root)
+
+
+def _lost(last: Point, sign: int, failure: str) -> str:
+    word, level = "larger" if sign > 0 else "smaller", bounded_level(last.root**2)
+    lower = f"`confidence_level={level:g}`, up to which it was followed, " if level else ""
+    return (
+        f"The profile could not be followed to {word} values than psi = {last.psi:.6g} (deviance "
+        f"{last.root**2:.3g}). {failure or 'Psi turns there, and turns back.'} Usual causes: psi "
+        "has kinks, jumps or a pole nearby (a ratio whose numerator and denominator may both be "
+        "zero), or the log-likelihood has an edge, a second maximum or no maximum at all "
+        "(separated classes: add `l2=`). Try "
+        f"{lower}the numerator and the denominator on their own, another parametrization, or "
+        "`infer(model, psi, Bootstrap())`."
+    )

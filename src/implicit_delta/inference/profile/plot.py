@@ -28,7 +28,8 @@ def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes
     for level, quantile in quantiles.items():
         ax.axhline(quantile, color="0.8", linewidth=0.8, zorder=0)
         ax.annotate(f"{100 * level:.10g}%", (high, quantile), va="bottom", ha="right", color="0.4")
-        ends = [float(end) for end in profile.intervals[level] if np.isfinite(end)]
+        pieces = profile.pieces[level]
+        ends = [float(end) for piece in pieces for end in piece if np.isfinite(end)]
         ax.vlines(ends, 0, quantile, color=line.get_color(), linewidth=0.8, linestyle=":")
     ax.set_xlim(low, high)
     ax.set_ylim(0, 1.25 * max(quantiles.values()))

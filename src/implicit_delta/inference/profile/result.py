@@ -36,12 +36,17 @@ class Profile:
         Standard error due to the ``model``, the ``evaluation`` sample and the ``noise`` of psi, as
         far as there are any, and their ``total``.
     intervals : mapping of float to Interval
-        By confidence level; an unbounded side is infinite.
+        By confidence level: the values around the estimate. An unbounded side is infinite.
+    pieces : mapping of float to tuple of Interval
+        By confidence level: all values, in ascending order. More than one interval if psi runs to
+        infinity inside the likelihood region, or the likelihood has two maxima.
     curve : Curve
         Arrays ``lam``, ``psi`` and ``deviance``: the points that were needed to find the ends.
     name : str
     several : bool
         Whether a sequence of confidence levels was asked for.
+    penalized : bool
+        Whether a penalty was part of the objective.
     passes : int
         Over the data.
     seconds : float
@@ -50,9 +55,11 @@ class Profile:
     value: float
     budget: Mapping[str, float]
     intervals: Mapping[float, Interval]
+    pieces: Mapping[float, tuple[Interval, ...]]
     curve: Curve
     name: str
     several: bool
+    penalized: bool
     passes: int
     seconds: float
 
@@ -82,22 +89,21 @@ class Profile:
         return Interval(self.value - half, self.value + half)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the table as columns, one row per confidence level."""
-        levels = list(self.intervals)
-        low, high = zip(*self.intervals.values(), strict=True)
-        wald_low, wald_high = zip(*map(self.wald, levels), strict=True)
+        """Return the table as columns, one row per confidence level and piece."""
+        rows = [(level, piece) for level, pieces in self.pieces.items() for piece in pieces]
+        walds = [self.wald(level) for level, _ in rows]
         return {
-            "term": [self.name] * len(levels),
-            "conf_level": levels,
-            "estimate": [self.value] * len(levels),
-            "conf_low": list(low),
-            "conf_high": list(high),
-            "wald_low": list(wald_low),
-            "wald_high": list(wald_high),
+            "term": [self.name] * len(rows),
+            "conf_level": [level for level, _ in rows],
+            "estimate": [self.value] * len(rows),
+            "conf_low": [piece.low for _, piece in rows],
+            "conf_high": [piece.high for _, piece in rows],
+            "wald_low": [wald.low for wald in walds],
+            "wald_high": [wald.high for wald in walds],
         }
 
     def to_frame(self) -> DataFrame:
-        """Return the table as a pandas data frame, one row per confidence level."""
+        """Return the table as a pandas data frame, one row per confidence level and piece."""
         from pandas import DataFrame
 
         return DataFrame(self.to_dict()).set_index("term")
@@ -110,7 +116,18 @@ class Profile:
         if len(self.budget) > 2:
             sources = ", ".join(f"{error:.4g} {part}" for part, error in self.budget.items())
             title += f", widened by the error of the evaluation (standard errors: {sources})"
-        return f"{title}\n\n{self!r}\n\n{cost}"
+        return "\n\n".join([title, repr(self), *self._notes(), cost])
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if any(len(pieces) > 1 for pieces in self.pieces.values()):
+            notes.append("The values are not one interval: each piece has its row.")
+        if self.penalized:
+            notes.append(
+                "With the penalty: the intervals are around the penalized maximum, and change "
+                "with the parametrization that the penalty is written in."
+            )
+        return notes
 
     def __repr__(self) -> str:
         return aligned(self._cells())

@@ -1,1 +1,1 @@
-"""Likelihoods with derivatives in closed form: one linear predictor, or one small network."""
+"""Likelihoods with derivatives in closed form: linear predictors, or one small network."""

@@ -1,7 +1,7 @@
-"""A fitted model whose log-likelihood and derivatives are known in closed form.
+"""Fitted models of statistics libraries, with log-likelihood and derivatives in closed form.
 
-This is what the statistics libraries have in common: `from_statsmodels` and `from_sklearn` say
-which likelihood it is, where its maximum is and in which language psi is written.
+`from_statsmodels` and `from_sklearn` bring the likelihood, its maximum and the kind of object that
+psi expects.
 """
 
 from abc import ABC, abstractmethod
@@ -13,19 +13,20 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.arguments import Counter, as_parameters, as_weights, check_finite_terms
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, range_of
 from implicit_delta.models.jacobian import jacobian_of
-from implicit_delta.numerics.tracing import traced_jacobian
+from implicit_delta.numerics.tracing import trace
 
-FORM_FROM = 10  # if at least every tenth column is asked for, form all of it
+FORM_FROM = 10  # if at least every tenth column is needed, form all of them
 
 
-class Likelihood(ABC):
-    """Terms of n observations as a function of the D coefficients b that the host library has."""
+class HostLikelihood(ABC):
+    """Terms of n observations as a function of the D coefficients b of the host library."""
 
     @abstractmethod
     def terms(self, b: Array) -> Array:
@@ -43,16 +44,19 @@ class Likelihood(ABC):
     def terms_along(self, b: Array, v: Array) -> Array:
         """Derivative of each term along each column of (D, k): (n, k)."""
 
+    def __repr__(self) -> str:
+        return type(self).__name__
+
 
 @dataclass(frozen=True)
 class Coordinates:
-    """How theta sets the host's coefficients: ``b = origin + basis @ theta``, ``theta = b[kept]``.
+    """Map between theta and coefficients: ``b = origin + basis @ theta``, ``theta = b[kept]``.
 
-    An overparametrized host, such as softmax with one column per class, has directions that no
-    data can tell apart. They are left out here, and only here.
+    An overparametrized host, such as softmax with one column per class, has directions that leave
+    the likelihood unchanged. They are left out here, and only here. By default theta is b.
     """
 
-    origin: Array
+    origin: Array | float = 0.0
     basis: scipy.sparse.csr_array | None = None
     kept: NDArray[np.intp] | None = None
 
@@ -84,37 +88,37 @@ class Coordinates:
 
     def coefficients(self, theta: Array) -> Array:
         """Return b."""
-        return theta.copy() if self.basis is None else self.origin + self.push(theta)
+        return self.origin + self.push(theta)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HostModel(FittedModel):
     r"""A host library's model at its maximum; made by `from_statsmodels` and `from_sklearn`.
 
-    The objective is :math:`\sum_i w_i \ell_i(b) - \tfrac{1}{2} \sum_j r_j b_j^2`.
+    The objective is :math:`\sum_i w_i \ell_i(b) - \tfrac{1}{2} \sum_j r_j b_j^2`. The Jacobian of
+    psi is exact where psi can be traced, and by differences elsewhere.
 
     Attributes
     ----------
-    likelihood : Likelihood
+    likelihood : HostLikelihood
     ridge : (D,) array
         The penalty r of each of the host's coefficients.
     coordinates : Coordinates
-    speak : callable
-        Turns coefficients, plain or traced, into what psi expects.
+    to_host : callable
+        Turns coefficients, plain or traced, into the object that psi expects.
     """
 
-    likelihood: Likelihood
+    likelihood: HostLikelihood
     theta: Array
     weights: Array
     ridge: Array
     coordinates: Coordinates
-    speak: Callable[[Any], Any]
+    to_host: Callable[[Any], Any]
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
-    counter: list[int] = field(default_factory=lambda: [0], repr=False)
-    _curvatures: dict[tuple[bytes, str], Array] = field(
-        init=False, default_factory=dict, repr=False
-    )
+    rows: Any = None
+    counter: Counter = field(default_factory=Counter)
+    _last: LastCache = field(init=False, default_factory=LastCache)
 
     @property
     def l2(self) -> float:  # type: ignore[override]
@@ -123,77 +127,68 @@ class HostModel(FittedModel):
 
     @property
     def passes(self) -> int:
-        """How many times all n observations have been visited so far."""
-        return self.counter[0]
+        return self.counter.count
 
     def terms(self, theta: Array) -> Array:
-        """Log-likelihood of each observation, (n,)."""
-        self.counter[0] += 1
+        self.counter.count += 1
         return self.likelihood.terms(self.coordinates.coefficients(theta))
 
     def objective(self, theta: Array) -> float:
-        """L: the weighted sum of the terms less the penalty."""
         b = self.coordinates.coefficients(theta)
         return float(self.weights @ self.terms(theta) - self.ridge @ b**2 / 2)
 
     def score(self, theta: Array) -> Array:
-        """Gradient of L, (d,)."""
-        self.counter[0] += 1
-        b = self.coordinates.coefficients(theta)
-        return self.coordinates.pull(self.likelihood.score(b, self.weights) - self.ridge * b)
+        self.counter.count += 1
+        return self._score(theta, self.weights)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        """Minus the Hessian of L (or its Gauss-Newton part) times v."""
         columns = v.size // self.d
-        known = (theta.tobytes(), curvature) in self._curvatures
-        if known or (self.d <= DENSE_LIMIT and FORM_FROM * columns >= self.d):
+        form = self.d <= DENSE_LIMIT and FORM_FROM * columns >= self.d
+        if form or self._last.holds(theta, curvature):
             return self._matrix(theta, curvature) @ v
         return self._product(theta, v, curvature)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
-        """Derivative of each term along each column of v, (n, k)."""
-        self.counter[0] += 1
+        self.counter.count += 1
         b = self.coordinates.coefficients(theta)
         return self.likelihood.terms_along(b, self.coordinates.push(v))
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
-        """Psi in the host's language."""
-        return psi(self.speak(self.coordinates.coefficients(theta)))
+        return psi(self.to_host(self.coordinates.coefficients(theta)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        """Jacobian of psi, (K, d): exact where psi can be traced, by differences elsewhere."""
         b = self.coordinates.coefficients(theta)
-        traced = traced_jacobian(lambda coefficients: psi(self.speak(coefficients)), b)
-        if traced is not None and self.coordinates.basis is not None:
-            traced = np.asarray(traced @ self.coordinates.basis)
+        traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
+        if traced is not None:
+            traced = traced[0], self.coordinates.pull(traced[1].T).T
         return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
-        """Build the same model with other weights."""
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "HostModel":
-        """Build the same model at another theta."""
         return replace(self, theta=as_parameters(theta))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        """Estimate the score from a batch of rows, (d,)."""
-        counts = np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+        return self._score(theta, self.batch_weights(rows))
+
+    def describe(self) -> dict[str, str]:
+        penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}
+        return {"likelihood": repr(self.likelihood), **penalty}
+
+    def _score(self, theta: Array, weights: Array) -> Array:
         b = self.coordinates.coefficients(theta)
-        slope = self.likelihood.score(b, self.weights * counts) - self.ridge * b
-        return self.coordinates.pull(slope)
+        return self.coordinates.pull(self.likelihood.score(b, weights) - self.ridge * b)
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:
-        """The curvature as a matrix; the last one of each kind is kept."""
-        key = (theta.tobytes(), curvature)
-        if key not in self._curvatures:
-            for other in [k for k in self._curvatures if k[1] == curvature]:
-                del self._curvatures[other]
-            self._curvatures[key] = self._product(theta, np.eye(self.d), curvature)
-        return self._curvatures[key]
+        """The curvature as a matrix, kept for the last theta."""
+        matrix: Array = self._last.get(
+            theta.copy(), curvature, lambda: self._product(theta, np.eye(self.d), curvature)
+        )
+        return matrix
 
     def _product(self, theta: Array, v: Array, curvature: Curvature) -> Array:
-        self.counter[0] += 1
+        self.counter.count += 1
         step = self.coordinates.push(v.reshape(self.d, -1))
         b = self.coordinates.coefficients(theta)
         product = self.likelihood.information(b, self.weights, step, curvature)
@@ -201,26 +196,24 @@ class HostModel(FittedModel):
 
     def _units(self) -> Array:
         """The standard error of each parameter, the others held fixed; a guess if d is large."""
-        known = (self.theta.tobytes(), "hessian") in self._curvatures
-        if self.d > CHEAP_LIMIT and not known:
+        if self.d > CHEAP_LIMIT and not self._last.holds(self.theta, "hessian"):
             return 1e-2 * np.maximum(abs(self.theta), 0.1)
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
 
 
-def check_terms(likelihood: Likelihood, b: Array, library: str) -> int:
-    """Return n if the terms at the fitted coefficients are finite; explain otherwise."""
+def check_coefficients(b: Array, library: str) -> None:
+    """Refuse a fit that failed."""
     if not np.all(np.isfinite(b)):
         raise UnsupportedModelError(
             f"The fitted coefficients are not finite: {b}. The fit in {library} failed; usual "
             "causes are missing values in the data and perfectly separated classes."
         )
+
+
+def count_rows(likelihood: HostLikelihood, b: Array, library: str) -> int:
+    """Return n if the terms at the fitted coefficients are finite; explain otherwise."""
     terms = likelihood.terms(b)
-    if np.all(np.isfinite(terms)):
-        return terms.size
-    bad = np.flatnonzero(~np.isfinite(terms))
-    raise ValueError(
-        f"The log-likelihood of observation {bad[0]} is {terms[bad[0]]} at the fitted "
-        f"coefficients ({bad.size} of {terms.size} are not finite). Are there missing values in "
-        f"the data, or another y or X than those of the fit in {library}?"
-    )
+    opening = "The log-likelihood of observation {row} is {term} at the fitted coefficients"
+    check_finite_terms(terms, opening, f"or another y or X than those of the fit in {library}?")
+    return terms.size

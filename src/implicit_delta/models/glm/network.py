@@ -5,19 +5,18 @@ layer without s. A dot on a name is a derivative along a direction (Pearlmutter'
 directions at a time along the first axis.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from implicit_delta._core.types import Array
+from implicit_delta.likelihoods import Likelihood, Product
 from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import Likelihood
-from implicit_delta.models.glm.predictors import Response
+from implicit_delta.models.glm.model import HostLikelihood
 
 LARGEST_BLOCK = 2**20  # numbers per activation when many directions go together
 LARGEST_ROWS = 2**22  # numbers in the rows that a Gauss-Newton matrix is summed from at a time
@@ -33,9 +32,19 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Any], ...]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Network(Likelihood):
-    """A perceptron whose last layer feeds a response.
+def cut_layers(b: Any, widths: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+    """Cut (..., D) coefficients into weights (..., in, out) and biases (..., out) by layer."""
+    start = 0
+    for inputs, outputs in pairwise(widths):
+        middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
+        shape = (*b.shape[:-1], inputs, outputs)
+        yield b[..., start:middle].reshape(shape), b[..., middle:end]
+        start = end
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network(HostLikelihood):
+    """A perceptron whose last layer has the outputs of a likelihood.
 
     Attributes
     ----------
@@ -43,94 +52,99 @@ class Network(Likelihood):
     widths : tuple of int
         Units of each layer, the inputs first and the outputs last.
     activation : {"identity", "logistic", "tanh", "relu"}
-    head : Head
-        The log-likelihood as a function of the outputs.
+    likelihood : Likelihood
+    targets : (n,) array
     """
 
     X: Array
     widths: tuple[int, ...]
     activation: str
-    head: "Head"
+    likelihood: Likelihood
+    targets: Any
 
     def terms(self, b: Array) -> Array:
-        return self.head.terms(self._forward(self._layers(b))[-1])
+        return np.asarray(self.likelihood.terms(self._forward(self._layers(b))[-1], self.targets))
 
     def score(self, b: Array, weights: Array) -> Array:
         layers = self._layers(b)
         activations = self._forward(layers)
-        delta = weights[:, None] * self.head.slope(activations[-1])
-        gradients = []
-        for (W, _), below in zip(reversed(layers), reversed(activations[:-1]), strict=True):
-            gradients.append(np.concatenate([(below.T @ delta).ravel(), delta.sum(axis=0)]))
-            delta = (delta @ W.T) * self._first(below)
-        return np.concatenate(gradients[::-1])
+        top = weights[:, None] * self._slope(activations)
+        parts: list[Array] = []
+        for below, delta in self._backward(layers, activations, top):
+            parts += [delta.sum(axis=0), (below.T @ delta).ravel()]
+        return np.concatenate(parts[::-1])
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
         layers = self._layers(b)
         activations = self._forward(layers)
         if curvature == "ggn" and 2 * v.shape[1] >= v.shape[0]:
             return self._gauss_newton(layers, activations, weights) @ v
+        w = weights[:, None]
+        # Gauss-Newton has no residuals.
+        delta = w * self._slope(activations) * (curvature == "hessian")
+        curve = self.likelihood.curvature(activations[-1])
+
+        def curved(moved: Array) -> Array:
+            return np.asarray(w * curve(moved))
+
         block = max(1, LARGEST_BLOCK // (len(self.X) * max(self.widths)))
-        columns = [v[:, i : i + block] for i in range(0, v.shape[1], block)]
-        return np.hstack(
-            [self._product(layers, activations, weights, part, curvature) for part in columns]
-        )
+        parts = [v[:, i : i + block] for i in range(0, v.shape[1], block)]
+        return np.hstack([self._product(layers, activations, delta, curved, v) for v in parts])
 
     def terms_along(self, b: Array, v: Array) -> Array:
         layers = self._layers(b)
         activations = self._forward(layers)
-        slope = self.head.slope(activations[-1])
-        moved = self._push(layers, activations, self._directions(v))[-1]
-        return np.asarray(np.einsum("nc,knc->nk", slope, moved))
+        moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
+        return np.asarray(np.einsum("nc,knc->nk", self._slope(activations), moved))
+
+    def __repr__(self) -> str:
+        return f"{self.likelihood!r}, perceptron {'-'.join(map(str, self.widths))}"
 
     def _product(
-        self,
-        layers: Layers,
-        activations: list[Array],
-        weights: Array,
-        v: Array,
-        curvature: Curvature,
+        self, layers: Layers, activations: list[Array], delta: Array, curve: Product, v: Array
     ) -> Array:
         """Minus the derivative of the score along v, or its Gauss-Newton part."""
-        exact = curvature == "hessian"
-        steps = self._directions(v)
+        steps = list(cut_layers(v.T, self.widths))
         moved = self._push(layers, activations, steps)
-        w = weights[:, None]
-        delta = w * self.head.slope(activations[-1]) * exact  # Gauss-Newton has no residuals
-        delta_dot = -w * self.head.bend(activations[-1], moved[-1])
-        products = []
+        delta_dot = -curve(moved[-1])
+        products: list[Array] = []
         for layer in reversed(range(len(layers))):
-            W, below = layers[layer][0], activations[layer]
-            V, z_dot = steps[layer][0], moved[layer]
-            a_dot = self._first(below) * z_dot
-            gradient = below.T @ delta_dot + np.swapaxes(a_dot, 1, 2) @ delta
+            W, V = layers[layer][0], steps[layer][0]
+            below, z_dot = activations[layer], moved[layer]
+            first = self._first(below)
+            gradient = below.T @ delta_dot + np.swapaxes(first * z_dot, 1, 2) @ delta
             products += [delta_dot.sum(axis=1), gradient.reshape(len(gradient), -1)]
             back = delta @ W.T
-            delta_dot = delta_dot @ W.T + delta @ np.swapaxes(V, 1, 2)
-            delta_dot = delta_dot * self._first(below) + back * self._second(below) * z_dot
-            delta = back * self._first(below)
+            delta_dot = (delta_dot @ W.T + delta @ np.swapaxes(V, 1, 2)) * first
+            delta_dot += back * self._second(below) * z_dot
+            delta = back * first
         return -np.concatenate(products[::-1], axis=1).T
 
     def _gauss_newton(self, layers: Layers, activations: list[Array], weights: Array) -> Array:
-        """The whole matrix ``J' w H J``, from rows of ``H^(1/2) J``: one product of matrices."""
+        """The whole matrix ``J' w H J``, from rows of ``S' J`` with ``H = S S'``."""
         size = sum((inputs + 1) * outputs for inputs, outputs in pairwise(self.widths))
         total = np.zeros((size, size))
         rows_at_once = max(1, LARGEST_ROWS // size)
-        for delta in self.head.roots(activations[-1]):
-            weighted = np.sqrt(weights)[:, None] * delta
+        for column in self._root_columns(activations[-1]):
+            delta = np.sqrt(weights)[:, None] * column
             for start in range(0, len(self.X), rows_at_once):
                 part = slice(start, start + rows_at_once)
-                rows = self._pull([a[part] for a in activations], layers, weighted[part])
+                rows = self._pull(layers, [a[part] for a in activations], delta[part])
                 total += rows.T @ rows
         return total
 
-    def _pull(self, activations: list[Array], layers: Layers, delta: Array) -> Array:
-        """Derivative of the outputs times delta, row by row, in all coefficients: (n, D)."""
+    def _root_columns(self, outputs: Array) -> Array:
+        """Columns of the root S of the curvature in each row, (C, n, C)."""
+        n, count = outputs.shape
+        basis = np.broadcast_to(np.eye(count)[:, None, :], (count, n, count))
+        return np.asarray(self.likelihood.root(outputs)(basis)).T
+
+    def _pull(self, layers: Layers, activations: list[Array], top: Array) -> Array:
+        """Derivative of the outputs times `top`, row by row, in all coefficients: (n, D)."""
         parts: list[Array] = []
-        for (W, _), below in zip(reversed(layers), reversed(activations[:-1]), strict=True):
+        for below, delta in self._backward(layers, activations, top):
             outer = below[:, :, None] * delta[:, None, :]
             parts += [delta, outer.reshape(len(delta), -1)]
-            delta = (delta @ W.T) * self._first(below)
         return np.concatenate(parts[::-1], axis=1)
 
     def _forward(self, layers: Layers) -> list[Array]:
@@ -141,6 +155,16 @@ class Network(Likelihood):
             activations.append(z if i == len(layers) - 1 else ACTIVATIONS[self.activation][0](z))
         return activations
 
+    def _backward(
+        self, layers: Layers, activations: list[Array], delta: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield each layer's inputs and the derivative delta in its z, the last layer first."""
+        for layer in reversed(range(len(layers))):
+            below = activations[layer]
+            yield below, delta
+            if layer:
+                delta = (delta @ layers[layer][0].T) * self._first(below)
+
     def _push(self, layers: Layers, activations: list[Array], steps: Layers) -> list[Array]:
         """Derivative of z in each layer along the steps, (k, n, units); that of the inputs is 0."""
         moved = [np.zeros((1, *self.X.shape))]
@@ -150,93 +174,13 @@ class Network(Likelihood):
         return moved
 
     def _layers(self, b: Array) -> Layers:
-        return [(W[0], c[0]) for W, c in self._directions(b[:, None])]
+        return list(cut_layers(b, self.widths))
 
-    def _directions(self, v: Array) -> Layers:
-        """Cut (D, k) into weights (k, in, out) and biases (k, out) of each layer."""
-        layers, start, rows = [], 0, v.T
-        for inputs, outputs in pairwise(self.widths):
-            middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
-            W = rows[:, start:middle].reshape(-1, inputs, outputs)
-            layers.append((W, rows[:, middle:end]))
-            start = end
-        return layers
+    def _slope(self, activations: list[Array]) -> Array:
+        return np.asarray(self.likelihood.slope(activations[-1], self.targets))
 
     def _first(self, a: Array) -> Array:
         return np.asarray(ACTIVATIONS[self.activation][1](a))
 
     def _second(self, a: Array) -> Array:
         return np.asarray(ACTIVATIONS[self.activation][2](a))
-
-
-class Head(ABC):
-    """The log-likelihood of each row as a function of its C outputs.
-
-    All heads have their canonical link, so their curvature is never negative.
-    """
-
-    @abstractmethod
-    def terms(self, z: Array) -> Array:
-        """(n, C) to (n,)."""
-
-    @abstractmethod
-    def slope(self, z: Array) -> Array:
-        """Derivative in the outputs, (n, C)."""
-
-    @abstractmethod
-    def bend(self, z: Array, moved: Array) -> Array:
-        """Minus the second derivative H times moves (k, n, C) of the outputs."""
-
-    @abstractmethod
-    def roots(self, z: Array) -> Array:
-        """Vectors r_j with ``H = sum_j r_j r_j'`` in each row, (C, n, C)."""
-
-
-@dataclass(frozen=True, eq=False)
-class OneOutput(Head):
-    """A response of a single output."""
-
-    response: Response
-
-    def terms(self, z: Array) -> Array:
-        return self.response.terms(z[:, 0])
-
-    def slope(self, z: Array) -> Array:
-        return self.response.slope(z[:, 0])[:, None]
-
-    def bend(self, z: Array, moved: Array) -> Array:
-        return np.asarray(self.response.bend(z[:, 0])[:, None] * moved)
-
-    def roots(self, z: Array) -> Array:
-        return np.sqrt(self.response.bend(z[:, 0]))[None, :, None]
-
-
-@dataclass(frozen=True, eq=False)
-class OneOfSeveral(Head):
-    """Softmax over classes; `classes` (n, C) has the class of each row, as zeros and a one."""
-
-    classes: Array
-
-    def terms(self, z: Array) -> Array:
-        return np.asarray(np.sum(self.classes * z, axis=1) - logsumexp(z, axis=1))
-
-    def slope(self, z: Array) -> Array:
-        return self.classes - _softmax(z)
-
-    def bend(self, z: Array, moved: Array) -> Array:
-        P = _softmax(z)
-        return np.asarray(P * (moved - np.sum(P * moved, axis=-1, keepdims=True)))
-
-    def roots(self, z: Array) -> Array:
-        # diag(p) - p p' = R R' with R = diag(sqrt p) - p sqrt(p)', because p sums to one.
-        P = _softmax(z)
-        return np.asarray(np.stack([root * (one - P) for root, one in _columns(P)]))
-
-
-def _columns(P: Array) -> Iterator[tuple[Array, Array]]:
-    """Each column of sqrt(P), (n, 1), with the unit vector of its class."""
-    return ((np.sqrt(P[:, j : j + 1]), one) for j, one in enumerate(np.eye(P.shape[1])))
-
-
-def _softmax(z: Array) -> Array:
-    return np.asarray(np.exp(z - logsumexp(z, axis=1, keepdims=True)))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood
+from implicit_delta.models.module_checks import Options
 
 if TYPE_CHECKING:
     from implicit_delta.models.jax.model import JaxModel
@@ -86,7 +87,5 @@ def from_jax(
         raise ImportError(
             'from_jax needs jax, which is not installed: pip install "implicit-delta[jax]".'
         ) from error
-    return make(
-        params, data, likelihood,
-        apply=apply, l2=l2, penalty=penalty, batch_size=batch_size, weights=weights, dtype=dtype,
-    )  # fmt: skip
+    options = Options(l2, penalty, batch_size, weights, dtype)
+    return make(params, data, likelihood, apply, options)

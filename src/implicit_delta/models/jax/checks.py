@@ -1,6 +1,7 @@
-"""What is checked before any work starts: shapes, numbers, and that rows stand alone."""
+"""Checks before any work starts: shapes, numbers, and that rows stand alone."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,11 +12,18 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jax.data import Batches
 from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
-from implicit_delta.models.jax.graph import Program
-from implicit_delta.models.jax.terms import Supervised
-from implicit_delta.models.module_checks import check_finite, check_one_per_row, check_same
+from implicit_delta.models.jax.graph import JaxProgram
+from implicit_delta.models.module_checks import (
+    Words,
+    check_finite,
+    check_one_per_row,
+    check_pair,
+    check_same,
+)
+from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
 
 PROBE_ROWS = 4
+WORDS = Words("params", "an array", jax.Array, "data (x, y) or (x1, x2, ..., y), not a")
 NOT_ALONE = (
     "The log-likelihood of a row changes with the other rows in its batch (between a batch and its "
     "halves, terms differ by {gap:.2g} of their mean size). Usual causes: dropout that is on, even "
@@ -25,17 +33,28 @@ NOT_ALONE = (
 )
 
 
-def check_shapes(program: Program, flat: jax.Array, arrays: Any, count: int) -> None:
-    """Trace the log-likelihood on all rows, and see that it returns one term for each."""
-    if isinstance(program.row_terms, Supervised):
-        _check_supervised(program, flat, program.row_terms, arrays)
-    terms = _shape(program.plain_terms, flat, arrays)
-    if not hasattr(terms, "shape"):
-        raise ValueError(
-            f"loglik(params, batch) returned {type(terms).__name__}, not an array of "
-            "log-likelihoods, one per row of the batch."
+def checked_terms(params: Any, likelihood: Any, apply: Any) -> RowTerms:
+    """Make the terms, and check that `apply` goes with them."""
+    terms = terms_of(likelihood, apply, "params")
+    if isinstance(terms, SupervisedTerms):
+        return replace(terms, apply=_checked_apply(params, apply))
+    if apply is not None:
+        raise TypeError(
+            "apply= goes with Gaussian(), Bernoulli(), Categorical() or Poisson(). A function "
+            "`loglik(params, batch)` calls the model itself: leave apply out."
         )
-    check_one_per_row(terms.shape, "loglik(params, batch)")
+    return terms
+
+
+def check_shapes(program: JaxProgram, flat: jax.Array, arrays: Any, count: int) -> None:
+    """Trace the log-likelihood on all rows, and insist on one term for each."""
+    if isinstance(program.row_terms, SupervisedTerms):
+        likelihood = program.row_terms.likelihood
+        check_pair(arrays, likelihood, WORDS)
+        shape = _shape(lambda *args: _checked_outputs(program.outputs(*args)), flat, arrays).shape
+        likelihood.check(np.broadcast_to(0.0, shape), np.asarray(arrays[-1]))
+    terms = _shape(program.terms, flat, arrays)
+    check_one_per_row(terms, jax.ShapeDtypeStruct, WORDS)
     if terms.shape != (count,):
         raise ValueError(
             f"loglik(params, batch) returned {terms.shape[0]} terms for a batch of {count} rows; "
@@ -43,19 +62,17 @@ def check_shapes(program: Program, flat: jax.Array, arrays: Any, count: int) -> 
         )
 
 
-def row_bytes(program: Program, flat: jax.Array, batches: Batches) -> int:
+def row_bytes(program: JaxProgram, flat: jax.Array, batches: Batches) -> int:
     """Bytes that second derivatives keep for each row, from shapes alone."""
     if batches.count <= PROBE_ROWS:
         return 1
 
-    def residuals(rows: int) -> int:
-        def kept(flat: jax.Array, batch: Any) -> Any:
-            weights = jnp.ones(rows, dtype=flat.dtype)
-            gradient = jax.grad(lambda point: program.weighted_sum(point, batch, weights))
-            return jax.vjp(gradient, flat)[1]
+    def kept(flat: jax.Array, batch: Any, weights: jax.Array) -> Any:
+        return jax.vjp(lambda point: program.gradient(point, batch, weights), flat)[1]
 
-        leaves = jax.tree_util.tree_leaves(jax.eval_shape(kept, flat, batches.slice(0, rows)))
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    def residuals(rows: int) -> int:
+        shapes = jax.eval_shape(kept, flat, batches.slice(0, rows), jnp.ones(rows, flat.dtype))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(shapes))
 
     try:
         few, more = residuals(PROBE_ROWS // 2), residuals(PROBE_ROWS)
@@ -68,49 +85,60 @@ def row_bytes(program: Program, flat: jax.Array, batches: Batches) -> int:
     return max(1, (more - few) // (PROBE_ROWS - PROBE_ROWS // 2))
 
 
-def check_terms(program: Program, flat: jax.Array, batches: Batches) -> None:
+def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches) -> None:
     """Run the loss over all data, and once more over the halves of the first batch."""
-    terms = np.concatenate([_terms(program, flat, batch) for batch in batches])
+
+    def run(batch: Any) -> Array:
+        return np.asarray(program.run(program.terms, flat, batch), dtype=np.float64)
+
+    terms = np.concatenate([run(batch) for batch in batches])
     check_finite(terms, 'dtype="float64"')
     size = batches.bounds[0][1]
     half = size // 2
     if half:
         ends = [(0, half), (size - half, size)]
-        whole = [terms[start:stop] for start, stop in ends]
-        alone = [_terms(program, flat, batches.slice(start, stop)) for start, stop in ends]
-        precision = float(np.finfo(program.functional.dtype).eps)
-        check_same(np.concatenate(whole), np.concatenate(alone), precision, NOT_ALONE)
+        whole = np.concatenate([terms[start:stop] for start, stop in ends])
+        alone = np.concatenate([run(batches.slice(start, stop)) for start, stop in ends])
+        check_same(whole, alone, float(np.finfo(program.functional.dtype).eps), NOT_ALONE)
 
 
-def check_penalty(program: Program, flat: jax.Array) -> None:
-    """Insist that a penalty is one finite number."""
-    shape = _shape(program.plain_penalty, flat)
+def check_penalty(program: JaxProgram, flat: jax.Array) -> None:
+    """Insist that a penalty, if there is one, is one finite number."""
+    if program.penalty is None:
+        return
+    shape = _shape(lambda flat: jnp.asarray(program.loss(flat)), flat)
     if shape.shape != () or not jnp.issubdtype(shape.dtype, jnp.floating):
         raise ValueError(
             f"penalty(params) returned shape {shape.shape} of {shape.dtype}; it must return one "
             "number, for example `sum(jnp.abs(p).sum() for p in jax.tree.leaves(params))`."
         )
-    value = float(program.penalty_value(flat))
+    value = float(program.run(program.loss, flat))
     if not np.isfinite(value):
         raise ValueError(f"penalty(params) is {value} at the given parameters.")
 
 
-def _terms(program: Program, flat: jax.Array, batch: Any) -> Array:
-    return np.asarray(program.terms(flat, batch), dtype=np.float64)
+def _checked_apply(params: Any, apply: Any) -> Callable[..., Any]:
+    if apply is None and callable(params):
+        return call
+    if callable(apply):
+        return apply  # type: ignore[no-any-return]
+    what = f"apply is a {type(apply).__name__}" if apply is not None else "apply= is missing"
+    raise TypeError(
+        f"{what}: give a function `apply(params, x)` that returns the outputs for a batch of "
+        f"inputs. (params is a {type(params).__name__}, which cannot be called without it.)"
+        if not callable(params)
+        else f"{what}: give a function `apply(params, x)`, or leave it out to call params itself."
+    )
 
 
-def _check_supervised(program: Program, flat: jax.Array, terms: Supervised, batch: Any) -> None:
-    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+def _checked_outputs(outputs: Any) -> jax.Array:
+    if not isinstance(outputs, jax.Array):
         raise UnsupportedModelError(
-            f"{type(terms.likelihood).__name__}() needs data (x, y) or (x1, x2, ..., y), not a "
-            f"{type(batch).__name__}"
-            f"{f' of {len(batch)}' if isinstance(batch, (tuple, list)) else ''}. Give a function "
-            "`loglik(params, batch)` that returns the log-likelihood of each row instead."
+            f"apply(params, x) returns a {type(outputs).__name__}, not an array of outputs. "
+            "Return one, or give a function `loglik(params, batch)` that returns the "
+            "log-likelihood of each row of the batch instead of a likelihood."
         )
-    if not isinstance(batch[-1], jax.Array):
-        raise ValueError(f"The targets are a {type(batch[-1]).__name__}, not an array.")
-    shape = _shape(program.outputs, flat, batch).shape
-    terms.likelihood.check(np.broadcast_to(0.0, shape), np.asarray(batch[-1]))
+    return outputs
 
 
 def _shape(function: Callable[..., Any], *arguments: Any) -> Any:

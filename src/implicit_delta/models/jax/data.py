@@ -1,7 +1,7 @@
 """Training data as batches in a fixed order."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from implicit_delta.models.base import RowNumbers
 from implicit_delta.models.jax.module import x64
+from implicit_delta.models.module_checks import check_lengths
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """All rows on the device, and how many of them to take at a time.
+    """All rows on the device, in batches of at most `batch_size`.
 
     The batches are as equal as they can be, so that functions are compiled for two sizes at most.
     """
@@ -25,7 +27,7 @@ class Batches:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """Where each batch starts and ends."""
+        """The start and the end of each batch."""
         pieces = -(-self.count // self.batch_size)
         size = -(-self.count // pieces)
         return [(start, min(start + size, self.count)) for start in range(0, self.count, size)]
@@ -42,8 +44,14 @@ class Batches:
             lambda a: lax.dynamic_slice_in_dim(a, start, stop - start), self.arrays
         )
 
+    def split(self, most: int) -> Iterator[Any]:
+        return iter(replace(self, batch_size=most))
+
+    def take(self, rows: RowNumbers) -> Any:
+        return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Cross process boundaries as NumPy: JAX would restore as float32 what is float64."""
+        """Pickle as NumPy: JAX would restore float64 as float32."""
         numbers = jax.tree_util.tree_map(np.asarray, self.arrays)
         return _restored, (numbers, self.count, self.batch_size)
 
@@ -52,17 +60,8 @@ def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
     """Move data to JAX, floating point in the working type, and count the rows."""
     leaves, structure = jax.tree_util.tree_flatten(data)
     arrays = [_converted(leaf, dtype) for leaf in leaves]
-    lengths = sorted({len(a) for a in arrays})
-    if not lengths:
-        raise ValueError("There are no arrays in data: give a tuple such as (X, y).")
-    if len(lengths) > 1:
-        raise ValueError(
-            f"The arrays in data have different lengths, {lengths}: all must have one row per "
-            "observation."
-        )
-    if lengths[0] == 0:
-        raise ValueError("There are no rows in data.")
-    return jax.tree_util.tree_unflatten(structure, arrays), lengths[0]
+    count = check_lengths(map(len, arrays), "arrays")
+    return jax.tree_util.tree_unflatten(structure, arrays), count
 
 
 def _restored(numbers: Any, count: int, batch_size: int) -> Batches:

@@ -1,7 +1,7 @@
-"""Psi of a pytree: its value, its derivative, and what to say when it has none."""
+"""Psi of a pytree: its value, its derivative, and advice when it has none."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,59 +11,104 @@ import numpy as np
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models.jax.module import Functional
-from implicit_delta.models.jax.repeated import Repeated
+from implicit_delta.models.jax.module import JaxFunctional
 from implicit_delta.models.module_checks import GRADIENT_FREE
 
 NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 ROWS_AT_ONCE = 64  # entries of psi that are pulled back together
+COMPILED_FROM = 10  # calls: compiling takes about as long as ten of them
+KEPT = 8  # values and Jacobians of evaluations
+SAME = 1e-3  # relative: compiled, rounding differs; an evaluation that has changed differs by more
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Values and Jacobians of evaluations of one pytree."""
+    """Values and Jacobians of evaluations of one pytree, compiled if they are called often.
 
-    functional: Functional
-    _values: Repeated = field(init=False, repr=False)
-    _jacobians: Repeated = field(init=False, repr=False)
+    Compiled code repeats what psi did when it was traced, whatever psi reads from outside by now.
+    So calls at the fitted parameters, where every inference begins, run psi itself, and drop what
+    was compiled if it returns something else. A psi that cannot be traced is never compiled.
 
-    def __post_init__(self) -> None:
-        """Prepare both kinds of calls."""
-        object.__setattr__(self, "_values", Repeated(self._run, self._trace))
-        object.__setattr__(self, "_jacobians", Repeated(self._differentiate, self._pull))
+    `fitted` is true where theta (d,) is the model's own.
+    """
+
+    functional: JaxFunctional
+    # The number of calls away from the fitted parameters, and the compiled form.
+    _known: dict[Any, tuple[int, Callable[..., Any] | None]] = field(
+        init=False, default_factory=dict
+    )
 
     def value(self, psi: Psi, theta: Array, fitted: bool) -> Any:
-        """What psi returns for the pytree at theta, as NumPy."""
+        """Psi of the pytree with theta as its parameters, in NumPy."""
         with _explained(self.functional):
-            return self._values(psi, theta, self.functional.flat(theta), fitted)
+            return self._repeat(self.functional, psi, theta, fitted)
 
     def jacobian(self, psi: Psi, theta: Array, fitted: bool) -> Array:
-        """Jacobian of psi, (K, d)."""
+        """Jacobian of psi, (K, d), by one backward pass per entry."""
         with _explained(self.functional):
-            rows = self._jacobians(psi, theta, self.functional.flat(theta), fitted)
+            rows = self._repeat(self._differentiate, psi, theta, fitted)
         return np.asarray(rows, dtype=np.float64)
 
-    def _run(self, psi: Psi, theta: Array) -> Any:
-        return _as_numpy(psi(self.functional.filled(self.functional.pieces(theta))))
-
-    def _trace(self, psi: Psi, flat: jax.Array) -> jax.Array:
-        return _as_array(psi(self.functional.tree(flat)))
-
-    def _differentiate(self, psi: Psi, theta: Array) -> Array:
-        """One backward pass per entry, with respect to each parameter: JAX compiles no cuts."""
+    def _differentiate(self, psi: Psi, point: Any) -> Any:
+        """Pull back some entries at a time, to each parameter: uncompiled, JAX compiles cuts."""
         entries, pull = jax.vjp(
             lambda pieces: _as_entries(psi(self.functional.filled(pieces))),
-            self.functional.pieces(theta),
+            self.functional.pieces(point),
         )
-        return np.concatenate([_as_rows(jax.vmap(pull)(rows)[0]) for rows in _basis(entries)])
+        xp: Any = np if isinstance(point, np.ndarray) else jnp
+        basis = np.eye(entries.size, dtype=entries.dtype)
+        parts = np.split(basis, range(ROWS_AT_ONCE, entries.size, ROWS_AT_ONCE))
+        pulled = [jax.vmap(pull)(rows)[0] for rows in parts]
+        rows = [xp.concatenate([g.reshape(len(g), -1) for g in part], axis=1) for part in pulled]
+        return xp.concatenate(rows)
 
-    def _pull(self, psi: Psi, flat: jax.Array) -> jax.Array:
-        entries, pull = jax.vjp(lambda point: _as_entries(psi(self.functional.tree(point))), flat)
-        return jnp.concatenate([jax.vmap(pull)(rows)[0] for rows in _basis(entries)])
+    def _repeat(self, run: Callable[..., Any], psi: Psi, theta: Array, fitted: bool) -> Any:
+        """Run a function of psi and the parameters, in NumPy or compiled."""
+
+        def plain() -> Any:
+            return self.functional.evaluated(run(psi, theta))
+
+        try:
+            calls, compiled = self._known.pop((run, psi), (0, None))
+        except TypeError:  # a callable object without a hash
+            return plain()
+        flat = self.functional.flat(theta)
+        if fitted:
+            value = plain()
+            if compiled is not None and not _same(np.asarray(value), np.asarray(compiled(flat))):
+                calls, compiled = 0, None
+        else:
+            calls += 1
+            if calls == COMPILED_FROM:
+                compiled = _compiled(lambda point: _as_array(run(psi, point)), flat)
+            value = plain() if compiled is None else np.asarray(compiled(flat))
+        self._known[run, psi] = calls, compiled
+        if len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]  # called longest ago
+        return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without compiled evaluations."""
+        return Evaluator, (self.functional,)
+
+
+def _compiled(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
+    try:
+        compiled = jax.jit(function)
+        compiled(flat)
+    except Exception:  # whatever psi does that JAX cannot trace; uncompiled, it may do it
+        return None
+    return compiled
+
+
+def _same(fresh: Array, compiled: Array) -> bool:
+    if fresh.shape != compiled.shape:
+        return False
+    return bool(np.all(abs(fresh - compiled) <= SAME * np.max(abs(fresh), initial=0.0)))
 
 
 @contextlib.contextmanager
-def _explained(functional: Functional) -> Iterator[None]:
+def _explained(functional: JaxFunctional) -> Iterator[None]:
     """Translate JAX's errors about psi."""
     try:
         yield
@@ -105,26 +150,6 @@ def _as_entries(value: Any) -> jax.Array:
             f"or a comparison. {GRADIENT_FREE}"
         )
     return entries
-
-
-def _basis(entries: jax.Array) -> list[Array]:
-    """Rows of the identity, some at a time."""
-    identity = np.eye(entries.size, dtype=entries.dtype)
-    return [identity[i : i + ROWS_AT_ONCE] for i in range(0, entries.size, ROWS_AT_ONCE)]
-
-
-def _as_rows(gradients: list[jax.Array]) -> Array:
-    """Join gradients (k, ...) in the shape of the parameters to (k, d)."""
-    flat = [np.asarray(g, dtype=np.float64).reshape(len(g), -1) for g in gradients]
-    return np.concatenate(flat, axis=1)
-
-
-def _as_numpy(value: Any) -> Any:
-    if isinstance(value, jax.Array):
-        return np.asarray(value)
-    if isinstance(value, (tuple, list)):
-        return np.array([_as_numpy(item) for item in value])
-    return value
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Terms of a batch and their derivatives as compiled functions of the flat parameters.
+"""Derivatives of the terms of a pytree, compiled.
 
 Second derivatives are forward over reverse. A linearization kept between products would save the
 forward pass: on a 36-50-6 network with 5148 rows that is a third of the time of a single product
@@ -6,162 +6,82 @@ and nothing of that of a block, for several times the memory, so none is kept.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from implicit_delta.models.jax.module import Functional
-from implicit_delta.models.jax.terms import Supervised, Written
+from implicit_delta._core.types import Array
+from implicit_delta.models.jax.module import JaxFunctional
+from implicit_delta.models.program import Calculus, Function, Linearization, Product, Program
 
-Compiled: TypeAlias = Callable[..., jax.Array]
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """What a model computes on one batch; compiled at the first call for each shape of a batch.
-
-    Shared by all models that differ in theta and weights only.
-    """
-
-    functional: Functional
-    row_terms: Supervised | Written
-    penalty: Callable[[Any], Any] | None = None
-
-    @cached_property
-    def terms(self) -> Compiled:
-        """Log-likelihood of each row: (d,) and a batch to (b,)."""
-        return jax.jit(self.plain_terms)
-
-    @cached_property
-    def gradient(self) -> Compiled:
-        """Gradient of the weighted sum of the terms, (d,)."""
-        return jax.jit(jax.grad(self.weighted_sum))
-
-    @cached_property
-    def hessian(self) -> Compiled:
-        """Minus the Hessian of the weighted sum times each row of (k, d)."""
-
-        def product(flat: jax.Array, rows: jax.Array, batch: Any, weights: jax.Array) -> jax.Array:
-            loss = lambda point: -self.weighted_sum(point, batch, weights)  # noqa: E731
-            return _second_derivative(loss, flat, rows)
-
-        return jax.jit(product)
-
-    @cached_property
-    def gauss_newton(self) -> Compiled:
-        r""":math:`\sum_i w_i J_i' H_i J_i` times each row of (k, d): forwards, curve, backwards."""
-
-        def product(flat: jax.Array, rows: jax.Array, batch: Any, weights: jax.Array) -> jax.Array:
-            push = _derivative(lambda point: self.outputs(point, batch), flat)
-            outputs, pull = jax.vjp(lambda point: self.outputs(point, batch), flat)
-            curve = self._supervised.likelihood.curvature(outputs)
-            columns = weights.reshape(-1, *[1] * (outputs.ndim - 1))
-            products: jax.Array = jax.vmap(lambda v: pull(columns * curve(push(v)))[0])(rows)
-            return products
-
-        return jax.jit(product)
-
-    @cached_property
-    def factors(self) -> Compiled:
-        r"""Rows U with U'U the same matrix: :math:`\sqrt{w_i} S_i' J_i` of each row i, (b C, d).
-
-        One backward pass per output, instead of d products.
-        """
-
-        def factor(flat: jax.Array, inputs: Any, weight: jax.Array) -> jax.Array:
-            single = jax.tree_util.tree_map(lambda x: x[None], inputs)
-            value, pull = jax.vjp(lambda point: self.outputs(point, (*single, None))[0], flat)
-            basis = jnp.eye(value.size, dtype=value.dtype).reshape(-1, *value.shape)
-            root = self._supervised.likelihood.root(value)(basis).reshape(value.size, -1)
-            (rows,) = jax.vmap(pull)(root.T.reshape(-1, *value.shape))
-            scaled: jax.Array = jnp.sqrt(weight) * rows
-            return scaled
-
-        def factors(flat: jax.Array, batch: Any, weights: jax.Array) -> jax.Array:
-            rows = jax.vmap(factor, (None, 0, 0))(flat, batch[:-1], weights)
-            return rows.reshape(-1, flat.size)
-
-        return jax.jit(factors)
-
-    @cached_property
-    def along(self) -> Compiled:
-        """Derivative of each term along each row of (k, d), (k, b)."""
-
-        def product(flat: jax.Array, rows: jax.Array, batch: Any) -> jax.Array:
-            push = _derivative(lambda point: self.plain_terms(point, batch), flat)
-            return jax.vmap(push)(rows)
-
-        return jax.jit(product)
-
-    @cached_property
-    def penalty_value(self) -> Compiled:
-        """The penalty, a number."""
-        return jax.jit(self.plain_penalty)
-
-    @cached_property
-    def penalty_gradient(self) -> Compiled:
-        """Gradient of the penalty, (d,)."""
-        return jax.jit(jax.grad(self.plain_penalty))
-
-    @cached_property
-    def penalty_hessian(self) -> Compiled:
-        """Hessian of the penalty times each row of (k, d)."""
-        return jax.jit(lambda flat, rows: _second_derivative(self.plain_penalty, flat, rows))
-
-    def plain_terms(self, flat: jax.Array, batch: Any) -> jax.Array:
-        """Log-likelihood of each row, to be traced as a part of something else."""
-        return self.row_terms(self.functional.tree(flat), batch)
-
-    def weighted_sum(self, flat: jax.Array, batch: Any, weights: jax.Array) -> jax.Array:
-        """Sum of the weighted terms."""
-        return weights @ self.plain_terms(flat, batch)
-
-    def outputs(self, flat: jax.Array, batch: Any) -> jax.Array:
-        """What the model makes of the inputs, (b, ...)."""
-        return self._supervised.outputs(self.functional.tree(flat), batch)
-
-    def plain_penalty(self, flat: jax.Array) -> jax.Array:
-        """The penalty, in the shape in which the user returned it."""
-        assert self.penalty is not None
-        return jnp.asarray(self.penalty(self.functional.tree(flat)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave what was compiled in this process behind."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @property
-    def _supervised(self) -> Supervised:
-        assert isinstance(self.row_terms, Supervised)
-        return self.row_terms
+ROWS_AT_ONCE = 16_384  # rows times vectors in one product; more are slower, not faster
 
 
-def _second_derivative(
-    function: Callable[[jax.Array], jax.Array], flat: jax.Array, rows: jax.Array
-) -> jax.Array:
-    """The Hessian of a number times each row of (k, d)."""
-    gradient = jax.grad(function)
-    products: jax.Array = jax.vmap(lambda v: jax.jvp(gradient, (flat,), (v,))[1])(rows)
-    return products
+def gradient(function: Function, flat: jax.Array, *data: Any) -> jax.Array:
+    """Gradient of a function to a number, (d,)."""
+    return cast(jax.Array, jax.grad(function)(flat, *data))
 
 
-def _derivative(
-    function: Callable[[jax.Array], jax.Array], flat: jax.Array
-) -> Callable[[jax.Array], jax.Array]:
-    """The derivative J of a function, as v to J v."""
+def hessian(function: Function, flat: jax.Array, *data: Any) -> Product:
+    """Hessian of a function to a number."""
+    slope = jax.grad(lambda point: function(point, *data))
+    return jax.vmap(lambda v: jax.jvp(slope, (flat,), (v,))[1])
 
-    def forward(v: jax.Array) -> jax.Array:
-        moved: jax.Array = jax.jvp(function, (flat,), (v,))[1]
-        return moved
 
+def linearize(function: Function, flat: jax.Array, *data: Any) -> Linearization:
+    """Differentiate forwards where every operation has a rule for it, and backwards."""
+    of_point = lambda point: function(point, *data)  # noqa: E731
+    value, pull = jax.vjp(of_point, flat)
+    forward = jax.vmap(lambda v: jax.jvp(of_point, (flat,), (v,))[1])
     try:
-        jax.eval_shape(jax.vmap(forward), flat[None])  # alone, it would fail later
+        jax.eval_shape(forward, flat[None])
     except TypeError:
         # Some operation has a rule for reverse mode only (custom_vjp). J'u is linear in u: its
         # derivative, in reverse, is J v.
-        value, pull = jax.vjp(function, flat)
         _, push = jax.vjp(lambda u: pull(u)[0], jnp.zeros_like(value))
-        return lambda v: push(v)[0]
-    return forward
+        forward = jax.vmap(lambda v: push(v)[0])
+    return Linearization(value, forward, jax.vmap(lambda u: pull(u)[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class JaxProgram(Program):
+    """The program of a pytree, compiled at the first call for each shape of a batch."""
+
+    calculus = Calculus(
+        gradient, hessian, linearize, jax.vjp, jax.vmap, jax.tree_util.tree_map,
+        lambda value: jnp.eye(value.size, dtype=value.dtype),
+    )  # fmt: skip
+
+    functional: JaxFunctional
+    _compiled: dict[str, Function] = field(init=False, default_factory=dict)
+
+    def run(self, function: Function, *arguments: Any) -> Any:
+        return self._compile(function, function)(*arguments)
+
+    def product(self, build: Callable[..., Product], *arguments: Any) -> Product:
+        compiled = self._compile(build, lambda rows, *arguments: build(*arguments)(rows))
+        return lambda block: np.concatenate([compiled(rows, *arguments) for rows in block])
+
+    def block(self, rows: Array, size: int) -> list[jax.Array]:
+        """Cut rows into chunks of one width, a power of two: products are compiled for few."""
+        most = max(1, ROWS_AT_ONCE // size)
+        width = min(1 << (len(rows) - 1).bit_length(), 1 << (most.bit_length() - 1))
+        padded = np.zeros((-(-len(rows) // width) * width, rows.shape[1]))
+        padded[: len(rows)] = rows
+        return [self.functional.flat(padded[i : i + width]) for i in range(0, len(padded), width)]
+
+    def output_size(self, flat: jax.Array, batch: Any) -> int:
+        return int(np.prod(jax.eval_shape(self.outputs, flat, batch).shape[1:]))
+
+    def _compile(self, named: Function, function: Function) -> Any:
+        """Compile a function once, by the name of one of this program."""
+        if named.__name__ not in self._compiled:
+            self._compiled[named.__name__] = jax.jit(function)
+        return self._compiled[named.__name__]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without compiled functions."""
+        return JaxProgram, (self.functional, self.row_terms, self.penalty)

@@ -1,7 +1,7 @@
 """A pytree as a function of one flat vector of its parameters."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from jax import tree_util
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.module_checks import parameter_names
+from implicit_delta.models.program import Functional
 
 
 @dataclass(frozen=True, eq=False)
-class Functional:
+class JaxFunctional(Functional):
     """A pytree without the values of its parameters, the leaves that are floating-point arrays.
 
     They come in as one flat array (d,), so derivatives flow to that array. All other leaves
@@ -27,20 +27,13 @@ class Functional:
     structure : PyTreeDef
     leaves : tuple
         In the order of the structure, with None in the place of parameters.
-    layout : tuple of pairs
-        The name and the shape of each parameter.
-    dtype : numpy.dtype
-        float32 or float64.
     """
 
     structure: tree_util.PyTreeDef
     leaves: tuple[Any, ...]
-    layout: tuple[tuple[str, tuple[int, ...]], ...]
-    dtype: np.dtype[Any]
 
-    def tree(self, flat: jax.Array) -> Any:
-        """Build the pytree with the parameters taken from flat (d,)."""
-        return self.filled(self.pieces(flat))
+    def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
+        return function(self.filled(self.pieces(flat)), *arguments)
 
     def parameters(self, flat: jax.Array) -> Any:
         """Build the pytree with nothing but parameters: None in the place of other leaves."""
@@ -61,42 +54,38 @@ class Functional:
         """
         numpy = isinstance(flat, np.ndarray)
         cuts = np.cumsum([int(np.prod(shape)) for _, shape in self.layout])[:-1]
-        pieces: list[Any] = np.split(flat, cuts) if numpy else jnp.split(flat, cuts)
-        shapes = [shape for _, shape in self.layout]
-        shaped = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        cut: list[Any] = np.split(flat, cuts) if numpy else jnp.split(flat, cuts)
+        shaped = [piece.reshape(shape) for piece, (_, shape) in zip(cut, self.layout, strict=True)]
         return [self.flat(piece) for piece in shaped] if numpy else shaped
 
-    def flat(self, theta: Array) -> jax.Array:
-        """Move parameters, or rows of them, to JAX in the working type."""
-        return jnp.asarray(theta, dtype=self.dtype)
-
     @contextlib.contextmanager
-    def precision(self) -> Iterator[None]:
-        """Compute in the working type, whatever JAX is set to outside, and without rounding it.
+    def context(self) -> Iterator[None]:
+        """Compute in the working type, and without rounding it.
 
         Accelerators multiply matrices with fewer digits by default, too few for derivatives.
         """
         with x64(self.dtype == np.float64), jax.default_matmul_precision("float32"):
             yield
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """A name for each of the d numbers: ``layers.0.weight[2,1]``."""
-        return parameter_names(self.layout)
+    def flat(self, theta: Array) -> jax.Array:
+        return jnp.asarray(theta, dtype=self.dtype)
+
+    def numpy(self, values: Any) -> Any:
+        return np.asarray(values) if isinstance(values, jax.Array) else values
 
 
-def separate(params: Any, dtype: Any) -> tuple[Functional, Array]:
+def separate(params: Any, dtype: Any) -> tuple[JaxFunctional, Array]:
     """Separate a pytree into its structure and its parameters theta, (d,)."""
     _check_collections(params)
     with_paths, structure = tree_util.tree_flatten_with_path(params)
     named = [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
     _check_parameters(named)
     _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
-    functional = Functional(
-        structure=structure,
-        leaves=tuple(None if _is_parameter(leaf) else leaf for _, leaf in with_paths),
+    functional = JaxFunctional(
         layout=tuple((name, np.shape(leaf)) for name, leaf in named),
         dtype=_working_type(dtype),
+        structure=structure,
+        leaves=tuple(None if _is_parameter(leaf) else leaf for _, leaf in with_paths),
     )
     return functional, np.concatenate(
         [np.asarray(leaf).astype(np.float64).ravel() for _, leaf in named]

@@ -1,56 +1,46 @@
-"""Fitted copies of scikit-learn estimators with other coefficients, plain or traced.
+"""Fitted copies of scikit-learn estimators with other coefficients b, plain or traced.
 
 A copy shares with the original everything but its coefficients; the original is never changed.
 """
 
 from collections.abc import Callable
 from copy import copy
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-
-def linear_copies(estimator: Any) -> Callable[[Any], Any]:
-    """One linear predictor: the coefficients, then the intercept."""
-    shape = np.shape(estimator.coef_)
-    scalar = np.ndim(estimator.intercept_) == 0
-
-    def speak(b: Any) -> Any:
-        other, width = copy(estimator), shape[-1]
-        other.coef_ = b[:width].reshape(shape)
-        if estimator.fit_intercept:
-            other.intercept_ = b[width] if scalar else b[width:]
-        return other
-
-    return speak
+from implicit_delta.models.glm.network import cut_layers
 
 
-def multinomial_copies(estimator: Any) -> Callable[[Any], Any]:
-    """One linear predictor per class, each with its intercept last."""
+def linear_copy(estimator: Any, b: Any) -> Any:
+    """Copy an estimator with one linear predictor: the coefficients, then the intercept."""
+    other, shape = copy(estimator), np.shape(estimator.coef_)
+    other.coef_ = b[: shape[-1]].reshape(shape)
+    if estimator.fit_intercept:
+        scalar = np.ndim(estimator.intercept_) == 0
+        other.intercept_ = b[shape[-1]] if scalar else b[shape[-1] :]
+    return other
+
+
+def multinomial_copy(estimator: Any, b: Any) -> Any:
+    """Copy an estimator with one linear predictor per class, each with its intercept last."""
     classes, width = np.shape(estimator.coef_)
-
-    def speak(b: Any) -> Any:
-        other, matrix = copy(estimator), b.reshape(classes, -1)
-        other.coef_ = matrix[:, :width]
-        if estimator.fit_intercept:
-            other.intercept_ = matrix[:, width]
-        return other
-
-    return speak
+    other, matrix = copy(estimator), b.reshape(classes, -1)
+    other.coef_ = matrix[:, :width]
+    if estimator.fit_intercept:
+        other.intercept_ = matrix[:, width]
+    return other
 
 
-def perceptron_copies(mlp: Any, widths: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Layer by layer: the weights, then the biases."""
+def perceptron_copy(mlp: Any, widths: tuple[int, ...], b: Any) -> Any:
+    """Copy a perceptron, layer by layer: the weights, then the biases."""
+    other = copy(mlp)
+    other.coefs_, other.intercepts_ = map(list, zip(*cut_layers(b, widths), strict=True))
+    return other
 
-    def speak(b: Any) -> Any:
-        other, start = copy(mlp), 0
-        other.coefs_, other.intercepts_ = [], []
-        for inputs, outputs in pairwise(widths):
-            middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
-            other.coefs_.append(b[start:middle].reshape(inputs, outputs))
-            other.intercepts_.append(b[middle:end])
-            start = end
-        return other
 
-    return speak
+def pipeline_copy(pipeline: Any, copy_last: Callable[[Any], Any], b: Any) -> Any:
+    """Copy a pipeline with a copy of its last step."""
+    other, (name, _) = copy(pipeline), pipeline.steps[-1]
+    other.steps = [*pipeline.steps[:-1], (name, copy_last(b))]
+    return other

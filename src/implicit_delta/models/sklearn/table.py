@@ -1,7 +1,8 @@
-"""Which likelihood and penalty each estimator of scikit-learn has."""
+"""Table of the likelihood and penalty of each estimator of scikit-learn."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -10,42 +11,40 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.glm.model import Likelihood
-from implicit_delta.models.glm.network import Head, Network, OneOfSeveral, OneOutput
-from implicit_delta.models.glm.predictors import Counts, LinearPredictor, Logistic, Normal, Softmax
-from implicit_delta.models.glm.tweedie import Tweedie
-from implicit_delta.models.sklearn.copies import (
-    linear_copies,
-    multinomial_copies,
-    perceptron_copies,
-)
+from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
+from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.glm.network import Network
+from implicit_delta.models.glm.outcomes import Canonical, Tweedie, squared_error
+from implicit_delta.models.glm.predictors import LinearPredictors
+from implicit_delta.models.noise import effective_parameters
+from implicit_delta.models.sklearn.copies import linear_copy, multinomial_copy, perceptron_copy
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """What a builder makes of an estimator.
+    """Likelihood, penalty and coefficients of an estimator.
 
     Attributes
     ----------
-    likelihood : Likelihood
+    likelihood : HostLikelihood
     b : (D,) array
         The estimator's coefficients in one vector.
     ridge : (D,) array
         The penalty of each, on the scale of the log-likelihood.
-    speak : callable
+    to_host : callable
         Makes a fitted copy of the estimator with other coefficients.
     names : list of str or None
         Names of the coefficients.
-    alike : (g, C) array of int or None
-        Groups of coefficients, one for each class, that could all be shifted together.
+    shifted_together : (g, C) array of int or None
+        Groups of coefficients, one for each class, that can be shifted together without effect.
     """
 
-    likelihood: Likelihood
+    likelihood: HostLikelihood
     b: Array
     ridge: Array
-    speak: Callable[[Any], Any]
+    to_host: Callable[[Any], Any]
     names: list[str] | None = None
-    alike: NDArray[np.intp] | None = None
+    shifted_together: NDArray[np.intp] | None = None
 
 
 # A builder gets the estimator, the design matrix, the targets, the weights and feature names.
@@ -63,11 +62,10 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Array, names: list[str])
     design, b, penalized = _linear(reg, X)
     alpha = penalized * float(np.ravel(getattr(reg, "alpha", 0.0))[0])
     target = np.asarray(y, dtype=np.float64).ravel()
-    unit = LinearPredictor(design, Normal(target, 1.0))
     squares = float(weights @ (target - design @ b) ** 2)
-    s2 = squares / _freedom(unit, b, weights, alpha)
-    likelihood = LinearPredictor(design, Normal(target, s2))
-    return Built(likelihood, b, alpha / s2, linear_copies(reg), _linear_names(reg, names))
+    s2 = squares / _freedom((design.T * weights) @ design, weights, alpha)
+    likelihood = LinearPredictors(design, squared_error(target, s2))
+    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), _linear_names(reg, names))
 
 
 def _mean_regression(reg: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
@@ -78,14 +76,15 @@ def _mean_regression(reg: Any, X: Array, y: Any, weights: Array, names: list[str
     log_link = power > 0 if link == "auto" else link == "log"
     design, b, penalized = _linear(reg, X)
     alpha = penalized * reg.alpha * weights.sum()
-    unit = Tweedie(np.asarray(y, dtype=np.float64), power, log_link, 1.0)
-    predictor = LinearPredictor(design, unit)
-    scale = 1.0
+    outcome = Tweedie(np.asarray(y, dtype=np.float64).reshape(-1, 1), power, log_link)
+    likelihood = LinearPredictors(design, outcome)
     if power != 1:
-        pearson = float(weights @ unit.pearson(design @ b))
-        scale = pearson / _freedom(predictor, b, weights, alpha)
-    likelihood = LinearPredictor(design, Tweedie(unit.y, power, log_link, scale))
-    return Built(likelihood, b, alpha / scale, linear_copies(reg), _linear_names(reg, names))
+        gram = likelihood.information(b, weights, np.eye(b.size), "ggn")
+        pearson = float(weights @ outcome.pearson((design @ b)[:, None])[:, 0])
+        outcome = replace(outcome, scale=pearson / _freedom(gram, weights, alpha))
+        likelihood = LinearPredictors(design, outcome)
+    ridge = alpha / outcome.scale
+    return Built(likelihood, b, ridge, partial(linear_copy, reg), _linear_names(reg, names))
 
 
 def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
@@ -97,29 +96,38 @@ def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> B
             "give them as sample_weight to fit and to from_sklearn."
         )
     several = len(clf.classes_) > 2
-    if several and getattr(clf, "multi_class", "auto") == "ovr":
+    if several and _one_versus_rest(clf):
         raise UnsupportedModelError(
             "One-versus-rest fits are no single likelihood. Use a multinomial LogisticRegression."
         )
     strength = _logistic_penalty(clf)
     codes = _class_codes(clf, y)
-    design, first, penalized = _linear(clf, X, row=0)
+    design, b, penalized = _linear(clf, X)
     ridge = strength * penalized
     if clf.solver == "liblinear" and clf.fit_intercept:
         ridge[-1] = strength / clf.intercept_scaling**2  # liblinear penalizes the intercept too
+    labels = _linear_names(clf, names)
     if not several:
-        likelihood: Likelihood = LinearPredictor(design, Logistic(codes.astype(np.float64)))
-        return Built(likelihood, first, ridge, linear_copies(clf), _linear_names(clf, names))
-    count, width = len(clf.classes_), design.shape[1]
-    b = np.concatenate([_linear(clf, X, row=k)[1] for k in range(count)])
+        likelihood = LinearPredictors(design, Canonical(Bernoulli(), codes.astype(np.float64)))
+        return Built(likelihood, b, ridge, partial(linear_copy, clf), labels)
     return Built(
-        Softmax(design, np.eye(count)[codes], base=False),
+        LinearPredictors(design, Canonical(Categorical(), codes)),
         b,
-        np.tile(ridge, count),
-        multinomial_copies(clf),
-        [f"{label}:{name}" for label in clf.classes_ for name in _linear_names(clf, names)],
-        np.arange(count * width).reshape(count, width).T,
+        np.tile(ridge, len(clf.classes_)),
+        partial(multinomial_copy, clf),
+        [f"{label}:{name}" for label in clf.classes_ for name in labels],
+        np.arange(b.size).reshape(len(clf.classes_), -1).T,
     )
+
+
+def _one_versus_rest(clf: Any) -> bool:
+    """Whether one logit was fitted for each class: said, or done by the solver without a word."""
+    import sklearn
+
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    silently = clf.solver == "liblinear" or (clf.solver == "newton-cholesky" and version < (1, 6))
+    said = getattr(clf, "multi_class", "auto")
+    return said == "ovr" or (silently and said != "multinomial")
 
 
 def _logistic_penalty(clf: Any) -> float:
@@ -144,57 +152,55 @@ def _perceptron(mlp: Any, X: Array, y: Any, weights: Array, names: list[str]) ->
     pairs = zip(mlp.coefs_, mlp.intercepts_, strict=True)
     b = np.concatenate([np.ravel(part) for pair in pairs for part in pair]).astype(np.float64)
     penalized = np.concatenate([np.repeat([1.0, 0.0], [i * o, o]) for i, o in pairwise(widths)])
-    head, scale = _head(mlp, X, y, weights)
-    alike = None
-    if isinstance(head, OneOfSeveral):
-        alike = np.arange(b.size)[-(widths[-2] + 1) * widths[-1] :].reshape(-1, widths[-1])
-    network = Network(X, widths, mlp.activation, head)
-    speak = perceptron_copies(mlp, widths)
-    return Built(network, b, penalized * mlp.alpha / scale, speak, None, alike)
+    likelihood, targets = _outputs(mlp, X, y, weights)
+    scale = likelihood.variance if isinstance(likelihood, Gaussian) else 1.0
+    last = None
+    if isinstance(likelihood, Categorical):
+        last = np.arange(b.size)[-(widths[-2] + 1) * widths[-1] :].reshape(-1, widths[-1])
+    network = Network(X, widths, mlp.activation, likelihood, targets)
+    to_host = partial(perceptron_copy, mlp, widths)
+    return Built(network, b, penalized * mlp.alpha / scale, to_host, shifted_together=last)
 
 
-def _head(mlp: Any, X: Array, y: Any, weights: Array) -> tuple[Head, float]:
-    """Choose the response of the outputs, and its scale."""
+def _outputs(mlp: Any, X: Array, y: Any, weights: Array) -> tuple[Likelihood, Any]:
+    """Choose the likelihood of the outputs, and its targets."""
     if type(mlp).__name__ == "MLPRegressor":
         _refuse_several_outputs(mlp, y)
         target = np.asarray(y, dtype=np.float64).ravel()
         if getattr(mlp, "loss", "squared_error") == "poisson":
-            return OneOutput(Counts(target)), 1.0
-        s2 = float(weights @ (target - mlp.predict(X)) ** 2 / weights.sum())
-        return OneOutput(Normal(target, s2)), s2
+            return Poisson(), target
+        return Gaussian(weights @ (target - mlp.predict(X)) ** 2 / weights.sum()), target
     if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
         raise UnsupportedModelError("Several labels at once are several models; fit one for each.")
-    codes = _class_codes(mlp, y)
-    if mlp.n_outputs_ == 1:
-        return OneOutput(Logistic(codes.astype(np.float64))), 1.0
-    return OneOfSeveral(np.eye(mlp.n_outputs_)[codes]), 1.0
+    return Bernoulli() if mlp.n_outputs_ == 1 else Categorical(), _class_codes(mlp, y)
 
 
-def _linear(estimator: Any, X: Array, row: int = 0) -> tuple[Array, Array, Array]:
-    """Design matrix, coefficients and which are penalized; the intercept comes last."""
-    coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))[row]
+def _linear(estimator: Any, X: Array) -> tuple[Array, Array, Array]:
+    """Design matrix, coefficients class by class, and which of one class are penalized.
+
+    The intercept comes last.
+    """
+    coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
+    penalized = np.ones(X.shape[1])
     if not estimator.fit_intercept:
-        return X, coef.copy(), np.ones(coef.size)
-    intercept = np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))[row]
-    design = np.column_stack([X, np.ones(len(X))])
-    return design, np.append(coef, intercept), np.append(np.ones(coef.size), 0.0)
+        return X, coef.flatten(), penalized
+    coef = np.column_stack([coef, np.ravel(estimator.intercept_)])
+    return np.column_stack([X, np.ones(len(X))]), coef.flatten(), np.append(penalized, 0.0)
 
 
 def _linear_names(estimator: Any, names: list[str]) -> list[str]:
     return [*names, "intercept"] if estimator.fit_intercept else names
 
 
-def _freedom(unit: Likelihood, b: Array, weights: Array, ridge: Array) -> float:
-    """Observations less the effective number of parameters, ``tr (G + R)^-1 G``."""
-    gram = unit.information(b, weights, np.eye(b.size), "ggn")
-    used = float(np.trace(np.linalg.pinv(gram + np.diag(ridge), hermitian=True) @ gram))
-    freedom = float(weights.sum()) - used
-    if freedom <= 1e-9 * weights.sum():
+def _freedom(gram: Array, weights: Array, ridge: Array) -> float:
+    """Observations less the effective number of parameters."""
+    used, count = effective_parameters(gram, ridge), float(weights.sum())
+    if count - used <= 1e-9 * count:
         raise UnsupportedModelError(
             f"{used:.3g} effective parameters leave no degree of freedom to estimate the noise "
-            f"variance from {weights.sum():g} observations. Use fewer features or a penalty."
+            f"variance from {count:g} observations. Use fewer features or a penalty."
         )
-    return freedom
+    return count - used
 
 
 def _class_codes(clf: Any, y: Any) -> Any:

@@ -1,57 +1,50 @@
-"""Which likelihood each class of statsmodels has: an explicit table, and one builder per kind."""
+"""Table of the likelihood of each class of statsmodels, and one builder per kind."""
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.likelihoods import Bernoulli, Categorical, Poisson
 from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import Likelihood
-from implicit_delta.models.glm.predictors import (
-    Counts,
-    LinearPredictor,
-    Logistic,
-    Normal,
-    NormalOgive,
-    Response,
-    Softmax,
-)
+from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.glm.outcomes import Canonical, Outcome, Probit, squared_error
+from implicit_delta.models.glm.predictors import LinearPredictors
+from implicit_delta.models.noise import effective_parameters
 from implicit_delta.models.statsmodels.terms import (
     Family,
     NegativeBinomial,
     Numerical,
     OneTerm,
     Ordered,
-    RowWise,
 )
 
-# A builder gets results, coefficients and the penalty, and returns the likelihood, frequency
-# weights and the ridge on the scale of the likelihood.
-Built: TypeAlias = tuple[Likelihood, Array | None, Array]
+
+class Built(NamedTuple):
+    """A likelihood, the ridge on its scale and frequency weights, None for ones."""
+
+    likelihood: HostLikelihood
+    ridge: Array | float = 0.0
+    counts: Array | None = None
+
+
+# A builder gets results, coefficients and the penalty.
 Builder: TypeAlias = Callable[[Any, Array, Array | None], Built]
 
 
 def _least_squares(results: Any, b: Array, alpha: Array | None) -> Built:
     """Build OLS, WLS and GLS on their whitened rows, with the scale that `bse` has."""
-    model = results.model
-    if alpha is None:
-        s2 = results.scale
-        if results.cov_type == "fixed scale":
-            s2 = results.cov_kwds.get("scale", 1.0)
-        ridge = np.zeros(b.size)
-    else:
-        s2 = _ridge_variance(model.wexog, model.wendog, b, alpha)
-        ridge = len(model.wendog) * alpha / s2
-    return LinearPredictor(model.wexog, Normal(model.wendog, float(s2))), None, ridge
-
-
-def _ridge_variance(X: Array, y: Array, b: Array, alpha: Array) -> float:
-    """Squared residuals over n less the effective number of parameters."""
-    gram = X.T @ X
-    freedom = len(y) - np.trace(np.linalg.solve(gram + np.diag(len(y) * alpha), gram))
-    return float(np.sum((y - X @ b) ** 2) / freedom)
+    X, y = results.model.wexog, results.model.wendog
+    if alpha is not None:
+        freedom = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
+        s2 = float(np.sum((y - X @ b) ** 2) / freedom)
+        return Built(LinearPredictors(X, squared_error(y, s2)), len(y) * alpha / s2)
+    fixed = results.cov_type == "fixed scale"
+    s2 = results.cov_kwds.get("scale", 1.0) if fixed else results.scale
+    return Built(LinearPredictors(X, squared_error(y, s2)))
 
 
 def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -61,15 +54,16 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
     if hasattr(family, "n"):
         family.n = 1
     scale = results.scale if alpha is None else model.estimate_scale(model.predict(b))
-    prior = np.asarray(model.var_weights * model.n_trials, dtype=np.float64)
-    response = Family(family, np.asarray(model.endog, dtype=np.float64), prior, float(scale))
+    outcome = Family(
+        family, _column(model.endog), _column(model.var_weights * model.n_trials), float(scale)
+    )
     weights = np.asarray(model.freq_weights, dtype=np.float64)
-    ridge = np.zeros(b.size) if alpha is None else model.nobs * alpha
-    return LinearPredictor(model.exog, response, _offset(model)), weights, ridge
+    likelihood = LinearPredictors(model.exog, outcome, _column(_offset(model)))
+    return Built(likelihood, _summed(alpha, model), weights)
 
 
-def host_curvature(results: Any, likelihood: Likelihood, weights: Array) -> Curvature:
-    """Find out which information the standard errors of a GLM were made of."""
+def host_curvature(results: Any, likelihood: HostLikelihood, weights: Array) -> Curvature:
+    """Find the information that the standard errors of a GLM were made of."""
     if type(results.model).__name__ != "GLM" or not hasattr(results, "normalized_cov_params"):
         return "hessian"
     if results.method == "IRLS":
@@ -81,54 +75,57 @@ def host_curvature(results: Any, likelihood: Likelihood, weights: Array) -> Curv
     return kinds[int(np.argmin(gaps))]
 
 
-def _response(kind: Callable[[Array], Response]) -> Builder:
+def _discrete(
+    kind: Callable[[Array], Outcome], results: Any, b: Array, alpha: Array | None
+) -> Built:
     """Build a discrete model of one linear predictor."""
-
-    def build(results: Any, b: Array, alpha: Array | None) -> Built:
-        model = results.model
-        response = kind(np.asarray(model.endog, dtype=np.float64))
-        return LinearPredictor(model.exog, response, _offset(model)), None, np.zeros(b.size)
-
-    return build
+    model = results.model
+    outcome = kind(np.asarray(model.endog, dtype=np.float64))
+    return Built(LinearPredictors(model.exog, outcome, _column(_offset(model))))
 
 
 def _multinomial(results: Any, b: Array, alpha: Array | None) -> Built:
-    model = results.model
-    classes = np.asarray(model.wendog, dtype=np.float64)
-    return Softmax(model.exog, classes, base=True), None, np.zeros(b.size)
+    outcome = Canonical(Categorical(), np.argmax(results.model.wendog, axis=1))
+    return Built(LinearPredictors(results.model.exog, outcome, base=True))
 
 
 def _negative_binomial(results: Any, b: Array, alpha: Array | None) -> Built:
     model = results.model
     if model.loglike_method != "nb2":
         return numerical(results, b, alpha)
-    rows = NegativeBinomial(model.exog, np.asarray(model.endog, np.float64), _offset(model))
-    return RowWise(rows), None, np.zeros(b.size)
+    y = np.asarray(model.endog, dtype=np.float64)
+    return Built(NegativeBinomial(model.exog, y, _offset(model)))
 
 
 def _ordered(results: Any, b: Array, alpha: Array | None) -> Built:
     model = results.model
     X = np.zeros((len(model.endog), 0)) if model.exog is None else np.asarray(model.exog)
     y = np.asarray(model.endog, dtype=np.intp)
-    rows = Ordered(X, y, _offset(model), model.k_levels, model.distr)
-    return RowWise(rows), None, np.zeros(b.size)
+    return Built(Ordered(X, y, _offset(model), model.k_levels, model.distr))
 
 
 def _proportional_hazards(results: Any, b: Array, alpha: Array | None) -> Built:
-    model = results.model
-    likelihood = OneTerm(model.loglike, model.score, model.hessian)
-    return likelihood, None, np.zeros(b.size) if alpha is None else model.nobs * alpha
+    return Built(OneTerm(results.model), _summed(alpha, results.model))
 
 
 def numerical(results: Any, b: Array, alpha: Array | None) -> Built:
     """Build from the log-likelihood alone: of each row, or of all together if that is all."""
-    model = results.model
+    method = "loglikeobs"
     try:
-        model.loglikeobs(b)
-        loglik = model.loglikeobs
+        results.model.loglikeobs(b)
     except (AttributeError, NotImplementedError):
-        loglik = model.loglike
-    return Numerical(loglik, b), None, np.zeros(b.size)
+        method = "loglike"
+    return Built(Numerical(results.model, method, b))
+
+
+def _summed(alpha: Array | None, model: Any) -> Array | float:
+    """Bring a penalty of the mean log-likelihood to the scale of the sum."""
+    return 0.0 if alpha is None else model.nobs * alpha
+
+
+def _column(values: Any) -> Array:
+    """Make a column (n, 1), or (1, 1) of one number."""
+    return np.asarray(values, dtype=np.float64).reshape(-1, 1)
 
 
 def _offset(model: Any) -> Array | float:
@@ -142,9 +139,9 @@ SUPPORTED: dict[str, Builder] = {
     "regression.linear_model.WLS": _least_squares,
     "regression.linear_model.GLS": _least_squares,
     "genmod.generalized_linear_model.GLM": _generalized,
-    "discrete.discrete_model.Logit": _response(Logistic),
-    "discrete.discrete_model.Probit": _response(NormalOgive),
-    "discrete.discrete_model.Poisson": _response(Counts),
+    "discrete.discrete_model.Logit": partial(_discrete, partial(Canonical, Bernoulli())),
+    "discrete.discrete_model.Probit": partial(_discrete, Probit),
+    "discrete.discrete_model.Poisson": partial(_discrete, partial(Canonical, Poisson())),
     "discrete.discrete_model.MNLogit": _multinomial,
     "discrete.discrete_model.NegativeBinomial": _negative_binomial,
     "discrete.discrete_model.NegativeBinomialP": numerical,

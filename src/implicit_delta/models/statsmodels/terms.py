@@ -1,7 +1,6 @@
-"""Likelihoods of statsmodels that are more than one linear predictor, or have another's family."""
+"""Log-likelihoods of statsmodels beyond the shared outcomes and linear predictors."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,26 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import Likelihood
-from implicit_delta.models.glm.predictors import Response
+from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.glm.outcomes import MeanVariance
 from implicit_delta.models.loglik import LoglikModel
 
 
-@dataclass(frozen=True, eq=False)
-class Family(Response):
-    r"""A generalized linear model's response: ``-deviance / 2 scale`` and its derivatives.
-
-    With mean m(eta) and variance function V the slope is (y - m) m' / V(m) and the expected bend
-    m'^2 / V(m), both times the prior weight and over the scale.
+@dataclass(frozen=True, eq=False, repr=False)
+class Family(MeanVariance):
+    r"""A family of generalized linear models: ``-prior * deviance / 2 scale``.
 
     Attributes
     ----------
     family : statsmodels.genmod.families.Family
-    y : (n,) array
-    prior : (n,) array
+    y : (n, 1) array
+    prior : (n, 1) array
         Variance weights times binomial trials.
     scale : float
     """
@@ -42,69 +39,55 @@ class Family(Response):
         deviance = self.family.resid_dev(self.y, self.family.fitted(eta)) ** 2
         return np.asarray(-self.prior * deviance / (2 * self.scale))
 
-    def slope(self, eta: Array) -> Array:
-        mean, rise = self._mean_and_rise(eta)
-        return np.asarray(self.prior * (self.y - mean) * rise / self._variance(mean))
+    def mean(self, eta: Array) -> Array:
+        return np.asarray(self.family.fitted(eta))
 
-    def bend(self, eta: Array) -> Array:
-        mean, rise = self._mean_and_rise(eta)
-        variance = self._variance(mean)
-        turn = self.family.link.inverse_deriv2(eta)
-        widening = self.scale * self.family.variance.deriv(mean) * rise**2 / variance
-        excess = self.prior * (self.y - mean) * (turn - widening) / variance
-        return np.asarray(self.expected_bend(eta) - excess)
-
-    def expected_bend(self, eta: Array) -> Array:
-        mean, rise = self._mean_and_rise(eta)
-        return np.asarray(self.prior * rise**2 / self._variance(mean))
-
-    def _mean_and_rise(self, eta: Array) -> tuple[Array, Array]:
+    def rise(self, eta: Array, mean: Array) -> Array:
         # Through the inverse link: the link's own derivative at the mean loses the sign of eta
         # where the link is not one-to-one (square root), and is clipped near the ends.
-        return self.family.fitted(eta), self.family.link.inverse_deriv(eta)
+        return np.asarray(self.family.link.inverse_deriv(eta))
 
-    def _variance(self, mean: Array) -> Array:
-        return np.asarray(self.scale * self.family.variance(mean))
+    def turn(self, eta: Array, mean: Array) -> Array:
+        return np.asarray(self.family.link.inverse_deriv2(eta))
+
+    def precision(self, mean: Array) -> Array:
+        return np.asarray(self.prior / (self.scale * self.family.variance(mean)))
+
+    def widening(self, mean: Array) -> Array:
+        return np.asarray(self.family.variance.deriv(mean) / self.family.variance(mean))
+
+    def __repr__(self) -> str:
+        link = type(self.family.link).__name__
+        return f"{type(self.family).__name__} family, {link} link, scale {self.scale:.4g}"
 
 
-class Rows(ABC):
-    """Terms with their derivatives row by row."""
-
-    @abstractmethod
-    def terms(self, b: Array) -> Array:
-        """Log-likelihood of each observation, (n,)."""
+class RowWise(HostLikelihood):
+    """A likelihood with its derivatives row by row."""
 
     @abstractmethod
     def scores(self, b: Array) -> Array:
-        """Its derivatives, (n, D)."""
+        """Derivatives of the terms, (n, D)."""
 
     @abstractmethod
     def hessian(self, b: Array, weights: Array) -> Array:
         """Hessian of the weighted sum, (D, D)."""
 
-
-@dataclass(frozen=True, eq=False)
-class RowWise(Likelihood):
-    """A likelihood made of rows."""
-
-    rows: Rows
-
-    def terms(self, b: Array) -> Array:
-        return self.rows.terms(b)
-
     def score(self, b: Array, weights: Array) -> Array:
-        return np.asarray(weights @ self.rows.scores(b))
+        return np.asarray(weights @ self.scores(b))
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        _refuse_gauss_newton(curvature)
-        return -self.rows.hessian(b, weights) @ v
+        if curvature == "ggn":
+            raise UnsupportedModelError(
+                'This likelihood has no Gauss-Newton curvature; use curvature="hessian".'
+            )
+        return -self.hessian(b, weights) @ v
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        return self.rows.scores(b) @ v
+        return self.scores(b) @ v
 
 
-@dataclass(frozen=True, eq=False)
-class NegativeBinomial(Rows):
+@dataclass(frozen=True, eq=False, repr=False)
+class NegativeBinomial(RowWise):
     """Counts with variance ``m + alpha m^2`` (NB2), ``log m = X b + offset``; alpha comes last."""
 
     X: Array
@@ -149,8 +132,8 @@ class NegativeBinomial(Rows):
         return np.asarray(self.X @ b[:-1] + self.offset), float(b[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Ordered(Rows):
+@dataclass(frozen=True, eq=False, repr=False)
+class Ordered(RowWise):
     """An ordered outcome: ``P(y <= j) = F(t_j - X b - offset)``.
 
     The coefficients are followed by the first threshold and the logarithms of the steps to the
@@ -164,35 +147,29 @@ class Ordered(Rows):
     distribution: Any
 
     def terms(self, b: Array) -> Array:
-        low, high = self._bounds(b)
-        return np.asarray(np.log(self._mass(low, high)))
+        return np.asarray(np.log(self._mass(*self._bounds(b))))
 
     def scores(self, b: Array) -> Array:
-        return self._threshold_scores(b) @ self._to_thresholds(b)
+        _, up, down = self._rates(*self._bounds(b))
+        rows = up[:, None] * self._end(1) - down[:, None] * self._end(0)
+        return rows @ self._to_thresholds(b)
 
     def hessian(self, b: Array, weights: Array) -> Array:
         low, high = self._bounds(b)
-        mass = self._mass(low, high)
-        up, down = self._density(high) / mass, self._density(low) / mass
-        inner = {
-            (1, 1): self._slope(high) / mass - up**2,
-            (0, 0): -self._slope(low) / mass - down**2,
-            (1, 0): up * down,
-        }
+        mass, up, down = self._rates(low, high)
+        upper, lower = self._end(1), self._end(0)
+        mixed = (upper.T * (weights * up * down)) @ lower
+        matrix = mixed + mixed.T
+        matrix += (upper.T * (weights * (self._slope(high) / mass - up**2))) @ upper
+        matrix -= (lower.T * (weights * (self._slope(low) / mass + down**2))) @ lower
+        gradient = (weights * up) @ upper - (weights * down) @ lower
         change = self._to_thresholds(b)
-        matrix = np.zeros((b.size, b.size))
-        ends = {1: self._end(1), 0: self._end(0)}
-        for (i, j), factor in inner.items():
-            part = (ends[i].T * (weights * factor)) @ ends[j]
-            matrix += part if i == j else part + part.T
-        curved = change.T @ matrix @ change
-        return np.asarray(curved + self._turning(b, weights @ self._threshold_scores(b)))
+        return np.asarray(change.T @ matrix @ change + self._turning(b, gradient))
 
-    def _threshold_scores(self, b: Array) -> Array:
-        low, high = self._bounds(b)
+    def _rates(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
+        """Probability of each row, and the densities at its upper and lower bound over it."""
         mass = self._mass(low, high)
-        up, down = self._density(high) / mass, self._density(low) / mass
-        return up[:, None] * self._end(1) - down[:, None] * self._end(0)
+        return mass, self._density(high) / mass, self._density(low) / mass
 
     def _end(self, upper: int) -> Array:
         """Derivative of each row's upper or lower bound in (b, t); the outermost do not move."""
@@ -217,7 +194,7 @@ class Ordered(Rows):
         return change
 
     def _turning(self, b: Array, gradient: Array) -> Array:
-        """What the curvature of the thresholds themselves adds."""
+        """Curvature of the thresholds themselves, in their parameters."""
         p = self.X.shape[1]
         later = np.cumsum(gradient[p:][::-1])[::-1]
         return np.diag(np.concatenate([np.zeros(p + 1), later[1:] * np.exp(b[p + 1 :])]))
@@ -245,38 +222,36 @@ class Ordered(Rows):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class OneTerm(Likelihood):
+@dataclass(frozen=True, eq=False, repr=False)
+class OneTerm(RowWise):
     """A likelihood that is no sum over independent rows: all of it is one observation."""
 
-    loglik: Callable[[Array], float]
-    gradient: Callable[[Array], Array]
-    hessian: Callable[[Array], Array]
+    model: Any
 
     def terms(self, b: Array) -> Array:
-        return np.array([self.loglik(b)], dtype=np.float64)
+        return np.array([self.model.loglike(b)], dtype=np.float64)
 
-    def score(self, b: Array, weights: Array) -> Array:
-        return np.asarray(weights[0] * self.gradient(b))
+    def scores(self, b: Array) -> Array:
+        return np.asarray(self.model.score(b))[None, :]
 
-    def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        _refuse_gauss_newton(curvature)
-        return np.asarray(-weights[0] * self.hessian(b) @ v)
+    def hessian(self, b: Array, weights: Array) -> Array:
+        return np.asarray(weights[0] * self.model.hessian(b))
 
-    def terms_along(self, b: Array, v: Array) -> Array:
-        return np.asarray(self.gradient(b))[None, :] @ v
+    def __repr__(self) -> str:
+        return type(self.model).__name__
 
 
-@dataclass(frozen=True, eq=False)
-class Numerical(Likelihood):
-    """Any log-likelihood, differentiated numerically in steps of a standard error."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Numerical(HostLikelihood):
+    """A model's method `loglikeobs` or `loglike`, differentiated in steps of a standard error."""
 
-    loglik: Callable[[Array], Any]
+    model: Any
+    method: str
     anchor: Array
-    _models: dict[bytes, LoglikModel] = field(init=False, default_factory=dict, repr=False)
+    _last: LastCache = field(init=False, default_factory=LastCache)
 
     def terms(self, b: Array) -> Array:
-        return np.atleast_1d(np.asarray(self.loglik(b), dtype=np.float64))
+        return np.atleast_1d(np.asarray(getattr(self.model, self.method)(b), dtype=np.float64))
 
     def score(self, b: Array, weights: Array) -> Array:
         return self._model(weights).score(b)
@@ -285,20 +260,23 @@ class Numerical(Likelihood):
         return self._model(weights).information(b, v, curvature)
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        known = next(iter(self._models.values()), None)
-        return (known or self._model(np.ones(self.terms(b).size))).terms_along(b, v)
+        known = self._last.key  # weights only set the length of the steps: any will do
+        return self._model(np.ones(self.terms(b).size) if known is None else known).terms_along(
+            b, v
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self.model).__name__}, differentiated numerically"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # Unpickled, NegativeBinomial takes log alpha for alpha until it is fitted again.
+        if hasattr(self.model, "_transparams"):
+            self.model._transparams = False
 
     def _model(self, weights: Array) -> LoglikModel:
         """The same log-likelihood with these weights; its units are found only once."""
-        key = weights.tobytes()
-        if key not in self._models:
-            self._models.clear()
-            self._models[key] = LoglikModel(self.terms, self.anchor, weights)
-        return self._models[key]
-
-
-def _refuse_gauss_newton(curvature: Curvature) -> None:
-    if curvature == "ggn":
-        raise UnsupportedModelError(
-            'This likelihood has no Gauss-Newton curvature; use curvature="hessian".'
+        model: LoglikModel = self._last.get(
+            weights, "model", lambda: LoglikModel(self.terms, self.anchor, weights)
         )
+        return model

@@ -1,6 +1,7 @@
-"""A traced vector with labels."""
+"""Traced vectors in the place of pandas Series."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from implicit_delta.numerics.tracing.traced import Traced
 
 
 class TracedSeries(Traced):
-    """A traced vector with labels, for as much of a pandas Series as picks entries."""
+    """A traced vector with labels, and those methods of a Series that pick entries."""
 
     def __init__(self, vector: Traced, index: Any) -> None:
         import pandas as pd
@@ -45,9 +46,9 @@ class TracedSeries(Traced):
         return TracedSeries(self.values[np.asarray(places)], places.index)
 
 
+@dataclass(frozen=True)
 class _Picker:
-    def __init__(self, pick: Callable[[Any], Any]) -> None:
-        self._pick = pick
+    pick: Callable[[Any], Any]
 
     def __getitem__(self, key: Any) -> Any:
-        return self._pick(key)
+        return self.pick(key)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood
+from implicit_delta.models.module_checks import Options
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +82,5 @@ def from_torch(
         raise ImportError(
             'from_torch needs torch, which is not installed: pip install "implicit-delta[torch]".'
         ) from error
-    return make(
-        module, data, likelihood,
-        l2=l2, penalty=penalty, batch_size=batch_size, weights=weights, dtype=dtype,
-    )  # fmt: skip
+    options = Options(l2, penalty, batch_size, weights, dtype)
+    return make(module, data, likelihood, options)

@@ -1,24 +1,25 @@
-"""What is checked before any work starts: shapes, numbers, and that nothing is random."""
+"""Checks before any work starts: shapes, numbers, and that nothing is random."""
 
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.module_checks import (
+    Words,
     check_finite,
-    check_numbers,
     check_one_per_row,
+    check_pair,
     check_same,
 )
-from implicit_delta.models.torch.data import Batches, Rows, Stream, leaves
-from implicit_delta.models.torch.graph import Quadratic, graph_bytes
-from implicit_delta.models.torch.module import Functional
-from implicit_delta.models.torch.terms import Supervised, Written
+from implicit_delta.models.terms import RowTerms, SupervisedTerms
+from implicit_delta.models.torch.data import Batches, leaves, map_tensors
+from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
 
-PROBE_ROWS = 16
+WORDS = Words("module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a")
 NOT_THE_SAME = (
     "The same parameters gave two different log-likelihoods (terms differ by {gap:.2g} of their "
     "mean size). Usual causes: dropout that ignores eval mode (`F.dropout(x)` needs "
@@ -28,39 +29,36 @@ NOT_THE_SAME = (
 )
 
 
-def check_arguments(module: Any, l2: float, batch_size: int | None) -> None:
-    """Refuse what is not a module, a penalty or a batch size."""
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
-    check_numbers(l2, batch_size)
+NOT_ALONE = (
+    "The log-likelihood of a row changes with the other rows in its batch (between a batch and "
+    "half of it, terms differ by {gap:.2g} of their mean size): no sum over independent rows. "
+    "Usual causes: a contrastive loss, BatchNorm with the statistics of the batch, a mean over the "
+    "batch inside the loss, or tensors that do not come from the batch. Make each term depend on "
+    "its own row alone; rows that belong together are one observation."
+)
 
 
-def row_bytes(
-    functional: Functional, flat: Tensor, terms: Supervised | Written, rows: Rows | Stream
-) -> int:
-    """Bytes that the graph of second derivatives takes for each row of data."""
-    batch = next(iter(Batches(rows, PROBE_ROWS, functional.dtype, functional.device).loaded()))
-    tensors = leaves(batch)
-    count = max(1, len(tensors[0]) if tensors and tensors[0].ndim else 1)
-
-    def build() -> Quadratic:
-        return Quadratic(lambda point: functional(terms, point, batch).sum(), flat)
-
-    _check_batch(functional, flat, terms, batch)
+def row_bytes(program: TorchProgram, flat: Tensor, batches: Batches) -> int:
+    """Bytes that the graph of second derivatives takes for each row of the first batch."""
+    batch = next(batches.load())
     with torch.random.fork_rng(devices=[]):
-        return max(1, graph_bytes(build, (flat, *tensors)) // count)
+        rows = len(program.functional(_checked_terms, flat, program.row_terms, batch))
+        weights = program.functional.flat(np.ones(rows))
+        known = (flat, weights, *leaves(batch))
+        total = graph_bytes(lambda: program.hessian(flat, batch, weights), known)
+        check_custom_functions(program, flat, batch, rows)
+    return max(1, total // max(1, rows))
 
 
-def check_terms(
-    functional: Functional, flat: Tensor, terms: Supervised | Written, batches: Batches
-) -> tuple[int, ...]:
-    """Run the loss twice over all data; if both runs agree, return how many terms a batch has."""
+def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[int, ...]:
+    """Run the loss twice over all data; if both runs agree, return the number of terms by batch."""
+    functional = program.functional
     with torch.random.fork_rng(devices=[]):
-        runs = [
-            [_check_batch(functional, flat, terms, batch) for batch in loaded]
-            for loaded in (batches.loaded(), batches)
-        ]
-    first, second = (torch.cat(run).double().cpu().numpy() for run in runs)
+        checked = [functional(_checked_terms, flat, program.row_terms, b) for b in batches.load()]
+        again = [program.terms(flat, batch) for batch in batches]
+    first, second = (
+        functional.numpy(torch.cat(run)).astype(np.float64) for run in (checked, again)
+    )
     if len(first) != len(second):
         raise UnsupportedModelError(
             f"The data had {len(first)} rows when read first and {len(second)} the second time. "
@@ -69,12 +67,69 @@ def check_terms(
         )
     check_finite(first, "dtype=torch.float64")
     check_same(first, second, torch.finfo(functional.dtype).eps, NOT_THE_SAME)
-    return tuple(len(part) for part in runs[0])
+    _check_alone(program, flat, next(iter(batches)), first[: len(checked[0])])
+    return tuple(map(len, checked))
 
 
-def check_penalty(functional: Functional, flat: Tensor, penalty: Callable[..., Any]) -> None:
-    """Insist that a penalty is one finite number with a gradient."""
-    value = functional(penalty, flat.detach().requires_grad_())
+def _check_alone(program: TorchProgram, flat: Tensor, batch: Any, terms: Array) -> None:
+    """Compare the terms of a batch, (b,), with those of its first half alone."""
+    half = len(terms) // 2
+    if not half or any(t.ndim == 0 or len(t) != len(terms) for t in leaves(batch)):
+        return  # of another make: it cannot be cut
+    part = program.terms(flat, map_tensors(lambda t: t[:half], batch))
+    alone = program.functional.numpy(part).astype(np.float64)
+    check_same(terms[:half], alone, torch.finfo(program.functional.dtype).eps, NOT_ALONE)
+
+
+def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows: int) -> None:
+    """Compare the second derivative of user-written autograd functions with differences."""
+    weights = program.functional.flat(np.ones(rows))
+
+    def gradient(point: Tensor, keep: bool = False) -> Tensor:
+        loss = program.loss(point, batch, weights)
+        return torch.autograd.grad(loss, point, create_graph=keep, materialize_grads=True)[0]
+
+    point = flat.detach().requires_grad_()
+    if not _uses_custom_function(program.loss(point, batch, weights)):
+        return
+    precision = torch.finfo(flat.dtype).eps ** (1 / 3)
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(flat.shape, generator=generator, dtype=flat.dtype).to(flat.device)
+    step = precision * (1 + flat.abs().mean()) * v
+    ends = [gradient((flat + side * step).detach().requires_grad_()) for side in (1, -1)]
+    along = gradient(point, keep=True) @ step
+    claimed = torch.zeros_like(step)
+    if along.requires_grad:
+        (claimed,) = torch.autograd.grad(along, point, materialize_grads=True)
+    found = (ends[0] - ends[1]) / 2
+    gap = float((claimed - found).norm() / found.norm().clamp_min(1e-300))
+    if gap > 100 * precision:
+        raise UnsupportedModelError(
+            "A `torch.autograd.Function` in the model has a second derivative that is not the "
+            f"derivative of its first: along one random direction they differ by {gap:.1%}. Usual "
+            "causes: a backward that is not differentiable itself, or with a factor left out. "
+            'Mend its backward, write it with torch operations, or use `curvature="ggn"`.'
+        )
+
+
+def _uses_custom_function(value: Tensor) -> bool:
+    seen, waiting = set(), [value.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        waiting.extend(parent for parent, _ in node.next_functions)
+    return False
+
+
+def check_penalty(program: TorchProgram, flat: Tensor) -> None:
+    """Insist that a penalty, if there is one, is one finite number with a gradient."""
+    if program.penalty is None:
+        return
+    value: Any = program.loss(flat.detach().requires_grad_())
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise ValueError(
             f"penalty(module) returned {value!r:.60}; it must return one number, as a tensor that "
@@ -85,46 +140,26 @@ def check_penalty(functional: Functional, flat: Tensor, penalty: Callable[..., A
         raise ValueError(f"penalty(module) is {value.item()} at the given parameters.")
 
 
-def _check_batch(
-    functional: Functional, flat: Tensor, terms: Supervised | Written, batch: Any
-) -> Tensor:
-    if isinstance(terms, Supervised):
-        _check_supervised(functional, flat, terms, batch)
-    values = functional(_watched(terms), flat, batch)
-    if not isinstance(values, Tensor):
-        raise ValueError(
-            f"loglik(module, batch) returned {type(values).__name__}, not a tensor of "
-            "log-likelihoods, one per row of the batch."
-        )
-    check_one_per_row(values.shape, "loglik(module, batch)")
-    return values.detach()
-
-
-def _watched(terms: Supervised | Written) -> Callable[[nn.Module, Any], Any]:
-    """Notice when the log-likelihood switches the module to training mode."""
-
-    def watched(module: nn.Module, batch: Any) -> Any:
-        values = terms(module, batch)
-        if any(part.training for part in module.modules()):
+def _checked_terms(module: nn.Module, terms: RowTerms, batch: Any) -> Any:
+    """Compute the terms of a batch once, and check everything on the way."""
+    if isinstance(terms, SupervisedTerms):
+        check_pair(batch, terms.likelihood, WORDS)
+        outputs = terms.outputs(module, batch)
+        if not isinstance(outputs, Tensor):
             raise UnsupportedModelError(
-                "loglik(module, batch) calls `module.train()`: dropout would make the terms "
-                "random, and BatchNorm would make each of them depend on the others in its batch. "
-                "Leave the mode alone; the module is in eval mode."
+                f"The module returns a {type(outputs).__name__}, not a tensor of outputs. Give a "
+                "function `loglik(module, batch)` that returns the log-likelihood of each row of "
+                "the batch instead of a likelihood."
             )
-        return values
-
-    return watched
-
-
-def _check_supervised(functional: Functional, flat: Tensor, terms: Supervised, batch: Any) -> None:
-    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+        terms.likelihood.check(outputs.detach().cpu().numpy(), batch[-1].cpu().numpy())
+        values = terms.likelihood.terms(outputs, batch[-1])
+    else:
+        values = terms(module, batch)
+    if any(part.training for part in module.modules()):
         raise UnsupportedModelError(
-            f"{type(terms.likelihood).__name__}() needs batches (x, y) or (x1, x2, ..., y), but a "
-            f"batch is a {type(batch).__name__}"
-            f"{f' of {len(batch)}' if isinstance(batch, (tuple, list)) else ''}. Give a function "
-            "`loglik(module, batch)` that returns the log-likelihood of each row instead."
+            "loglik(module, batch) calls `module.train()`: dropout would make the terms random, "
+            "and BatchNorm would make each of them depend on the others in its batch. Leave the "
+            "mode alone; the module is in eval mode."
         )
-    outputs = functional(terms.outputs, flat, batch)
-    if not isinstance(batch[-1], Tensor):
-        raise ValueError(f"The targets are a {type(batch[-1]).__name__}, not a tensor.")
-    terms.likelihood.check(outputs.detach().cpu().numpy(), batch[-1].cpu().numpy())
+    check_one_per_row(values, Tensor, WORDS)
+    return values.detach()

@@ -1,8 +1,8 @@
 """Training data as batches in a fixed order: tensors, datasets, data loaders."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from torch import Tensor
 from torch.utils import data as loading
 
 from implicit_delta._core.cache import LastCache
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.models.base import RowNumbers
+from implicit_delta.models.module_checks import NO_ROWS, check_lengths
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass
 
@@ -21,46 +23,40 @@ KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in e
 class Batches:
     """Batches in a fixed order, on the module's device, floating point in its type.
 
-    Attributes
-    ----------
-    source : source of rows
-        Rows by number, or (a stream) only from beginning to end.
-    batch_size : int
-        Rows in a batch; a stream decides itself.
+    A stream has batches of its own size.
     """
 
     source: "Rows | Stream"
     batch_size: int
     dtype: torch.dtype
     device: torch.device
-    _kept: list[Any] = field(init=False, default_factory=list, repr=False)
+    _loaded: list[Any] = field(init=False, default_factory=list, repr=False)
     _taken: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through all rows once; what fits into memory is not loaded a second time."""
-        return iter(self._kept) if self._kept else self.loaded(keep=True)
+        """Go through all rows once; what fits into memory is loaded once."""
+        return iter(self._loaded) if self._loaded else self.load(keep=True)
 
-    def loaded(self, keep: bool = False) -> Iterator[Any]:
+    def load(self, keep: bool = False) -> Iterator[Any]:
         """Go through all rows once, loading them anew."""
         loaded: list[Any] = []
         for raw in self.source.batches(self.batch_size):
             batch = self._moved(raw)
-            keep = keep and nbytes(batch) * (len(loaded) + 1) <= KEPT_BYTES
+            size = sum(t.numel() * t.element_size() for t in leaves(batch))
+            keep = keep and size * (len(loaded) + 1) <= KEPT_BYTES
             if keep:
                 loaded.append(batch)
             yield batch
         if keep:
-            self._kept[:] = loaded
+            self._loaded[:] = loaded
+
+    def split(self, most: int) -> Iterator[Any]:
+        for batch in self:
+            for start in range(0, len(batch[-1]), most):
+                yield cut(batch, start, start + most)
 
     def take(self, rows: RowNumbers) -> Any:
-        """Make a batch of the rows with these numbers; once, if it is asked for repeatedly."""
-        source = self.source
-        if isinstance(source, Stream):
-            raise UnsupportedModelError(
-                "Minibatches of random rows need data with a length and an index: tensors, a "
-                "Dataset or a DataLoader of one, not an iterable that can only be read in order."
-            )
-        return self._taken.get(rows, "batch", lambda: self._moved(source.take(rows)))
+        return self._taken.get(rows, "batch", lambda: self._moved(self.source.take(rows)))
 
     def _moved(self, batch: Any) -> Any:
         def move(tensor: Tensor) -> Tensor:
@@ -69,19 +65,22 @@ class Batches:
 
         return map_tensors(move, batch)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without what was loaded."""
+        return Batches, (self.source, self.batch_size, self.dtype, self.device)
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that can be asked for by number."""
+    """Rows that can be taken by their numbers."""
 
     count: int
-    take: Callable[[RowNumbers], Any]
-    slice: Callable[[int, int], Any]
+    take: Callable[[Any], Any]
 
     def batches(self, batch_size: int) -> Iterator[Any]:
         """Go through the rows in order."""
         for start in range(0, self.count, batch_size):
-            yield self.slice(start, min(start + batch_size, self.count))
+            yield self.take(range(start, min(start + batch_size, self.count)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +93,16 @@ class Stream:
         """Go through the batches as they come."""
         return iter(self.iterable)
 
+    def take(self, rows: RowNumbers) -> Any:
+        """Refuse: rows have no numbers."""
+        raise UnsupportedModelError(
+            "Minibatches of random rows need data with a length and an index: tensors, a "
+            "Dataset or a DataLoader of one, not an iterable that can only be read in order."
+        )
 
-def rows_of(data: Any) -> Rows | Stream:
-    """Find out what was given as data, and fix the order of its rows."""
+
+def source_of(data: Any) -> Rows | Stream:
+    """Dispatch on what was given as data, and fix the order of its rows."""
     if isinstance(data, loading.DataLoader):
         return _from_loader(data)
     if isinstance(data, loading.IterableDataset):
@@ -114,37 +120,28 @@ def rows_of(data: Any) -> Rows | Stream:
 
 
 def _from_tensors(tensors: Any) -> Rows:
-    lengths = {len(t) for t in leaves(tensors)}
-    if len(lengths) != 1:
-        raise ValueError(
-            f"The tensors in data have different lengths, {sorted(lengths)}: all must have one row "
-            "per observation."
-            if lengths
-            else "There are no tensors in data: give a tuple such as (X, y)."
-        )
-    (count,) = lengths
-    if count == 0:
-        raise ValueError("There are no rows in data.")
+    count = check_lengths(map(len, leaves(tensors)), "tensors")
+    return Rows(count, partial(_take_tensors, tensors))
 
-    def take(rows: RowNumbers) -> Any:
-        index = torch.as_tensor(np.asarray(rows))
-        return map_tensors(lambda t: t[index.to(t.device)], tensors)
 
-    return Rows(count, take, lambda a, b: map_tensors(lambda t: t[a:b], tensors))
+def _take_tensors(tensors: Any, rows: Any) -> Any:
+    if isinstance(rows, range):
+        return cut(tensors, rows.start, rows.stop)
+    index = torch.as_tensor(np.asarray(rows))
+    return map_tensors(lambda t: t[index.to(t.device)], tensors)
 
 
 def _from_dataset(dataset: Any, collate: Callable[[list[Any]], Any], order: Sequence[int]) -> Rows:
     if isinstance(dataset, loading.TensorDataset) and collate is loading.default_collate:
         index = slice(None) if isinstance(order, range) else torch.as_tensor(order)
         return _from_tensors(tuple(t[index] for t in dataset.tensors))
-    numbers = list(order)
-    if not numbers:
-        raise ValueError("There are no rows in data.")
+    if not order:
+        raise ValueError(NO_ROWS)
+    return Rows(len(order), partial(_take_examples, dataset, collate, order))
 
-    def take(rows: Iterable[int]) -> Any:
-        return collate([dataset[numbers[int(i)]] for i in rows])
 
-    return Rows(len(numbers), take, lambda a, b: take(range(a, b)))
+def _take_examples(dataset: Any, collate: Any, order: Sequence[int], rows: Any) -> Any:
+    return collate([dataset[order[int(i)]] for i in rows])
 
 
 def _from_loader(loader: "loading.DataLoader[Any]") -> Rows | Stream:
@@ -157,8 +154,15 @@ def _from_loader(loader: "loading.DataLoader[Any]") -> Rows | Stream:
             "The DataLoader does not batch (batch_size=None). Give its dataset, or a DataLoader "
             "that makes batches."
         )
-    if loader.drop_last and isinstance(loader.batch_size, int):
-        _warn_drop_last(len(dataset) % loader.batch_size, len(dataset))
+    dropped = len(dataset) % loader.batch_size if loader.drop_last and loader.batch_size else 0
+    if dropped:
+        warn(
+            f"The DataLoader drops the last {dropped} of {len(dataset)} rows of every epoch "
+            "(drop_last=True). Here every row of its dataset counts once, which is right if it "
+            "was shuffled in training. If not, give a `torch.utils.data.Subset` of the rows that "
+            "were used.",
+            NotDeterministicWarning,
+        )
     collate: Any = loader.collate_fn
     return _from_dataset(dataset, collate, _order(loader, dataset))
 
@@ -177,18 +181,6 @@ def _order(loader: "loading.DataLoader[Any]", dataset: Sized) -> Sequence[int]:
     return range(len(dataset))
 
 
-def _warn_drop_last(dropped: int, count: int) -> None:
-    if dropped:
-        warnings.warn(
-            f"The DataLoader drops the last {dropped} of {count} rows of every epoch "
-            "(drop_last=True). Here every row of its dataset counts once, which is right if it "
-            "was shuffled in training. If not, give a `torch.utils.data.Subset` of the rows that "
-            "were used.",
-            NotDeterministicWarning,
-            stacklevel=5,
-        )
-
-
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
     """Apply a function to every tensor in a batch made of dicts, tuples and lists."""
     if isinstance(batch, Tensor):
@@ -203,6 +195,11 @@ def map_tensors(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
     return batch
 
 
+def cut(batch: Any, start: int, stop: int) -> Any:
+    """Slice every tensor in a batch."""
+    return map_tensors(lambda t: t[start:stop], batch)
+
+
 def map_arrays(data: Any) -> Any:
     """Turn NumPy arrays in data into tensors."""
     if isinstance(data, Mapping):
@@ -212,18 +209,10 @@ def map_arrays(data: Any) -> Any:
     return torch.as_tensor(data)
 
 
-def leaves(batch: Any) -> list[Tensor]:
-    """All tensors in a batch."""
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors(note, batch)
-    return found
-
-
-def nbytes(batch: Any) -> int:
-    """Size of all tensors in a batch."""
-    return sum(t.numel() * t.element_size() for t in leaves(batch))
+def leaves(batch: Any) -> Iterator[Tensor]:
+    """Go through all tensors in a batch."""
+    if isinstance(batch, Tensor):
+        yield batch
+    elif isinstance(batch, (Mapping, tuple, list)):
+        for item in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from leaves(item)

@@ -2,11 +2,11 @@
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -14,14 +14,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.module_checks import parameter_names
+from implicit_delta.models.program import Functional
 
 # Beyond, float64 copies of float32 parameters would not leave room for the work itself.
 MOST_DOUBLE = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Functional:
+class TorchFunctional(Functional):
     """A private copy of a module, in eval mode, without the values of its trainable parameters.
 
     They come in as one flat tensor (d,), of which every parameter is a view: so derivatives
@@ -30,8 +30,6 @@ class Functional:
     """
 
     shell: "_Shell"
-    layout: tuple[tuple[str, torch.Size], ...]
-    dtype: torch.dtype
     device: torch.device
 
     @property
@@ -40,27 +38,38 @@ class Functional:
         return self.shell.module
 
     def __call__(self, function: Callable[..., Any], flat: Tensor, *arguments: Any) -> Any:
-        """Call ``function(module, *arguments)`` with the parameters taken from flat (d,)."""
         try:
-            with plain_kernels():
-                return functional_call(self.shell, self._views(flat), (function, *arguments))
+            return self.call(function, self.views(flat), *arguments)
         finally:
             self.module.eval()  # whatever the function did to it
 
+    def call(self, function: Callable[..., Any], leaves: dict[str, Any], *rest: Any) -> Any:
+        """Call ``function(module, *rest)`` with these parameters by name."""
+        return functional_call(self.shell, leaves, (function, *rest))
+
+    @contextlib.contextmanager
+    def context(self) -> Iterator[None]:
+        """Choose kernels that can be differentiated twice, gradients on."""
+        fastpath = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fastpath)
+
     def flat(self, theta: Array) -> Tensor:
-        """Move parameters to the module's type and device, (d,), without a copy if possible."""
+        """Move parameters to the module's type and device, without a copy if possible."""
         array = theta if theta.flags.writeable else theta.copy()  # torch warns of read-only ones
         return torch.as_tensor(array, dtype=self.dtype, device=self.device)
 
+    def numpy(self, values: Any) -> Any:
+        return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
     def leaves(self, theta: Array) -> dict[str, nn.Parameter]:
         """Copy theta into parameters as an optimizer wants them, by name."""
-        views = self._views(self.flat(theta).clone())
+        views = self.views(self.flat(theta).clone())
         return {name: nn.Parameter(view) for name, view in views.items()}
-
-    def call(self, function: Callable[..., Any], leaves: dict[str, Any], *arguments: Any) -> Any:
-        """Call ``function(module, *arguments)`` with these parameters by name."""
-        with plain_kernels():
-            return functional_call(self.shell, leaves, (function, *arguments))
 
     def filled(self, theta: Array) -> nn.Module:
         """Make an ordinary module, in eval mode, with theta as its trainable parameters."""
@@ -69,13 +78,9 @@ class Functional:
         values = {id(named[name]): leaves[f"module.{name}"] for name, _ in self.layout}
         return copy.deepcopy(self.module, dict(values))
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """A name for each of the d numbers: ``0.weight[2,1]``."""
-        return parameter_names(self.layout)
-
-    def _views(self, flat: Tensor) -> dict[str, Tensor]:
-        pieces = torch.split(flat, [shape.numel() for _, shape in self.layout])
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Cut flat (d,) into views in the shape of the parameters, by name."""
+        pieces = torch.split(flat, [math.prod(shape) for _, shape in self.layout])
         return {
             f"module.{name}": piece.view(shape)
             for (name, shape), piece in zip(self.layout, pieces, strict=True)
@@ -83,7 +88,7 @@ class Functional:
 
 
 class _Shell(nn.Module):
-    """Hands its inner module to a function, so that `functional_call` reaches all of it."""
+    """Call a function with the inner module, so that `functional_call` reaches all of it."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -93,15 +98,17 @@ class _Shell(nn.Module):
         return function(self.module, *arguments)
 
 
-def separate(module: nn.Module, dtype: torch.dtype | None) -> tuple[Functional, Array]:
+def separate(module: Any, dtype: torch.dtype | None) -> tuple[TorchFunctional, Array]:
     """Separate a module into what it computes and its trainable parameters theta, (d,)."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
     trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
     _check_parameters(module, trainable, dtype)
     first = next(iter(trainable.values()))
     kind = dtype or first.dtype
     shell = _Shell(_hollow(module, trainable).to(kind)).eval()
-    layout = tuple((name, p.shape) for name, p in trainable.items())
-    functional = Functional(shell, layout, kind, first.device)
+    layout = tuple((name, tuple(p.shape)) for name, p in trainable.items())
+    functional = TorchFunctional(layout, kind, shell, first.device)
     return functional, _flatten(list(trainable.values()), kind)
 
 
@@ -123,27 +130,10 @@ def _hollow(module: nn.Module, trainable: dict[str, nn.Parameter]) -> nn.Module:
 
 
 def _flatten(tensors: list[nn.Parameter], dtype: torch.dtype) -> Array:
-    """Write the parameters into one NumPy vector; float64 unless there are very many."""
-    d = sum(t.numel() for t in tensors)
-    single = dtype == torch.float32 and d > MOST_DOUBLE
-    theta = np.empty(d, dtype=np.float32 if single else np.float64)
-    start = 0
-    for t in tensors:
-        theta[start : start + t.numel()] = t.detach().cpu().reshape(-1)
-        start += t.numel()
-    return theta  # type: ignore[return-value]
-
-
-@contextlib.contextmanager
-def plain_kernels() -> Iterator[None]:
-    """Choose kernels that can be differentiated twice, gradients on, whatever was set outside."""
-    fastpath = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
+    """Join the parameters to one NumPy vector; float64 unless there are very many."""
+    vector = torch.cat([t.detach().cpu().reshape(-1) for t in tensors])
+    single = dtype == torch.float32 and len(vector) > MOST_DOUBLE
+    return vector.to(torch.float32 if single else torch.float64).numpy()
 
 
 def _check_parameters(

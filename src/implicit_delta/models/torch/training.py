@@ -1,6 +1,5 @@
 """Stochastic training steps on a torch model, with any torch optimizer."""
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,48 +7,44 @@ import torch
 from torch import Tensor, nn
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError
 from implicit_delta.models.base import Bonus, RowNumbers
+from implicit_delta.models.batched import Step
 
 if TYPE_CHECKING:
     from implicit_delta.models.torch.model import TorchModel
 
 
-def train(
-    model: "TorchModel", bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
-) -> Iterator[Array]:
-    """Yield theta after each step; see `FittedModel.ascend`."""
-    leaves = model.functional.leaves(model.theta)
+def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
+    """Start a training; see `BatchedModel.trainer`."""
+    functional = model.functional
+    leaves = functional.leaves(model.theta)
     stepper = _stepper(optimizer, list(leaves.values()))
-    for rows in batches:
-        batch = model.batches.take(rows)
-        weights = torch.as_tensor(model.weights[rows], device=model.functional.device)
 
-        def closure(
-            rows: RowNumbers = rows, batch: Any = batch, weights: Tensor = weights
-        ) -> Tensor:
+    def step(rows: RowNumbers) -> Array:
+        batch = model.batches.take(rows)
+        weights = functional.flat(model.weights[rows])
+
+        def closure() -> Tensor:
             stepper.zero_grad()
-            loss: Tensor = model.functional.call(_mean_loss, leaves, model, batch, weights)
+            loss: Tensor = functional.call(_mean_loss, leaves, model, batch, weights)
             loss.backward()  # type: ignore[no-untyped-call]
-            theta = _flat(leaves)
-            extra = model.l2 * theta if bonus is None else model.l2 * theta - bonus(theta, rows)
-            _add_gradient(leaves, extra / model.n)
+            extra = functional.views(functional.flat(slope(_joined(leaves), rows) / model.n))
+            for name, p in leaves.items():
+                p.grad = extra[name] if p.grad is None else p.grad + extra[name]
             return loss.detach()
 
-        stepper.step(closure)  # type: ignore[arg-type]
-        theta = _flat(leaves)
-        if not np.all(np.isfinite(theta)):
-            raise ConvergenceError(
-                "The stochastic training diverged: a parameter is NaN or infinite. Use a smaller "
-                "learning rate."
-            )
-        yield theta
+        with functional.context():
+            stepper.step(closure)  # type: ignore[arg-type]
+        return _joined(leaves)
+
+    return step
 
 
 def _mean_loss(module: nn.Module, model: "TorchModel", batch: Any, weights: Tensor) -> Tensor:
     """Minus L / n without the ridge, its sum over rows estimated from those of the batch."""
-    loss = -(weights * model.row_terms(module, batch).double()).mean()
-    return loss if model.penalty is None else loss + model.penalty(module) / model.n
+    loss: Tensor = -(weights * model.row_terms(module, batch)).mean()
+    penalty = model.program.penalty
+    return loss if penalty is None else loss + penalty(module) / model.n
 
 
 def _stepper(optimizer: Any, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -70,15 +65,6 @@ def _stepper(optimizer: Any, parameters: list[nn.Parameter]) -> torch.optim.Opti
     return made
 
 
-def _flat(leaves: dict[str, nn.Parameter]) -> Array:
-    return np.concatenate(
-        [p.detach().cpu().reshape(-1).numpy().astype(np.float64) for p in leaves.values()]
-    )
-
-
-def _add_gradient(leaves: dict[str, nn.Parameter], gradient: Array) -> None:
-    start = 0
-    for p in leaves.values():
-        piece = torch.as_tensor(gradient[start : start + p.numel()]).to(p)
-        p.grad = piece.view_as(p) if p.grad is None else p.grad + piece.view_as(p)
-        start += p.numel()
+def _joined(leaves: dict[str, nn.Parameter]) -> Array:
+    vector = torch.cat([p.detach().reshape(-1) for p in leaves.values()])
+    return vector.cpu().numpy().astype(np.float64, copy=False)

@@ -14,16 +14,19 @@ conjugate_gradient(rtol=1e-08) [[0.666667]]
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.direct import Cholesky, cholesky
 from implicit_delta.numerics.solvers.factor import Factor, factorize
+from implicit_delta.numerics.solvers.flat import FlatFactor, stiffened
 from implicit_delta.numerics.solvers.iterative import ConjugateGradient, conjugate_gradient
 
 __all__ = [
     "Cholesky",
     "ConjugateGradient",
     "Factor",
+    "FlatFactor",
     "Operator",
     "Solution",
     "Solver",
     "cholesky",
     "conjugate_gradient",
     "factorize",
+    "stiffened",
 ]

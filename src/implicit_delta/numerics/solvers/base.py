@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -10,7 +11,15 @@ from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 
+if TYPE_CHECKING:
+    from implicit_delta.numerics.solvers.flat import FlatFactor
+
 Operator = Callable[[Array], Array]
+
+# A flat direction of A is no error if b has none of it: less than UNSEEN of its length, which is
+# the error of a numerical derivative, or so little that the direction, with the curvature that
+# rounding has left it, would add less than NEGLIGIBLE to b' A^-1 b.
+UNSEEN, NEGLIGIBLE = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,18 @@ class Solution:
     lower, upper : array (K,)
         Bounds on the diagonal of ``quadratic`` (rounding errors aside).
     guaranteed : bool
-        Whether ``upper`` is a bound, rather than an estimate from the observed curvature.
+        Whether ``upper`` is a bound for certain, rather than by chance or as an estimate.
     asymmetry : float
         ``max |A - A'| / max |A|``; nan when A was never formed.
+    probability : float
+        With which ``upper`` is a bound; 0 if it is an estimate from the observed curvature.
+    doubtful : bool
+        Whether even a direction of which a random vector has its share may have been missed.
+    flat_directions : float
+        The number of directions along which A is flat, none of which b has; an iterative solver
+        knows it only roughly, and that there are some.
+    flat : FlatFactor or None
+        These directions, if the solver has found all of them and there are any.
     """
 
     x: Array
@@ -50,13 +68,24 @@ class Solution:
     upper: Array
     guaranteed: bool = True
     asymmetry: float = float("nan")
+    probability: float = 1.0
+    doubtful: bool = False
+    flat_directions: float = 0
+    flat: "FlatFactor | None" = None
 
 
 class Solver(Named, ABC):
     """Solves ``A x = b`` for a symmetric positive definite A given as a function.
 
     Final classes are frozen dataclasses; their fields are the configuration.
+
+    Attributes
+    ----------
+    uses_floor : bool
+        Whether a ``floor`` is of use.
     """
+
+    uses_floor: ClassVar[bool] = True
 
     @abstractmethod
     def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:

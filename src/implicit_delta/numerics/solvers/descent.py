@@ -23,8 +23,9 @@ FLAT = 1e-14  # of the largest curvature met; below is rounding
 #   changes on the way, and the simpler bound of Meurant & Tichy (2019) serves, which bounds the
 #   former and costs at most 7 % more iterations in our trials.
 # - All columns share the calls of the operator, and a column that has finished leaves the block
-#   by trading places with the last: nothing of length d is allocated after the start, apart from
-#   what the operator and the preconditioner return. Updates run over chunks for the same reason.
+#   by trading places with the last, from where it may come back: nothing of length d is allocated
+#   after the start, apart from what the operator and the preconditioner return. Updates run over
+#   chunks for the same reason.
 # - Vectors stay in single precision if b is; their inner products are summed in double precision.
 # - The residual is never recomputed from x. The bounds rest on the recurrence, which stays
 #   meaningful although orthogonality is lost (Strakos & Tichy 2002).
@@ -65,11 +66,11 @@ class Descent:
         self.active = self.order
         self.retire(self.size == 0)
 
-    def step(self) -> None:
-        """Take one step in every active column."""
+    def step(self, operator: Operator | None = None) -> None:
+        """Take one step in every active column; a passenger may have its own way to apply A."""
         active, rows = self.active, slice(self.active.size)
         searches, residuals = self.searches[rows], self.residuals[rows]
-        images = np.asarray(self.operator(searches.T), dtype=self.type).T
+        images = np.asarray((operator or self.operator)(searches.T), dtype=self.type).T
         length = self.size[active] / self._curvatures(searches, images)
         _add(self.x, active, length, searches)
         _add(self.residuals, rows, -length, images)
@@ -94,13 +95,13 @@ class Descent:
         return np.asarray(self.size <= rounding**2 * self.first_size)
 
     def retire(self, finished: NDArray[np.bool_]) -> None:
-        """Take the finished columns out of the active rows; their residuals stay, behind them."""
-        last = self.active.size
+        """Move the rows of finished columns behind those of all others, which become active."""
+        last = self.order.size
         for row in reversed(range(last)):
             if finished[self.order[row]]:
                 last -= 1
                 _swap(self.residuals, row, last)
-                self.searches[row] = self.searches[last]
+                _swap(self.searches, row, last)
                 self.order[[row, last]] = self.order[[last, row]]
         self.active = self.order[:last].copy()
 
@@ -149,5 +150,5 @@ def _add(target: Array, rows: slice | NDArray[np.int_], weights: Array, source: 
 
 
 def _swap(rows: Array, i: int, j: int) -> None:
-    for part in _chunks(1, rows.shape[1]):
+    for part in _chunks(1, rows.shape[1]) if i != j else ():
         rows[[i, j], part] = rows[[j, i], part]

@@ -8,14 +8,23 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
-from implicit_delta.numerics.solvers.factor import factorize
+from implicit_delta.numerics.solvers.factor import Factor, try_to_factorize
+from implicit_delta.numerics.solvers.flat import (
+    INDISTINCT,
+    FlatFactor,
+    factorize_flat,
+    product_noise,
+)
+
+SUSPICIOUS = 1e-5  # a smallest eigenvalue that rounding in single precision may have made
 
 
 @dataclass(frozen=True, repr=False)
 class Cholesky(Solver):
     """Form A, scale it to a unit diagonal, factorize, solve, refine once: d products.
 
-    Exact to rounding, and the only solver that finds every flat direction. Holds three d x d
+    Exact to rounding, and the only solver that finds every flat direction. One that b has no part
+    of is left out, so that the result is ``b' A^+ b``, with the pseudo-inverse. Holds three d x d
     matrices at its peak, so it is meant for d up to some thousands.
 
     Parameters
@@ -34,6 +43,7 @@ class Cholesky(Solver):
     block_size: int = 256
 
     name: ClassVar[str] = "cholesky"
+    uses_floor: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the configuration."""
@@ -46,12 +56,15 @@ class Cholesky(Solver):
         matrix = symmetric(formed)
         asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
         del formed
-        factor = factorize(matrix)
+        factor = _factor(matrix, operator)
         x = factor.solve(b)
         x += factor.solve(b - matrix @ x)
         remainder = b - matrix @ x
         # Up to r' A^-1 r, which is of second order in the error of x.
         quadratic = symmetric(b.T @ x + x.T @ remainder)
+        flat = factor if isinstance(factor, FlatFactor) else None
+        if flat is not None:
+            flat.check(b, np.diag(quadratic))
         return Solution(
             x=x,
             quadratic=quadratic,
@@ -62,10 +75,27 @@ class Cholesky(Solver):
             lower=np.diag(quadratic).copy(),
             upper=np.diag(quadratic).copy(),
             asymmetry=float(asymmetry),
+            flat_directions=0 if flat is None else flat.count,
+            flat=flat,
         )
 
 
 cholesky = Cholesky()
+
+
+def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:
+    factor = try_to_factorize(matrix)
+    if factor is None or (factor.margin < SUSPICIOUS and _drowned(factor, operator)):
+        return factorize_flat(matrix, operator)
+    return factor
+
+
+def _drowned(factor: Factor, operator: Operator) -> bool:
+    """Whether the smallest eigenvalue of the scaled matrix may be rounding; one product."""
+    direction = factor.weakest()[:, None]
+    image = factor.triangle @ (factor.triangle.T @ direction)
+    noise = product_noise(operator, factor.scale, direction, image)
+    return INDISTINCT * noise > float(np.linalg.norm(image))
 
 
 def _form(operator: Operator, d: int, block_size: int) -> Array:

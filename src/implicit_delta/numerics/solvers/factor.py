@@ -27,6 +27,8 @@ class Factor:
         The diagonal of S: one over the square root of the diagonal of A.
     triangle : array (d, d)
         L, lower triangular.
+    margin : float
+        About the smallest eigenvalue of ``S A S``, from below.
 
     Examples
     --------
@@ -40,6 +42,7 @@ class Factor:
 
     scale: Array
     triangle: Array
+    margin: float = 1.0
 
     def solve(self, b: Array) -> Array:
         """Return ``A^-1 b`` for (d,) or (d, K)."""
@@ -55,6 +58,14 @@ class Factor:
         """Return ``L^-1 S g``: its squared length is ``g' A^-1 g``."""
         scaled = _rows(self.scale, g) * g
         return np.asarray(solve_triangular(self.triangle, scaled, lower=True, check_finite=False))
+
+    def weakest(self) -> Array:
+        """Approximate the eigenvector of the smallest eigenvalue of ``S A S``, (d,)."""
+        vector = np.random.default_rng(0).standard_normal(self.scale.size)
+        for _ in range(RITZ_STEPS):
+            vector = cho_solve((self.triangle, True), vector, check_finite=False)
+            vector /= np.linalg.norm(vector)
+        return vector
 
     def smallest_curvature(self) -> float:
         """Approximate the smallest eigenvalue of A, from above, by inverse subspace iteration."""
@@ -74,44 +85,59 @@ def factorize(matrix: Array) -> Factor:
         The matrix has a negative eigenvalue, or one that is zero to working precision: below
         1e-10 once its diagonal is scaled to one. The exception carries the ``curvature``.
     """
+    factor = try_to_factorize(matrix)
+    if factor is None:
+        raise not_positive(matrix)
+    return factor
+
+
+def try_to_factorize(matrix: Array) -> Factor | None:
+    """Factorize like `factorize`; None if the matrix is not positive definite."""
     check_finite(matrix)
-    diagonal = np.diag(matrix)
-    scale = 1.0 / np.sqrt(np.where(diagonal == 0, 1.0, np.abs(diagonal)))
-    scaled = scale[:, None] * matrix * scale
+    scale, scaled = unit_diagonal(matrix)
     norm = np.abs(scaled).sum(axis=0).max(initial=0.0)
-    failed = diagonal.min(initial=1.0) <= 0
+    failed = np.diag(matrix).min(initial=1.0) <= 0
     if not failed:
         triangle, failed = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)
-    if failed or _looks_flat(triangle, norm):
-        value, direction = _smallest_eigenpair(scale[:, None] * matrix * scale)
-        if failed or value < FLAT:
-            raise _error(matrix, scale * direction, value, direction)
-    return Factor(scale, triangle)
+    if failed:
+        return None
+    margin = float(lapack.dpocon(triangle, norm, uplo="L")[0]) * norm
+    if margin < NORM_SLACK * FLAT and _smallest_eigenpair(unit_diagonal(matrix)[1])[0] < FLAT:
+        return None
+    return Factor(scale, triangle, margin)
 
 
-def _looks_flat(triangle: Array, norm: float) -> bool:
-    reciprocal_condition, _ = lapack.dpocon(triangle, norm, uplo="L")
-    return bool(reciprocal_condition * norm < NORM_SLACK * FLAT)
+def unit_diagonal(matrix: Array) -> tuple[Array, Array]:
+    """Scale a matrix to a diagonal of one (or minus one, or zero): the scale, and the result."""
+    diagonal = np.diag(matrix)
+    scale = 1.0 / np.sqrt(np.where(diagonal == 0, 1.0, np.abs(diagonal)))
+    return scale, scale[:, None] * matrix * scale
+
+
+def not_positive(matrix: Array) -> NotAMaximumError:
+    """Describe the direction of smallest curvature."""
+    scale, scaled = unit_diagonal(matrix)
+    value, direction = _smallest_eigenpair(scaled)
+    if value > -FLAT:
+        return flat_along(scale, direction, value)
+    step = scale * direction
+    smallest, _ = _smallest_eigenpair(matrix)
+    # In badly scaled units eigh cannot resolve the smallest eigenvalue; the step is still a proof.
+    resolved = smallest < -matrix.shape[0] * np.finfo(float).eps * np.abs(matrix).max()
+    return NotAMaximumError.saddle(smallest if resolved else value / float(step @ step))
+
+
+def flat_along(scale: Array, direction: Array, value: float) -> NotAMaximumError:
+    """Describe a flat direction of the scaled matrix by the parameters that dominate it."""
+    step, weight = scale * direction, np.abs(direction)
+    dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
+    positions = sorted(dominant[weight[dominant] > weight.max() / 2])
+    return NotAMaximumError.flat(value / float(step @ step), positions)
 
 
 def _smallest_eigenpair(matrix: Array) -> tuple[float, Array]:
     values, vectors = eigh(matrix, subset_by_index=[0, 0], check_finite=False)
     return float(values[0]), vectors[:, 0]
-
-
-def _error(matrix: Array, step: Array, value: float, direction: Array) -> NotAMaximumError:
-    """Describe the direction of smallest curvature; ``step`` is the same in unscaled units."""
-    curvature = value / float(step @ step)
-    if value > -FLAT:
-        weight = np.abs(direction)
-        dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
-        return NotAMaximumError.flat(
-            curvature, sorted(dominant[weight[dominant] > weight.max() / 2])
-        )
-    smallest, _ = _smallest_eigenpair(matrix)
-    # In badly scaled units eigh cannot resolve the smallest eigenvalue; the step is still a proof.
-    resolved = smallest < -matrix.shape[0] * np.finfo(float).eps * np.abs(matrix).max()
-    return NotAMaximumError.saddle(smallest if resolved else curvature)
 
 
 def _rows(scale: Array, block: Array) -> Array:

@@ -6,16 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics.arrays import ratio, symmetric
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
-from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
+from implicit_delta.numerics.solvers.bounds import Bounds
+from implicit_delta.numerics.solvers.descent import Descent
+from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
-SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -45,17 +45,21 @@ class ConjugateGradient(Solver):
     preconditioner : callable, optional
         Applies a symmetric positive definite approximation of ``A^-1`` to a block (d, k).
     certify : bool
-        Whether, when a ``floor`` is known, to go on until the guaranteed bounds agree to ``rtol``.
-        Otherwise the estimated ones decide, and the guaranteed ones are reported.
+        Whether to go on until bounds that hold agree to ``rtol``. Otherwise estimated ones decide;
+        if a ``floor`` is known, those that hold are reported.
 
     Notes
     -----
     With a ``floor`` and no preconditioner, :math:`\mu` is the floor and the upper end is a
-    guarantee, rounding aside. Without, :math:`\mu` is a tenth of the smallest Ritz value (the
-    smallest curvature within the directions searched), and the criterion must hold for a tenth of
-    the iterations, at least three. This is an **estimate**: an isolated small eigenvalue whose
-    direction hardly occurs in b is found late or not at all. When a later column reveals one, the
-    reported ``residual`` of an earlier column grows accordingly, beyond ``rtol``.
+    guarantee, rounding aside. Without, a random vector is iterated beside the columns of b, in the
+    same calls of the operator. It has a part of every eigenvector, so that it finds the isolated
+    small eigenvalue whose direction hardly occurs in b, and gives a :math:`\mu` that holds with
+    **probability 0.999** (`Probe`). For a single column that takes about twice the calls and three
+    times the products; it is left out if it is expected to take more.
+
+    What is left is an **estimate** (``probability`` is 0): :math:`\mu` is a tenth of the smallest
+    Ritz value, the smallest curvature within all directions searched, and the criterion must hold
+    for a tenth of the iterations, at least three.
 
     Examples
     --------
@@ -84,124 +88,58 @@ class ConjugateGradient(Solver):
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
         descent = Descent(operator, b, self.preconditioner)
-        bounds = _Bounds(descent, known)
-        while descent.active.size:
-            if descent.iterations == most:
-                raise _unfinished(self, bounds, descent.active, most)
-            descent.step()
-            bounds.advance()
-            finished = bounds.agree(self.rtol, self.certify) | descent.at_rounding()
-            descent.retire(finished)
-        return _solution(descent, bounds, b)
+        unbounded = self.certify and not known and self.preconditioner is None
+        probe = Probe(b, descent.type) if unbounded and descent.active.size else None
+        bounds = Bounds(descent, self.rtol, self.certify, known, probe)
+        while (descent.active.size or bounds.probing) and descent.iterations < most:
+            try:
+                bounds.step()
+            except NotAMaximumError:
+                if not bounds.settled:
+                    raise
+                break
+        if not bounds.settled:
+            raise _unfinished(self, bounds, descent.active, most)
+        return _solution(bounds, b)
 
 
 conjugate_gradient = ConjugateGradient()
 
 
-class _Bounds:
-    """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
-
-    def __init__(self, descent: Descent, floor: float) -> None:
-        self.descent, self.floor = descent, floor
-        self.ritz = math.inf  # smallest over all columns, which share the matrix
-        self.streak = np.zeros(descent.size.size, dtype=int)
-        self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
-
-    def advance(self) -> None:
-        """Update the Gauss-Radau weights after a step of the iteration.
-
-        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
-        its sign to rounding; from there on only the simpler bound holds.
-        """
-        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
-            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
-            rest = self.radau[column] - gamma
-            lost = not rest > 1e-8 * gamma
-            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether there is a floor that no curvature has contradicted."""
-        return 0 < self.floor <= min(self.descent.smallest_curvature, self.ritz) * (1 + 1e-6)
-
-    def agree(self, rtol: float, certify: bool) -> NDArray[np.bool_]:
-        """Whether the bounds of each column agree, (K,)."""
-        if certify and self.guaranteed:
-            return self.gap(self.floor) <= rtol
-        needed = max(3, self.descent.iterations // 10)
-        promising = self.gap(self._current_mu()) <= rtol
-        self._update_ritz(promising & ((self.streak == 0) | (self.streak >= needed - 1)))
-        self.streak = np.where(self.gap(self._current_mu()) <= rtol, self.streak + 1, 0)
-        return np.asarray(self.streak >= needed)
-
-    def error(self, mu: float) -> Array:
-        """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        simple = self.descent.shrinkage * self.descent.size / mu
-        if mu != self.floor:
-            return np.asarray(simple)
-        moving = self.descent.size > 0
-        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
-        return np.asarray(np.minimum(simple, radau))
-
-    def gap(self, mu: float) -> Array:
-        """Return ``sqrt(upper / lower) - 1``."""
-        excess = ratio(self.error(mu), self.descent.lower)
-        return np.asarray(excess / (1 + np.sqrt(1 + excess)))
-
-    def estimated_mu(self) -> float:
-        """Estimate a lower bound on the eigenvalues from the Ritz values of all columns."""
-        self._update_ritz(self.streak >= 0)
-        return self._current_mu()
-
-    def _current_mu(self) -> float:
-        return max(SAFETY * self.ritz, self.floor if self.guaranteed else 0.0)
-
-    def _update_ritz(self, wanted: NDArray[np.bool_]) -> None:
-        for column in np.flatnonzero(wanted):
-            if self.descent.lengths[column]:
-                lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
-                self.ritz = min(self.ritz, _smallest_ritz(lengths, ratios))
-
-
-def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
-    """Return the smallest eigenvalue of the Lanczos matrix that conjugate gradients imply."""
-    inverse, ratio = 1.0 / np.array(lengths), np.array(ratios[:-1])
-    diagonal = inverse.copy()
-    diagonal[1:] += ratio * inverse[:-1]
-    beside = np.sqrt(ratio) * inverse[:-1]
-    smallest = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0]
-    return max(float(smallest), ROUNDING * float(diagonal.max()))
-
-
-def _solution(descent: Descent, bounds: _Bounds, b: Array) -> Solution:
+def _solution(bounds: Bounds, b: Array) -> Solution:
+    descent, probe = bounds.descent, bounds.probe
     estimated = bounds.estimated_mu()
-    mu = bounds.floor if bounds.guaranteed else estimated
+    mu = bounds.floor if bounds.bounded else estimated
+    residual = float(bounds.gap(mu).max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = symmetric(quadratic)
-    remaining = BIAS * bounds.error(max(bounds.ritz, estimated))
-    if bounds.guaranteed:
+    remaining = BIAS * bounds.error(max(bounds.smallest, estimated))
+    if bounds.bounded:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
     np.fill_diagonal(quadratic, descent.lower + remaining)
-    seen = bounds.ritz if descent.preconditioner is None else descent.smallest_curvature
+    seen = bounds.smallest if descent.preconditioner is None else descent.smallest_curvature
     return Solution(
         x=descent.x.T,
         quadratic=quadratic,
-        residual=float(bounds.gap(mu).max(initial=0.0)),
+        residual=residual,
         smallest_curvature=min(descent.smallest_curvature, seen) if descent.products else math.nan,
         products=descent.products,
         iterations=descent.iterations,
         lower=descent.lower,
         upper=descent.lower + bounds.error(mu),
-        guaranteed=bounds.guaranteed,
+        guaranteed=bounds.probability == 1,
+        probability=bounds.probability,
+        doubtful=bounds.doubtful,
+        flat_directions=round(bounds.sight.flat),
     )
 
 
 def _unfinished(
-    solver: ConjugateGradient, bounds: _Bounds, active: NDArray[np.int_], most: int
+    solver: ConjugateGradient, bounds: Bounds, active: NDArray[np.int_], most: int
 ) -> ConvergenceError:
     mu = bounds.estimated_mu()
-    mu = bounds.floor if solver.certify and bounds.guaranteed else mu
+    mu = bounds.floor if solver.certify and bounds.bounded else mu
     worst = active[np.argmax(bounds.gap(mu)[active])]
     low = math.sqrt(bounds.descent.lower[worst])
     high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])

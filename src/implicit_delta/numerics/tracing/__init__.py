@@ -23,6 +23,24 @@ from implicit_delta.numerics.tracing.traced import Node, Traced
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
 
 
+def trace(f: Callable[[Any], Any], x: Array) -> tuple[Array, Array] | None:
+    """Evaluate and differentiate f at x, (K,) and (K, d); None if f cannot be traced.
+
+    The value is that of the traced call: a function that looks at the type of its argument, or
+    catches its errors, may have another value for plain numbers.
+    """
+    source = Node(np.asarray(x, dtype=np.float64))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = _collect(f(Traced(source)))
+    except Exception:  # whatever f or NumPy makes of the unusual argument, differences will do
+        return None
+    if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
+        return None
+    return np.atleast_1d(result.value), _sweep(result, source)
+
+
 def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
     """Differentiate f at x exactly, or return None if f cannot be traced.
 
@@ -44,16 +62,8 @@ def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
     >>> traced_jacobian(lambda b: float(b[0]), np.zeros(2)) is None
     True
     """
-    source = Node(np.asarray(x, dtype=np.float64))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            result = _collect(f(Traced(source)))
-    except Exception:  # whatever f or NumPy makes of the unusual argument, differences will do
-        return None
-    if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
-        return None
-    return _sweep(result, source)
+    traced = trace(f, x)
+    return None if traced is None else traced[1]
 
 
 def _collect(result: Any) -> Node | None:

@@ -1,0 +1,1 @@
+"""The paper's classifiers, and confidence in the cost downstream of them."""

@@ -1,0 +1,116 @@
+"""Tables of standard errors and times, and the figure, from the records of `costs`."""
+
+import numpy as np
+from scipy.stats import norm
+
+PAPER_SECONDS = {  # Table 1: IDM and bootstrap
+    "vehicle": (39, 806),
+    "waveform": (129, 2334),
+    "satellite": (111, 3192),
+    "mnist": (303, 7164),
+}
+REPLICATES = 50  # of the paper's bootstrap
+SHOWN = {
+    "sg": ("C0", "SG-FDIDM"),
+    "ggn": ("C1", "Infinitesimal (GGN)"),
+    "trained": ("C1", "Infinitesimal (GGN)"),
+    "robust": ("C2", "Infinitesimal, robust"),
+}
+COLUMNS = (
+    "dataset", "part", "l2", "method", "value", "std_error", "monte_carlo_error", "share",
+    "drift", "passes", "gain", "shift", "seconds", "why",
+)  # fmt: skip
+
+
+def tabulate(records):
+    """All estimates, without the draws, in the order of the paper."""
+    order = list(PAPER_SECONDS)
+    rows = [row for row in records if "method" in row]
+    rows.sort(key=lambda row: (order.index(row["dataset"]), row["part"] != "paper"))
+    return [{column: row[column] for column in COLUMNS if column in row} for row in rows]
+
+
+def titled(name):
+    return "MNIST" if name == "mnist" else name.capitalize()
+
+
+def by_method(records, dataset, part):
+    rows = [row for row in records if (row["dataset"], row["part"]) == (dataset, part)]
+    return {row["method"]: row for row in rows if "method" in row}
+
+
+def datasets(records):
+    """Data sets that are finished, in the order of the paper."""
+    parts = ("paper", "beyond")
+    return [n for n in PAPER_SECONDS if all(by_method(records, n, part) for part in parts)]
+
+
+def run_times(records):
+    """Table 1, ours and the paper's: seconds, and how many times faster than the bootstrap."""
+    return [_times(records, name) for name in datasets(records)]
+
+
+def _times(records, name):
+    beyond = by_method(records, name, "beyond")
+    training, refit = (beyond[method]["seconds"] for method in ("training", "sg"))
+    bootstrap = float(REPLICATES * training)
+    their_idm, their_bootstrap = PAPER_SECONDS[name]
+    return {
+        "dataset": name,
+        "training": training,
+        "bootstrap": bootstrap,
+        "sg_refit": refit,
+        "sg_with_training": refit + training,
+        "infinitesimal": beyond["trained"]["seconds"],
+        "passes": beyond["trained"]["passes"],
+        "sg_times_faster": bootstrap / refit,
+        "sg_with_training_times_faster": bootstrap / (refit + training),
+        "infinitesimal_times_faster": bootstrap / beyond["trained"]["seconds"],
+        "paper_times_faster": their_bootstrap / their_idm,
+    }
+
+
+def plot(records):
+    """Predicted distributions of the cost: as in the paper above, beyond it below."""
+    import matplotlib.pyplot as plt
+
+    names = datasets(records)
+    figure, axes = plt.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False)
+    for part, row in zip(("paper", "beyond"), axes, strict=True):
+        for name, ax in zip(names, row, strict=True):
+            estimates = by_method(records, name, part)
+            _draw(ax, estimates)
+            ax.set_title(f"{titled(name)}, {_setting(estimates)}", fontsize=9)
+            ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, 1.6 * ax.get_ylim()[1]))
+            ax.locator_params(axis="x", nbins=5)
+            ax.legend(fontsize=7, loc="upper right")
+    figure.tight_layout()
+    return figure
+
+
+def _setting(estimates):
+    if "l2" not in estimates["training"]:
+        return "as in the paper"
+    stage = "at a maximum" if "polish" in estimates else "trained"
+    return f"{stage}, $\\ell_2$ = {estimates['training']['l2']:g}"
+
+
+def _draw(ax, estimates):
+    for method in ("bootstrap", "warm bootstrap"):
+        if method in estimates:
+            row = estimates[method]
+            draws = np.array(str(row["draws"]).split(), dtype=float)
+            label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
+            ax.hist(
+                draws, bins=min(25, 5 + draws.size // 5), density=True, color="0.8", label=label
+            )
+    drawn = set()
+    for method, (color, label) in SHOWN.items():
+        row = estimates.get(method, {})
+        if "std_error" in row and label not in drawn:
+            drawn.add(label)
+            x = row["value"] + row["std_error"] * np.linspace(-3.5, 3.5, 200)
+            density = norm.pdf(x, row["value"], row["std_error"])
+            ax.plot(x, density, color, lw=1.2, label=f"{label}: {row['std_error']:.2g}")
+        elif "why" in row:
+            ax.plot([], [], color, ls=":", label=f"{label}: {row['why']}")

@@ -1,0 +1,246 @@
+"""One data set of `costs`: the penalty, and the estimate of every method."""
+
+import warnings
+from dataclasses import dataclass, replace
+from time import process_time
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+import implicit_delta as idm
+from experiments.classification.classifier import BATCH_SIZE, RATE, average_cost, train
+
+PARTS = 5  # of the rows, each held out once in cross-validation
+POWER_ITERATIONS = 20
+DAMPING = 0.03  # of l2
+FALLING = 0.3  # the last part of a refit, in which the rate falls to zero
+# Enough for a standard error; comparisons need more.
+TO_ONE_PERCENT = idm.Infinitesimal(idm.conjugate_gradient(rtol=1e-2), curvature="ggn")
+GGN = idm.Infinitesimal(idm.conjugate_gradient, curvature="ggn")
+HESSIAN = idm.Infinitesimal(idm.conjugate_gradient)
+
+
+@dataclass(frozen=True)
+class Refits:
+    """SG-FDIDM at a maximum: SGD with momentum, at a rate relative to the largest curvature.
+
+    Steps and momentum are such that, without noise, they reach the standard error of the four
+    networks to 0.4 % (see `settling`). Batches must be large enough to keep the noise small: where
+    curvature differs much between rows, trainings with small ones are lost in it.
+    """
+
+    batch_size: int = 512
+    steps: int = 1_500
+    samples: int = 50
+    runs: int = 4
+    rate: float = 0.5
+    momentum: float = 0.995
+
+    @property
+    def total(self):
+        return self.steps + self.samples
+
+    def falling(self, step):
+        """Share of the rate at a step."""
+        return min(1.0, max(1 - step / self.total, 0.0) / FALLING)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Lengths of one data set's trainings, and sizes of its bootstraps.
+
+    `steps` are of a training with penalty, `paper_steps` of one without; `folds` is how many of
+    the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`.
+    `finish` is whether to `polish`, or with which maximizer.
+    """
+
+    steps: int = 20_000
+    paper_steps: int = 20_000
+    folds: int = PARTS
+    replicates: int = 50
+    warm_replicates: int = 200
+    paper_refit_steps: int = 1_000
+    refits: Refits = Refits()
+    finish: object = True
+    dtype: torch.dtype = torch.float64
+
+
+@dataclass(frozen=True)
+class Study:
+    """One data set."""
+
+    setting: Setting
+    split: object
+    seed: int
+
+    @property
+    def psi(self):
+        return average_cost(self.split.X_held, self.split.y_held, self.setting.dtype)
+
+    def as_paper(self):
+        """One training, SG-FDIDM from there, and a bootstrap of trainings from scratch."""
+        model, seconds = self.trained(0.0, self.setting.paper_steps)
+        rows = [{"method": "training", "value": self.cost(model), "seconds": seconds}]
+        rows.append(self.estimate("sg", model, self.refits_as_paper(model)))
+        rng, n = np.random.default_rng([self.seed, 7]), len(self.split.y)
+        resamples = rng.integers(n, size=(self.setting.replicates, n))
+        modules = train(
+            self.split.X, self.split.y, steps=self.setting.paper_steps, rng=rng, rows=resamples,
+            l2=(0.0,),
+        )  # fmt: skip
+        psi = average_cost(self.split.X_held, self.split.y_held, torch.float32)
+        draws = np.array([float(psi(module).detach()) for module in modules])
+        return [*rows, self.spread("bootstrap", draws, seconds * len(draws))]
+
+    def beyond(self, l2):
+        """Estimates of all methods at a maximum."""
+        trained, seconds = self.trained(l2, self.setting.steps)
+        rows = [{"method": "training", "value": self.cost(trained), "seconds": seconds}]
+        rows.append(self.estimate("trained", trained, TO_ONE_PERCENT))
+        model = trained
+        if self.setting.finish:
+            started = process_time()
+            model = self.finished(trained)
+            gain = model.objective(model.theta) - trained.objective(trained.theta)
+            rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
+            rows.append(self.estimate("ggn", model, GGN))
+            best, hessian = HESSIAN, self.estimate("hessian", model, HESSIAN)
+            if "std_error" not in hessian:  # in a flat direction, not quite a maximum
+                best = replace(HESSIAN, damping=l2 * DAMPING)
+                hessian = self.estimate("damped", model, best)
+            rows += [hessian, self.estimate("robust", model, best, robust=True)]
+        rows.append(self.estimate("sg", model, self.refits(model)))
+        if self.setting.warm_replicates:
+            rows.append(self.warm_bootstrap(model))
+        return [{"l2": l2, **row} for row in rows]
+
+    def trained(self, l2, steps):
+        rng, started = np.random.default_rng([self.seed, 3]), process_time()
+        (module,) = train(self.split.X, self.split.y, steps=steps, rng=rng, l2=(l2,))
+        seconds = process_time() - started
+        dtype = self.setting.dtype
+        data = torch.as_tensor(self.split.X, dtype=dtype), torch.as_tensor(self.split.y)
+        model = idm.from_torch(module, data, idm.Categorical(), l2=l2, dtype=dtype)
+        return model, seconds
+
+    def finished(self, model):
+        maximize = None if self.setting.finish is True else self.setting.finish
+        return idm.polish(model, maximizer=maximize)
+
+    def cost(self, model):
+        return float(model.evaluate(self.psi, model.theta))
+
+    def refits_as_paper(self, model):
+        """Algorithm 2 with the paper's optimizer, lambda and minibatches; the latter are paired."""
+        return idm.StochasticFiniteDifference(
+            lam=-0.01 * model.objective(model.theta), central=False, anchored=False,
+            optimizer=lambda parameters: torch.optim.RMSprop(parameters, lr=RATE, alpha=0.9),
+            batch_size=BATCH_SIZE, steps=self.setting.paper_refit_steps, samples=50, runs=2,
+            curvature="ggn", rng=self.seed,
+        )  # fmt: skip
+
+    def refits(self, model):
+        """Anchored refits for a maximum, with a rate that falls to zero."""
+        setting = self.setting.refits
+        rate = setting.rate * model.n / largest_curvature(model)
+
+        def optimizer(parameters):
+            sgd = torch.optim.SGD(parameters, lr=rate, momentum=setting.momentum)
+            schedule = torch.optim.lr_scheduler.LambdaLR(sgd, setting.falling)
+            sgd.register_step_post_hook(lambda *_: schedule.step())
+            return sgd
+
+        return idm.StochasticFiniteDifference(
+            optimizer=optimizer, batch_size=setting.batch_size, steps=setting.steps,
+            samples=setting.samples, runs=setting.runs, curvature="ggn",
+            rng=np.random.default_rng([self.seed, 11]),
+        )  # fmt: skip
+
+    def estimate(self, name, model, method, **options):
+        """One row: value, standard error, and its diagnostics."""
+        started = process_time()
+        with warnings.catch_warnings():
+            # drift of an unfinished training is a finding here
+            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+            try:
+                estimate = idm.infer(model, self.psi, method, strict=False, **options)
+            except idm.ImplicitDeltaError as error:
+                why = type(error).__name__
+                return {"method": name, "why": why, "seconds": process_time() - started}
+        notes = estimate.diagnostics.notes
+        return {
+            "method": name,
+            "value": estimate.value,
+            "std_error": estimate.standard_error,
+            "seconds": process_time() - started,
+            "monte_carlo_error": notes.get("monte_carlo_error", ""),
+            "share": notes.get("share_reached", ""),
+            "drift": estimate.diagnostics.drift,
+            "passes": estimate.diagnostics.passes,
+        }
+
+    def warm_bootstrap(self, model):
+        """Replicates that are finished: up to a hundredth of a standard error, if that is known."""
+        started, own = process_time(), self.setting.finish
+        if own is True:
+            finish = idm.lbfgs(tolerance=1e-2, max_iterations=4000)
+        else:  # the gradient is not scaled to standard errors; ten times more of it may be left
+            finish = replace(own, tolerance=10 * own.tolerance)
+        method = idm.Bootstrap(
+            self.setting.warm_replicates, rng=self.seed, curvature="ggn", maximizer=finish
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+            estimate = idm.infer(model, self.psi, method, strict=False)
+        row = self.spread("warm bootstrap", estimate.draws[:, 0], process_time() - started)
+        return {**row, "shift": float(estimate.draws.mean() - estimate.value)}
+
+    def spread(self, name, draws, seconds):
+        return {
+            "method": name,
+            "value": float(draws.mean()),
+            "std_error": float(draws.std(ddof=1)),
+            "monte_carlo_error": (2 * (draws.size - 1)) ** -0.5,
+            "seconds": seconds,
+            "draws": " ".join(f"{draw:.5g}" for draw in draws),
+        }
+
+
+def largest_curvature(model):
+    v, size = np.random.default_rng(0).normal(size=model.d), 1.0
+    for _ in range(POWER_ITERATIONS):
+        v = model.information(model.theta, v / np.linalg.norm(v), "ggn")
+        size = float(np.linalg.norm(v))
+    return size
+
+
+def penalty_scores(split, setting, penalties, rng):
+    size = len(split.y) // PARTS
+    order = rng.permutation(len(split.y))[: PARTS * size].reshape(PARTS, size)
+    held = order[: setting.folds]
+    kept = [np.delete(order, fold, axis=0).ravel() for fold in range(setting.folds)]
+    # the same strength per row as with all rows
+    l2 = np.tile(penalties, setting.folds) * (PARTS - 1) / PARTS
+    rows = np.repeat(kept, len(penalties), axis=0)
+    modules = train(split.X, split.y, steps=setting.paper_steps // 4, rng=rng, rows=rows, l2=l2)
+    scores = []
+    for k, penalty in enumerate(penalties):
+        pairs = zip(held, modules[k :: len(penalties)], strict=True)
+        costs = np.concatenate([row_costs(m, split.X[out], split.y[out]) for out, m in pairs])
+        error = costs.std() / costs.size**0.5
+        scores.append({"l2": penalty, "cost": float(costs.mean()), "error": float(error)})
+    return scores
+
+
+@torch.no_grad()
+def row_costs(module, X, y):
+    outputs = module(torch.as_tensor(X, dtype=torch.float32))
+    return cross_entropy(outputs, torch.as_tensor(y), reduction="none").numpy()
+
+
+def choose(records, name):
+    """Return the strongest penalty within one standard error of the best."""
+    rows = [r for r in records if (r["dataset"], r["part"]) == (name, "penalty")]
+    best = min(rows, key=lambda row: row["cost"])
+    return float(max(r["l2"] for r in rows if r["cost"] <= best["cost"] + best["error"]))

@@ -1,0 +1,1 @@
+"""Simulated coverage of intervals, study by study."""

@@ -1,0 +1,1 @@
+"""One page with every figure next to the claims of the paper."""

@@ -1,0 +1,1 @@
+"""The paper's variational autoencoder on MNIST."""

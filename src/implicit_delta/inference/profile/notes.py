@@ -1,0 +1,129 @@
+"""Warnings of an interval that is not bounded by the quantile of the deviance on both sides."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning
+from implicit_delta.estimate import Interval
+from implicit_delta.inference.profile.values import End, Values
+
+WORDS = {-1: "lower", 1: "upper"}
+
+
+def warn_of(name: str, found: Mapping[float, Values]) -> None:
+    """Warn of each thing once, at the highest level at which it is so."""
+    texts: dict[str, str] = {}
+    for level in sorted(found, reverse=True):
+        for topic, text in _topics(name, level, found[level]):
+            texts.setdefault(topic, text)
+    for text in texts.values():
+        warn(text, ImplicitDeltaWarning)
+
+
+def _topics(name: str, level: float, values: Values) -> Iterator[tuple[str, str]]:
+    whole = all(map(math.isinf, values.interval))
+    if len(values.pieces) > 1:
+        yield "pieces", _pieces(name, level, values)
+    elif values.second == values.second:
+        yield "second", _second(name, level, values)
+    elif whole and any(end.kind == "pole" for _, end in values.ends):
+        yield "whole", _whole(name, level, values)
+    for sign, end in values.ends:
+        if end.kind in ("extreme", "limit", "edge") and not whole:
+            yield WORDS[sign], _extreme(name, values, sign, end)
+        elif end.kind == "infinite" or (end.kind == "pole" and not values.others and not whole):
+            yield WORDS[sign], _open(name, level, values, sign, end)
+
+
+def spelled(pieces: tuple[Interval, ...]) -> str:
+    """Spell out a union of intervals."""
+    return " and ".join(map(_spelled, pieces))
+
+
+def _spelled(piece: Interval) -> str:
+    low, high = map(float, piece)
+    left, right = "(" if math.isinf(low) else "[", ")" if math.isinf(high) else "]"
+    return f"{left}{low:.6g}, {high:.6g}{right}"
+
+
+def _pieces(name: str, level: float, values: Values) -> str:
+    text = (
+        f"The values of {name} at confidence level {level:g} are not one interval, but "
+        f"{spelled(values.pieces)}: `pieces` has them all, `interval` the one around the estimate."
+    )
+    poles = [(WORDS[sign], end) for sign, end in values.ends if end.kind == "pole"]
+    if not poles:
+        return f"{text} {_maximum(values)} Fit from other starts to see which maximum is meant."
+    ((word, end),) = poles
+    gap = float(values.pieces[0].high), float(values.pieces[1].low)
+    return (
+        f"{text} Its {word} end is infinite: psi runs to infinity where the deviance is "
+        f"{end.deviance:.3g}, below the quantile {values.root**2:.3g}, and comes back from the "
+        "other side, as a ratio does whose denominator may be zero (Fieller). Its reciprocal from "
+        f"a value in the gap has one interval, `lambda m: 1 / (psi(m) - {_between(*gap):.6g})`, "
+        "and so have the numerator and the denominator."
+    )
+
+
+def _between(low: float, high: float) -> float:
+    return 0.0 if low < 0 < high else (low + high) / 2
+
+
+def _second(name: str, level: float, values: Values) -> str:
+    return (
+        f"The interval of {name} at confidence level {level:g} spans two maxima, and values in "
+        f"between that the data may exclude. {_maximum(values)} Fit from other starts to see "
+        "which maximum is meant."
+    )
+
+
+def _maximum(values: Values) -> str:
+    return (
+        f"The log-likelihood has a second maximum: the deviance there is {values.second:.3g}, "
+        f"below the quantile {values.root**2:.3g}."
+    )
+
+
+def _whole(name: str, level: float, values: Values) -> str:
+    pole = min(end.deviance for _, end in values.ends if end.kind == "pole")
+    return (
+        f"The interval of {name} is unbounded: the data exclude no value at confidence level "
+        f"{level:g}. Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
+        f"{values.root**2:.3g}, as a ratio does whose denominator may be zero (Fieller). Its "
+        f"interval is bounded up to `confidence_level={values.bounded_level:g}`; the numerator and "
+        "the denominator have intervals of their own."
+    )
+
+
+def _open(name: str, level: float, values: Values, sign: int, end: End) -> str:
+    text = (
+        f"The interval of {name} is unbounded: its {WORDS[sign]} end is infinite at confidence "
+        f"level {level:g}, since the deviance never reaches {values.root**2:.3g} on that side."
+    )
+    if end.kind == "infinite":
+        return (
+            f"{text} The log-likelihood levels off, the deviance is {end.deviance:.3g} far out: "
+            "the data do not bound psi (separated classes, a rate of zero, too few observations). "
+            "A bounded function of psi, such as a probability, or a penalty (`l2=`) has an "
+            "interval with two ends."
+        )
+    return (
+        f"{text} Psi runs to infinity where the deviance is {end.deviance:.3g}, as a ratio or a "
+        "logarithm does. A function of it that stays finite, `lambda m: 1 / psi(m)` or "
+        "`lambda m: np.exp(psi(m))`, has an interval with two ends."
+    )
+
+
+def _extreme(name: str, values: Values, sign: int, end: End) -> str:
+    reasons = {
+        "extreme": "psi turns or stays constant there",
+        "limit": "psi tends to it far out, where the log-likelihood levels off",
+        "edge": "the log-likelihood is not defined beyond",
+    }
+    return (
+        f"The {WORDS[sign]} end {end.psi:.6g} of the interval of {name} is the most extreme value "
+        f"that psi takes in the likelihood region: {reasons[end.kind]}. The deviance is "
+        f"{end.deviance:.3g}, below the quantile {values.root**2:.3g}, so this end comes from psi "
+        "and the model, not from the data."
+    )

@@ -1,0 +1,121 @@
+"""Trainings of a black box with a bonus, and psi of the models that they return."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from implicit_delta._core.parallel import run_all
+from implicit_delta._core.types import Array, Psi
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation.composed import Composed
+from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
+
+Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
+
+
+@dataclass(frozen=True)
+class Bonus:
+    """The bonus lam * psi_k that a training adds to the log-likelihood."""
+
+    psi: Psi
+    k: int
+    lam: float
+
+    def __call__(self, model: Any) -> Any:
+        """Evaluate, in the model's own language."""
+        return self.lam * self.entry(model)
+
+    def entry(self, model: Any) -> Any:
+        """Evaluate psi_k."""
+        value = self.psi(model)
+        scalar = getattr(value, "ndim", np.ndim(value)) == 0
+        if scalar:
+            return value
+        by_position: Any = getattr(value, "iloc", value)
+        return by_position[self.k]
+
+
+@dataclass(frozen=True)
+class CurvedBonus(Bonus):
+    r"""A bonus of slope lam where psi_k is `end`, and of upward curvature there.
+
+    With :math:`u = (\psi_k - \text{end}) / \text{reach}` it is :math:`\lambda\, \text{reach}\, u +
+    c\, \text{reach}^2 (\sqrt{1 + u^2} - 1)`, which far from the end is no stronger than c reach.
+    """
+
+    end: float
+    curvature: float
+    reach: float
+
+    def __call__(self, model: Any) -> Any:
+        """Evaluate, in the model's own language."""
+        away = self.entry(model) - self.end
+        u = away / self.reach
+        return self.lam * away + self.curvature * self.reach**2 * ((1 + u * u) ** 0.5 - 1)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Psi of one trained model: as returned, () or (K,), its units and its replicates, if any."""
+
+    raw: Any
+    value: Array
+    units: Array | None = None
+    replicates: Array | None = None
+
+    def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
+        """State the question to a black box, with the errors of the evaluation itself."""
+        return Evaluation(
+            value=np.atleast_1d(self.value),
+            scalar=self.value.ndim == 0,
+            names=evaluation_names(names, psi, self.raw, self.value),
+            noise=None if self.replicates is None else noise_of_mean(self.replicates),
+            units=self.units,
+            sample=psi.sample if isinstance(psi, Composed) else None,
+        )
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Runs trainings and evaluates what comes out."""
+
+    train: Train
+    psi: Psi
+    n_jobs: int
+    bar: Any
+    count: list[int] = field(default_factory=lambda: [0])
+
+    def at(self, bonuses: Sequence[Bonus]) -> list[Array]:
+        """Train with each bonus; return psi of each model, (K,)."""
+        return [np.atleast_1d(look.value) for look in self.looked_at(bonuses)]
+
+    def looked_at(self, bonuses: Sequence[Bonus]) -> list[Look]:
+        """Train with each bonus; look at each model, in detail if it had none."""
+        jobs = [(self.train, self.psi, bonus) for bonus in bonuses]
+        self.count[0] += len(jobs)
+        looks: list[Look] = run_all(_look_after, jobs, self.n_jobs, lambda _: self.bar.update())
+        return looks
+
+
+def _look_after(train: Train, psi: Psi, bonus: Bonus) -> Look:
+    model = train(bonus)
+    if model is None:
+        raise TypeError("train(bonus) returned None; it must return the trained model.")
+    where = f"after a training with lambda = {bonus.lam:.3g}"
+    raw = _plain(psi(model))
+    value = checked_value(raw, where)
+    if bonus.lam or not isinstance(psi, Composed):
+        return Look(raw, value)
+    looks = [checked_value(_plain(look(model)), where) for look in psi.replicates()]
+    units = None
+    if psi.sample is not None:
+        units = checked_units(np.asarray(_plain(psi.units(model))), psi.sample, 0)
+    return Look(raw, value, units, np.array(looks) if looks else None)
+
+
+def _plain(value: Any) -> Any:
+    """Take a tensor out of its graph."""
+    return value.detach().cpu() if hasattr(value, "detach") else value

@@ -1,0 +1,295 @@
+"""A fitted model that goes through its data batch by batch, whatever the backend."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from itertools import accumulate, pairwise
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from implicit_delta._core.arguments import Counter, as_parameters, as_weights
+from implicit_delta._core.cache import LastCache
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers, scatter_of
+from implicit_delta.models.curvature import gram, times
+from implicit_delta.models.noise import with_variance
+from implicit_delta.models.program import Product, Program
+from implicit_delta.models.terms import RowTerms, SupervisedTerms
+
+DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
+BATCH_BYTES = 2**28  # of the second derivatives of one batch
+JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
+
+Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
+Step: TypeAlias = Callable[[RowNumbers], Array]  # train on these rows: theta (d,) afterwards
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Batches(Protocol):
+    """Rows of data in a fixed order, in arrays of the backend."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through all rows once."""
+
+    def split(self, most: int) -> Iterator[Any]:
+        """Go through all rows of inputs and targets once, at most so many at a time."""
+
+    def take(self, rows: RowNumbers) -> Any:
+        """Make a batch of the rows with these numbers."""
+
+
+def in_context(method: Method) -> Method:
+    """Run a method of a model in the context of its functional."""
+
+    @wraps(method)
+    def within(self: "BatchedModel", *args: Any, **kwargs: Any) -> Any:
+        with self.functional.context():
+            return method(self, *args, **kwargs)
+
+    return cast(Method, within)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BatchedModel(FittedModel):
+    """A fitted model of a program and batches; a backend adds psi and training.
+
+    Attributes
+    ----------
+    program : Program
+        Terms and their derivatives on one batch.
+    batches : Batches
+    sizes : tuple of int
+        The number of rows in each batch.
+    keep_graphs : bool
+        Keep the products with a curvature, for the last theta, between calls.
+    """
+
+    program: Program
+    batches: Batches
+    sizes: tuple[int, ...]
+    theta: Array
+    weights: Array
+    l2: float = 0.0
+    names: tuple[str, ...] | None = None
+    keep_graphs: bool = False
+    counter: Counter = field(default_factory=Counter)
+    _last: LastCache = field(init=False, default_factory=LastCache)
+
+    @abstractmethod
+    def trainer(self, optimizer: Any, slope: Bonus) -> Step:
+        """Start a stochastic training at theta; each call is a step on one batch of rows.
+
+        A step descends minus the mean of the weighted terms, plus the penalty over n, plus over n
+        a function that is given by its slope.
+        """
+
+    @property
+    def functional(self) -> Any:
+        """The model as a function of its flat parameters."""
+        return self.program.functional
+
+    @property
+    def row_terms(self) -> RowTerms:
+        """The log-likelihood of a batch."""
+        return self.program.row_terms
+
+    @property
+    def passes(self) -> int:
+        """Passes over all rows so far; a product with k vectors counts k times."""
+        return self.counter.count
+
+    @in_context
+    def terms(self, theta: Array) -> Array:
+        flat = self.functional.flat(theta)
+        self.counter.count += 1
+        parts = [self._run(self.program.terms, flat, batch) for batch in self.batches]
+        return np.concatenate(parts, dtype=np.float64)
+
+    @in_context
+    def objective(self, theta: Array) -> float:
+        value = float(self.weights @ self.terms(theta)) - self.l2 / 2 * float(theta @ theta)
+        if self.program.penalty is None:
+            return value
+        return value - float(self._run(self.program.loss, self.functional.flat(theta)))
+
+    @in_context
+    def score(self, theta: Array) -> Array:
+        self.counter.count += 1
+        return self._slope(theta, self._weighted())
+
+    @in_context
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        weights = self.functional.flat(self.weights[rows] * (self.n / len(rows)))
+        return self._slope(theta, [(self.batches.take(rows), weights)])
+
+    @in_context
+    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
+        if curvature == "ggn" and not isinstance(self.row_terms, SupervisedTerms):
+            raise UnsupportedModelError(
+                'curvature="ggn" needs to know the outputs of the model and the likelihood of the '
+                "targets given them: use `Gaussian()`, `Bernoulli()`, `Categorical()` or "
+                '`Poisson()`. A loglik function of your own has only curvature="hessian".'
+            )
+        block = v.reshape(self.d, -1)
+        if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= GAUSS_NEWTON_LIMIT:
+            return times(self.gauss_newton_matrix(theta), v)
+        return self._products(theta, block, curvature).reshape(v.shape)
+
+    @in_context
+    def gauss_newton_matrix(self, theta: Array) -> Array:
+        """The whole Gauss-Newton matrix (d, d), kept for the last theta."""
+        return cast(Array, self._kept(theta, "matrix", self._form))
+
+    @in_context
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        return np.concatenate(list(self._along(theta, v)))
+
+    @in_context
+    def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
+        """Accumulate batch by batch: the derivatives of all rows, (n, k), are never held."""
+        parts = zip(self._spans(), self._along(theta, v), strict=True)
+        if clusters is None:
+            return np.asarray(sum(scatter_of(along, self.weights[rows]) for rows, along in parts))
+        sums = np.zeros((clusters.count + 1, v.shape[1]))  # the last for rows without weight
+        for rows, along in parts:
+            np.add.at(sums, clusters.codes[rows], self.weights[rows, None] * along)
+        return np.asarray(sums[:-1].T @ sums[:-1])
+
+    def reweighted(self, weights: Array) -> Self:
+        return replace(self, weights=as_weights(weights, self.n))
+
+    def at(self, theta: Array) -> Self:
+        return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
+
+    def ascend(
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
+    ) -> Iterator[Array]:
+        def slope(theta: Array, rows: RowNumbers) -> Array:
+            return self.l2 * theta if bonus is None else self.l2 * theta - bonus(theta, rows)
+
+        step = self.trainer(optimizer, slope)
+        for rows in batches:
+            theta = step(rows)
+            if not np.all(np.isfinite(theta)):
+                raise ConvergenceError(
+                    "The stochastic training diverged: a parameter is NaN or infinite. Use a "
+                    "smaller learning rate."
+                )
+            yield theta
+
+    def with_noise(self) -> Self:
+        """Plug in the noise variance of a Gaussian likelihood that left it open."""
+        terms = self.row_terms
+        likelihood = terms.likelihood if isinstance(terms, SupervisedTerms) else None
+        if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
+            return self
+        matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
+        filled = with_variance(likelihood, self, self._output_size(), matrix)
+        program = replace(
+            self.program, row_terms=replace(self.program.supervised, likelihood=filled)
+        )
+        return replace(self, program=program)
+
+    def __repr__(self) -> str:
+        penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
+        dtype = str(self.functional.dtype).removeprefix("torch.")
+        sizes = f"n={self.n}, d={self.d}"
+        return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {dtype})"
+
+    def _spans(self) -> list[slice]:
+        """The rows of each batch."""
+        return [slice(*ends) for ends in pairwise(accumulate(self.sizes, initial=0))]
+
+    def _weighted(self) -> Iterator[Data]:
+        """Go through the batches with the weights of their rows."""
+        for rows, batch in zip(self._spans(), self.batches, strict=True):
+            yield batch, self.functional.flat(self.weights[rows])
+
+    def _parts(self, weighted: Iterable[Data]) -> Iterator[Data]:
+        """Arguments of the losses that add up to minus L less the ridge."""
+        yield from weighted
+        if self.program.penalty is not None:
+            yield ()
+
+    def _slope(self, theta: Array, weighted: Iterable[Data]) -> Array:
+        """Gradient of the weighted terms of batches less the penalty."""
+        flat, total = self.functional.flat(theta), -self.l2 * theta
+        for data in self._parts(weighted):
+            total -= self._run(self.program.gradient, flat, *data)
+        return total
+
+    def _along(self, theta: Array, v: Array) -> Iterator[Array]:
+        """Derivatives of the terms of each batch along the columns of v, (b, k)."""
+        flat, block = self.functional.flat(theta), self._block(v)
+        self.counter.count += 1
+        for batch in self.batches:
+            along = self.program.product(self.program.along, flat, batch)(block)
+            yield self.functional.numpy(along)[: v.shape[1]].T.astype(np.float64, copy=False)
+
+    def _products(self, theta: Array, v: Array, curvature: Curvature) -> Array:
+        """The curvature times the columns of v, one part of L after the other."""
+        block, total = self._block(v), np.multiply(self.l2, v.T, order="C")
+        for product in self._curvatures(theta, curvature):
+            total += self.functional.numpy(product(block))[: v.shape[1]]
+        self.counter.count += v.shape[1]
+        return total.T
+
+    def _curvatures(self, theta: Array, curvature: Curvature) -> Iterable[Product]:
+        """Curvature of every part of minus L."""
+        if not self.keep_graphs:
+            return self._build(theta, curvature)
+        make = lambda point: list(self._build(point, curvature))  # noqa: E731
+        return cast(list[Product], self._kept(theta, curvature, make))
+
+    def _build(self, theta: Array, curvature: Curvature) -> Iterator[Product]:
+        build = self.program.gauss_newton if curvature == "ggn" else self.program.hessian
+        flat = self.functional.flat(theta)
+        self.counter.count += self.keep_graphs  # forwards, once for all products
+        for data in self._parts(self._weighted()):
+            yield self.program.product(build, flat, *data)
+
+    def _form(self, theta: Array) -> Array:
+        """Form the Gauss-Newton matrix from Jacobians of rows."""
+        flat, identity = self.functional.flat(theta), np.eye(self.d)
+        self.counter.count += 1
+        try:
+            matrix = gram(self._factors(flat), self.d)
+        except RuntimeError:  # torch cannot batch some operation: column by column
+            return self._products(theta, identity, "ggn")
+        if self.program.penalty is not None:
+            product = self.program.product(self.program.hessian, flat)
+            matrix += self.functional.numpy(product(self._block(identity)))[: self.d]
+        return matrix + self.l2 * identity
+
+    def _factors(self, flat: Any) -> Iterator[Array]:
+        """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""
+        stop, most = 0, max(1, JACOBIAN_BYTES // (8 * self._output_size() * self.d))
+        for batch in self.batches.split(most):
+            start, stop = stop, stop + len(batch[-1])
+            weights = self.functional.flat(self.weights[start:stop])
+            factors = self._run(self.program.factors, flat, batch, weights)
+            yield factors.astype(np.float64, copy=False)
+
+    @in_context
+    def _output_size(self) -> int:
+        flat = self.functional.flat(self.theta)
+        return self.program.output_size(flat, next(iter(self.batches)))
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the program, for NumPy."""
+        return self.functional.numpy(self.program.run(function, *arguments))
+
+    def _block(self, v: Array) -> Any:
+        """Move the columns of v to the backend, as rows."""
+        return self.program.block(v.T, self.sizes[0])
+
+    def _kept(self, theta: Array, name: str, make: Callable[[Array], Any]) -> Any:
+        """Cache a result for the last theta: a copy, as its owner may change the original."""
+        key = theta if theta is self.theta else theta.copy()
+        return self._last.get(key, name, lambda: make(key))

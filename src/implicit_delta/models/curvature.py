@@ -1,0 +1,27 @@
+"""The Gauss-Newton matrix, formed."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from implicit_delta._core.types import Array
+
+
+def gram(factors: Iterable[Array], d: int) -> Array:
+    """Sum U'U over blocks of rows U, (m, d), by symmetric products: (d, d)."""
+    matrix = np.zeros((d, d), order="F")
+    for U in factors:
+        matrix = dsyrk(1.0, U.T, beta=1.0, c=matrix, overwrite_c=True, lower=True)
+    return np.asarray(np.tril(matrix) + np.tril(matrix, -1).T)
+
+
+def times(matrix: Array, v: Array) -> Array:
+    """Multiply by (d, k); scaled columns of the identity need no product."""
+    if np.count_nonzero(v) == v.shape[1]:
+        rows, columns = np.nonzero(v)
+        if np.array_equal(np.sort(columns), np.arange(v.shape[1])):
+            picked = np.empty_like(v)
+            picked[:, columns] = matrix[:, rows] * v[rows, columns]
+            return picked
+    return np.asarray(matrix @ v)

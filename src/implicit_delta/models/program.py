@@ -1,0 +1,187 @@
+"""A model as functions of its flat parameters: terms, penalty and their derivatives on one batch.
+
+All arrays are those of the backend.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.models.terms import RowTerms, SupervisedTerms
+
+MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
+
+Function: TypeAlias = Callable[..., Any]  # of the flat parameters (d,) and data
+Product: TypeAlias = Callable[[Any], Any]  # a matrix times each row of a block (k, d)
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The derivative J of a function to (b, ...), at one point.
+
+    `forward` maps each row v of (k, d) to J v, (k, b, ...); `backward` each row u to J' u.
+    """
+
+    value: Any
+    forward: Product
+    backward: Product
+
+
+@dataclass(frozen=True)
+class Calculus:
+    """Derivatives of a backend; the first three of a function, at flat parameters and data."""
+
+    gradient: Callable[..., Any]
+    hessian: Callable[..., Product]
+    linearize: Callable[..., Linearization]
+    vjp: Callable[..., Any]
+    vmap: Callable[..., Any]
+    map: Callable[..., Any]  # a function over nested arrays
+    identity: Callable[[Any], Any]  # (C, C) for an array of C numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Functional(ABC):
+    """A module or a pytree without the values of its parameters, which come in as one flat array.
+
+    The layout has the name and the shape of each parameter; the dtype is that of the work.
+    """
+
+    layout: tuple[tuple[str, tuple[int, ...]], ...]
+    dtype: Any
+
+    @abstractmethod
+    def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
+        """Call ``function(model, *arguments)`` with the parameters taken from flat (d,)."""
+
+    @abstractmethod
+    def context(self) -> AbstractContextManager[None]:
+        """Set the backend up for the work, whatever the user has set."""
+
+    @abstractmethod
+    def flat(self, theta: Array) -> Any:
+        """Move parameters (d,), or rows of them, or weights to the backend in the working type."""
+
+    @abstractmethod
+    def numpy(self, values: Any) -> Any:
+        """Move an array of the backend to NumPy; return anything else as it is."""
+
+    def evaluated(self, value: Any) -> Any:
+        """Convert to NumPy whatever psi returned."""
+        if isinstance(value, (tuple, list)):
+            return np.array([self.evaluated(item) for item in value])
+        return self.numpy(value)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """A name for each of the d numbers, ``0.weight[2,1]``; None for very many."""
+        if sum(int(np.prod(shape)) for _, shape in self.layout) > MOST_NAMES:
+            return None
+        return tuple(label for name, shape in self.layout for label in _labels(name, shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Program(ABC):
+    """Functions of the flat parameters (d,) and one batch of b rows.
+
+    They are called through `run` and `product`, so that a backend can compile them. One program
+    serves all models that differ in theta and weights only.
+    """
+
+    calculus: ClassVar[Calculus]
+
+    functional: Functional
+    row_terms: RowTerms
+    penalty: Callable[[Any], Any] | None = None
+
+    @abstractmethod
+    def run(self, function: Function, *arguments: Any) -> Any:
+        """Call a function of this program."""
+
+    @abstractmethod
+    def product(self, build: Callable[..., Product], *arguments: Any) -> Product:
+        """Call a function of this program that builds products with blocks."""
+
+    @abstractmethod
+    def block(self, rows: Array, size: int) -> Any:
+        """Move rows (k, d) to the backend, for products on batches of this size.
+
+        The backend may append rows of zeros.
+        """
+
+    @abstractmethod
+    def output_size(self, flat: Any, batch: Any) -> int:
+        """The number C of outputs of a row."""
+
+    def terms(self, flat: Any, batch: Any) -> Any:
+        """Log-likelihood of each row, (b,)."""
+        return self.functional(self.row_terms, flat, batch)
+
+    def outputs(self, flat: Any, batch: Any) -> Any:
+        """Outputs for the inputs of a batch, (b, ...)."""
+        return self.functional(self.supervised.outputs, flat, batch)
+
+    def loss(self, flat: Any, *data: Any) -> Any:
+        """Minus the weighted terms of a batch, for data (batch, weights); without, the penalty."""
+        if not data:
+            assert self.penalty is not None
+            return self.functional(self.penalty, flat)
+        batch, weights = data
+        return (-weights * self.terms(flat, batch)).sum()
+
+    def gradient(self, flat: Any, *data: Any) -> Any:
+        """Gradient of the loss, (d,)."""
+        return self.calculus.gradient(self.loss, flat, *data)
+
+    def hessian(self, flat: Any, *data: Any) -> Product:
+        """Hessian of the loss."""
+        return self.calculus.hessian(self.loss, flat, *data)
+
+    def gauss_newton(self, flat: Any, *data: Any) -> Product:
+        r"""Gauss-Newton matrix :math:`\sum_i w_i J_i' H_i J_i` of a batch: forwards, curve, back.
+
+        Of the penalty, the Hessian.
+        """
+        if not data:
+            return self.hessian(flat)
+        batch, weights = data
+        linear = self.calculus.linearize(self.outputs, flat, batch)
+        curve = self.supervised.likelihood.curvature(linear.value)
+        columns = weights.reshape(-1, *[1] * (linear.value.ndim - 1))
+        return lambda block: linear.backward(columns * curve(linear.forward(block)))
+
+    def factors(self, flat: Any, batch: Any, weights: Any) -> Any:
+        r"""Rows U, (b C, d), with U'U the Gauss-Newton matrix: :math:`\sqrt{w_i} S_i' J_i` by row.
+
+        One backward pass per output, instead of d products.
+        """
+        calculus, likelihood = self.calculus, self.supervised.likelihood
+
+        def factor(inputs: Any, weight: Any) -> Any:
+            single = (*calculus.map(lambda x: x[None], inputs), None)
+            value, pull = calculus.vjp(lambda point: self.outputs(point, single)[0], flat)
+            basis = calculus.identity(value)
+            root = likelihood.root(value)(basis.reshape(-1, *value.shape)).reshape(len(basis), -1)
+            return calculus.vmap(pull)((weight**0.5 * root.T).reshape(-1, *value.shape))[0]
+
+        return calculus.vmap(factor)(batch[:-1], weights).reshape(-1, len(flat))
+
+    def along(self, flat: Any, batch: Any) -> Product:
+        """Derivative of each term along each row of a block, (k, b)."""
+        return self.calculus.linearize(self.terms, flat, batch).forward
+
+    @property
+    def supervised(self) -> SupervisedTerms:
+        """The terms, of a likelihood of outputs."""
+        assert isinstance(self.row_terms, SupervisedTerms)
+        return self.row_terms
+
+
+def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    indices = list(np.ndindex(*shape))
+    return [f"{name}[{','.join(map(str, i))}]" for i in indices] if len(indices) != 1 else [name]

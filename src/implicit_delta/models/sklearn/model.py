@@ -1,0 +1,174 @@
+"""From a fitted scikit-learn estimator to a fitted model."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.arguments import as_weights, require_library
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.sklearn.copies import pipeline_copy
+from implicit_delta.models.sklearn.table import SUPPORTED, Builder
+
+
+def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> HostModel:
+    r"""Make a fitted model of a scikit-learn estimator.
+
+    Psi receives a fitted copy of the estimator, which predicts. Intercepts and penalties are
+    exactly as scikit-learn has them.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Fitted: LinearRegression, Ridge, LogisticRegression (no penalty or L2; two classes or
+        more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
+        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed.
+    X : (n, p) array, data frame or sparse matrix
+        The features of the fit.
+    y : (n,) array
+        The targets of the fit.
+    sample_weight : (n,) array, optional
+        The weights of the fit: how many times each row counts.
+
+    Returns
+    -------
+    HostModel
+
+    Notes
+    -----
+    scikit-learn stops early by default; `polish` finishes its optimization, and drift measures
+    how far it was from the end. The noise variance of least squares, and the dispersion of the
+    gamma and Tweedie regressors, is plugged in: Pearson's chi-square over n less the effective
+    number of parameters (for MLPRegressor over n).
+
+    Softmax has one set of coefficients too many: with several classes, the parameters of the
+    model are those of all classes but the last, and the sum over classes is held where it is.
+    Psi sees all of them.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import PoissonRegressor
+    >>> import implicit_delta as idm
+    >>> X = np.arange(10.0)[:, None]
+    >>> y = np.array([1, 0, 2, 1, 3, 2, 5, 4, 7, 9])
+    >>> reg = PoissonRegressor(alpha=0, tol=1e-8).fit(X, y)
+    >>> mean = idm.infer(idm.from_sklearn(reg, X, y), lambda reg: reg.predict([[5.0], [10.0]]))
+    >>> mean.standard_error.round(2)
+    array([0.59, 3.57])
+    """
+    require_library("sklearn", "scikit-learn")
+    *pipelines, last = _unwrap(estimator)
+    build = _builder(last)
+    _check_fitted(last)
+    for pipeline in pipelines:
+        X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
+    features, labels = _features(last, X)
+    n = len(features)
+    _check_targets(y, n)
+    weights = as_weights(sample_weight, n)
+    built = build(last, features, y, weights, labels)
+    check_coefficients(built.b, "scikit-learn")
+    count_rows(built.likelihood, built.b, "scikit-learn")
+    coordinates = Coordinates()
+    if built.shifted_together is not None:
+        coordinates = Coordinates.fixing_sums(built.b, built.shifted_together)
+    to_host = built.to_host
+    for pipeline in reversed(pipelines):
+        to_host = partial(pipeline_copy, pipeline, to_host)
+    names = None if built.names is None else coordinates.free(np.array(built.names))
+    return HostModel(
+        likelihood=built.likelihood,
+        theta=coordinates.free(built.b),
+        weights=weights,
+        ridge=built.ridge,
+        coordinates=coordinates,
+        to_host=to_host,
+        names=None if names is None else tuple(map(str, names)),
+    )
+
+
+REASONS = {
+    "Lasso": "an L1 penalty, whose maximum has corners",
+    "ElasticNet": "an L1 penalty, whose maximum has corners",
+    "SVC": "the hinge loss, which is no log-likelihood and has no curvature",
+    "SVR": "a loss with corners, which is no log-likelihood",
+    "LinearSVC": "the hinge loss, which is no log-likelihood and has no curvature",
+    "RidgeCV": "a penalty chosen from the data; fit Ridge(alpha=estimator.alpha_) to treat it as "
+    "given",
+    "LogisticRegressionCV": "a penalty chosen from the data; fit LogisticRegression(C=...) to "
+    "treat it as given",
+    "GridSearchCV": "settings chosen from the data; give its best_estimator_ to treat them as "
+    "given",
+    "SGDClassifier": "a stochastic optimizer that stops anywhere; use LogisticRegression",
+    "SGDRegressor": "a stochastic optimizer that stops anywhere; use Ridge",
+    "TransformedTargetRegressor": "a transformed target; transform y and give its regressor_",
+}
+
+
+def _builder(estimator: Any) -> Builder:
+    kind = type(estimator)
+    if kind.__module__.startswith("sklearn.") and kind.__name__ in SUPPORTED:
+        return SUPPORTED[kind.__name__]
+    default = "no smooth log-likelihood of its parameters that is known here"
+    if any(word in kind.__name__ for word in ("Tree", "Forest", "Boost", "Bagging")):
+        default = "trees, which are piecewise constant and chosen step by step"
+    reason = REASONS.get(kind.__name__, default)
+    raise UnsupportedModelError(
+        f"from_sklearn does not know {kind.__name__}: it has {reason}. "
+        "`refit` or `Bootstrap`, which only need to fit again, may serve."
+    )
+
+
+def _unwrap(estimator: Any) -> list[Any]:
+    """List the pipelines around the last step, the outermost first, and that step."""
+    if type(estimator).__name__ != "Pipeline":
+        return [estimator]
+    _check_fitted(estimator)
+    return [estimator, *_unwrap(estimator.steps[-1][1])]
+
+
+def _check_fitted(estimator: Any) -> None:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        raise ValueError(
+            f"This {type(estimator).__name__} is not fitted: call its fit(X, y) first."
+        ) from None
+
+
+def _features(estimator: Any, X: Any) -> tuple[Array, list[str]]:
+    """Check the features against those of the fit; return them as floats with their names."""
+    fitted = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
+    given = [str(name) for name in getattr(X, "columns", [])]
+    if fitted and given and fitted != given:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted to the columns {fitted}, not {given}. Give "
+            "the X of the fit."
+        )
+    array = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    width = estimator.n_features_in_
+    if array.ndim != 2 or array.shape[1] != width:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted to {width} features, but X has shape "
+            f"{array.shape}. Give the X of the fit, shape (n, {width})."
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        raise ValueError(
+            f"X has a missing or infinite value in row {bad[0, 0]}, column {bad[0, 1]} "
+            f"({len(bad)} in all). Give the X of the fit, after the same cleaning."
+        )
+    return array, fitted or given or [f"x{j}" for j in range(width)]
+
+
+def _check_targets(y: Any, n: int) -> None:
+    if np.shape(y)[:1] != (n,):
+        raise ValueError(f"y has shape {np.shape(y)}, but X has {n} rows.")
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+        raise ValueError("y has missing or infinite values. Give the y of the fit.")

@@ -1,0 +1,223 @@
+"""From statsmodels results to a fitted model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from implicit_delta._core.arguments import as_weights, require_library
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.statsmodels.table import (
+    PENALIZED,
+    SUPPORTED,
+    Builder,
+    host_curvature,
+    numerical,
+)
+from implicit_delta.models.statsmodels.traced_series import TracedSeries
+from implicit_delta.numerics.tracing.traced import Traced
+
+
+def from_statsmodels(
+    results: Any,
+    *,
+    alpha: float | Sequence[float] | Array | None = None,
+    observed: bool | None = None,
+) -> HostModel:
+    r"""Make a fitted model of statsmodels results.
+
+    Psi receives the parameters as ``results.params`` has them: a pandas Series (a DataFrame for
+    `MNLogit`) if the data were pandas or a formula, and an array otherwise, ready for
+    ``results.model.predict(params, X)``.
+
+    ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse`` of a
+    fit with the default ``cov_type``; ``robust=True`` has those of ``cov_type="HC0"`` and
+    ``clusters=`` those of ``cov_type="cluster"`` with ``use_correction=False``, whatever the
+    `cov_type` of these results is.
+
+    Parameters
+    ----------
+    results : statsmodels results
+        Of OLS, WLS, GLS, GLM (all families and links, frequency and variance weights, offset and
+        exposure), Logit, Probit, MNLogit, Poisson, NegativeBinomial (NB1, NB2, geometric),
+        NegativeBinomialP, GeneralizedPoisson, the zero-inflated counts, OrderedModel, PHReg, or
+        any GenericLikelihoodModel; made from arrays or by a formula.
+    alpha : float or (d,) array, optional
+        The penalty of ``fit_regularized(alpha=..., L1_wt=0)``, on statsmodels' scale. Results of
+        `fit_regularized` keep no record of it, so it has to be given; a wrong one shows as drift.
+    observed : bool, optional
+        For a GLM with another than the canonical link: whether the default method takes the
+        observed information (minus the Hessian, ``curvature="hessian"``) or the expected one
+        (``"ggn"``). By default the one that ``results.bse`` has: expected after IRLS, observed
+        after another optimizer. Robust errors rest on the observed one, as in statsmodels.
+
+    Returns
+    -------
+    HostModel
+
+    Notes
+    -----
+    The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
+    are the whitened ones, which is what robust errors then refer to. The partial likelihood of
+    PHReg is no sum over independent rows: it has standard errors and intervals, but neither robust
+    errors nor influences. Frequency weights of a GLM count repetitions in robust errors too, which
+    equals repeating the rows.
+
+    Examples
+    --------
+    >>> import statsmodels.api as sm
+    >>> import implicit_delta as idm
+    >>> x = np.arange(12.0)
+    >>> y = np.array([0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1])
+    >>> res = sm.Logit(y, sm.add_constant(x)).fit(disp=0)
+    >>> half = idm.infer(idm.from_statsmodels(res), lambda params: -params[0] / params[1])
+    >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
+    5.50 +- 2.00
+    """
+    require_library("statsmodels", "statsmodels")
+    bare = getattr(results, "_results", results)
+    if not hasattr(bare, "model") or not hasattr(bare, "params"):
+        raise TypeError(
+            f"from_statsmodels needs the results of a fit, not {type(results).__name__}: "
+            "`from_statsmodels(model.fit())`."
+        )
+    _refuse_other_fits(bare, alpha)
+    build = _builder(bare.model)
+    theta = np.array(bare.params, dtype=np.float64).ravel(order="F")
+    check_coefficients(theta, "statsmodels")
+    penalty = _penalty(alpha, theta.size)
+    built = build(bare, theta, penalty)
+    n = count_rows(built.likelihood, theta, "statsmodels")
+    weights = as_weights(built.counts, n)
+    curvature = host_curvature(bare, built.likelihood, weights)
+    if observed is not None:
+        curvature = "hessian" if observed else "ggn"
+    return HostModel(
+        likelihood=built.likelihood,
+        theta=theta,
+        weights=weights,
+        ridge=np.broadcast_to(built.ridge, theta.shape),
+        coordinates=Coordinates(),
+        to_host=LikeParams(results.params),
+        names=_names(bare, results.params),
+        curvature=curvature,
+        rows=getattr(bare.model.data, "row_labels", None),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LikeParams:
+    """Turn a flat vector, plain or traced, into an object like ``results.params``.
+
+    That is an array, a Series or, with the coefficients of each class in a column, a DataFrame.
+    """
+
+    params: Any
+
+    def __call__(self, b: Any) -> Any:
+        """Give b the shape and the labels of the parameters."""
+        if self.params.ndim == 2:
+            b = b.reshape(self.params.shape[::-1]).T
+        if not hasattr(self.params, "index"):
+            return b
+        if isinstance(b, Traced):
+            return b if self.params.ndim == 2 else TracedSeries(b, self.params.index)
+        labels = {"columns": self.params.columns} if self.params.ndim == 2 else {}
+        return type(self.params)(b, index=self.params.index, **labels)
+
+
+REASONS = {
+    "GEE": "estimating equations, which are no log-likelihood",
+    "GLMGam": "a penalty on its smooth terms that is chosen from the data",
+    "GLSAR": "a correlation that is estimated along with the coefficients",
+    "IV2SLS": "instruments, and no likelihood is maximized",
+    "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
+    "QuantReg": "the check loss, which is no log-likelihood and has no curvature",
+    "RLM": "M-estimation, which is no maximum likelihood",
+}
+
+
+def _builder(model: Any) -> Builder:
+    from statsmodels.base.model import GenericLikelihoodModel
+
+    kind = type(model)
+    known = SUPPORTED.get(f"{kind.__module__.removeprefix('statsmodels.')}.{kind.__qualname__}")
+    if known is not None:
+        return known
+    if isinstance(model, GenericLikelihoodModel):
+        return numerical
+    name = kind.__qualname__
+    reason = f" It has {REASONS[name]}." if name in REASONS else ""
+    raise UnsupportedModelError(
+        f"from_statsmodels does not know {name}.{reason} If it maximizes a log-likelihood, give "
+        "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
+        "ability to fit again."
+    )
+
+
+def _refuse_other_fits(results: Any, alpha: Any) -> None:
+    """Refuse results that are no maximum of a likelihood with at most a known ridge penalty."""
+    kind, model = type(results).__name__, type(results.model).__name__
+    if getattr(results.model, "endog", None) is None:
+        raise UnsupportedModelError(
+            "These results have no data: `remove_data()` or `save(remove_data=True)` took them "
+            "away. Fit the model again."
+        )
+    if kind.startswith("L1") or getattr(results, "regularized", False):
+        _refuse_lasso(model)
+    if getattr(results, "constraints", None) is not None:
+        raise UnsupportedModelError(
+            f"These results of {model} were fitted under constraints, so they are no maximum of "
+            "the likelihood. Write the constraint into the model (another design matrix)."
+        )
+    if getattr(results.model, "fixed_params", None) is not None:
+        raise UnsupportedModelError(
+            f"Some parameters of {model} were held fixed. Give the likelihood of the others to "
+            "`from_loglik`."
+        )
+    _check_alpha(results, alpha, penalized=kind == "RegularizedResults", model=model)
+
+
+def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> None:
+    if not penalized and alpha is not None:
+        raise ValueError("alpha= belongs to results of fit_regularized; these have no penalty.")
+    if not penalized:
+        return
+    if np.any(np.asarray(results.params) == 0.0):
+        _refuse_lasso(model)
+    if alpha is None or model not in PENALIZED:
+        raise UnsupportedModelError(
+            f"These results of {model}.fit_regularized were fitted with a penalty, of which "
+            "statsmodels keeps no record, and without it every standard error would be wrong. "
+            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0."
+        )
+
+
+def _refuse_lasso(model: str) -> NoReturn:
+    raise UnsupportedModelError(
+        f"These results of {model} were fitted with an L1 penalty, whose maximum has a corner "
+        "and no curvature, or refitted after one. Use fit_regularized(L1_wt=0, alpha=...), or "
+        "`refit` or `Bootstrap`."
+    )
+
+
+def _penalty(alpha: Any, d: int) -> Array | None:
+    if alpha is None:
+        return None
+    penalty = np.broadcast_to(np.asarray(alpha, dtype=np.float64), (d,))
+    if not np.all(np.isfinite(penalty)) or np.any(penalty < 0):
+        raise ValueError(f"alpha must be finite and not negative, not {alpha!r}.")
+    return penalty
+
+
+def _names(results: Any, params: Any) -> tuple[str, ...] | None:
+    """Label the parameters as the user or statsmodels does."""
+    names = list(getattr(results.model, "exog_names", None) or [])
+    if getattr(params, "ndim", 1) == 2:
+        labels = list(getattr(results.model, "_ynames_map", {}).values())[1:]
+        return tuple(f"{label}:{name}" for label in labels for name in names)
+    names = list(params.index) if hasattr(params, "index") else names
+    return tuple(map(str, names)) if len(names) == len(params) else None

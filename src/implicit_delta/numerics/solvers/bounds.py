@@ -1,0 +1,172 @@
+"""Bounds on b' A^-1 b while conjugate gradients run."""
+
+import math
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigvalsh_tridiagonal
+
+from implicit_delta._core.types import Array
+from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN
+from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
+from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
+
+FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
+ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
+SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
+
+
+class Bounds:
+    """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
+
+    def __init__(
+        self, descent: Descent, rtol: float, certify: bool, floor: float, probe: Probe | None
+    ) -> None:
+        self.descent, self.rtol, self.certify, self.floor = descent, rtol, certify, floor
+        self.probe, self.probing, self.sight = probe, probe is not None, Sight()
+        self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
+        self.streak = np.zeros(descent.size.size, dtype=int)
+        self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
+
+    def step(self) -> None:
+        """Take a step in all active columns and, in the same call of the operator, of the probe."""
+        descent, probe = self.descent, self.probe
+        if probe is None or not self.probing:
+            descent.step()
+        elif descent.active.size:
+            descent.step(lambda block: probe.ride(descent.operator, block))
+        else:
+            probe.ride(descent.operator, np.empty((probe.vector.size, 0), dtype=descent.type))
+            descent.iterations += 1
+        descent.products += self.probing
+        self._advance()
+        self._retire()
+        if probe is not None and self.probing and probe.due(not descent.active.size):
+            self._look(probe)
+            self._retire()
+
+    @property
+    def smallest(self) -> float:
+        """The smallest Ritz value met."""
+        return min(self.ritz, self.probed)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a floor that no curvature has contradicted."""
+        return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all columns are done, or were so until the probe found smaller curvatures."""
+        active = self.descent.active
+        if self.probe is None or not all(self.descent.lengths[column] for column in active):
+            return not active.size
+        self._update_ritz(active)
+        return bool(np.all(self.gap(SAFETY * self.ritz)[active] <= self.rtol))
+
+    @cached_property
+    def flat_part(self) -> tuple[float, float]:
+        """The largest part of b along flat directions, and its weight, once all is done."""
+        if self.probe is None or not self.sight.flat:
+            return 0.0, 0.0
+        return self.probe.flat_part(self.descent.lower)
+
+    @property
+    def probability(self) -> float:
+        """With which ``error`` is a bound at the floor; no floor holds for flat directions."""
+        if not self.bounded or self.flat_part[0] > UNSEEN:
+            return 0.0
+        return 1.0 if self.probe is None else 1 - CHANCE
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a direction may be missing of which the probe has an average share."""
+        if self.probe is None or self.probability:
+            return False
+        mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
+        reasons = (
+            self.descent.active.size > 0,
+            self.flat_part[1] > NEGLIGIBLE,
+            self.probed < INDISTINCT * self.probe.noise,
+            np.any(self.gap(mu) > self.rtol),
+        )
+        return any(reasons)
+
+    def error(self, mu: float) -> Array:
+        """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
+        simple = self.descent.shrinkage * self.descent.size / mu
+        if mu != self.floor:
+            return np.asarray(simple)
+        moving = self.descent.size > 0
+        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
+        return np.asarray(np.minimum(simple, radau))
+
+    def gap(self, mu: float) -> Array:
+        """Return ``sqrt(upper / lower) - 1``."""
+        excess = ratio(self.error(mu), self.descent.lower)
+        return np.asarray(excess / (1 + np.sqrt(1 + excess)))
+
+    def estimated_mu(self) -> float:
+        """Estimate a lower bound on the eigenvalues from the Ritz values of all columns."""
+        self._update_ritz(np.arange(self.streak.size))
+        return self._current_mu()
+
+    def _advance(self) -> None:
+        """Update the Gauss-Radau weights after a step of the iteration.
+
+        With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
+        its sign to rounding; from there on only the simpler bound holds.
+        """
+        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
+            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
+            rest = self.radau[column] - gamma
+            lost = not rest > 1e-8 * gamma
+            self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
+
+    def _retire(self) -> None:
+        self.descent.retire(self._agree() | self.descent.at_rounding())
+
+    def _agree(self) -> NDArray[np.bool_]:
+        """Whether the bounds of each column agree, (K,)."""
+        if self.certify and self.bounded:
+            return np.asarray(self.gap(self.floor) <= self.rtol)
+        needed = max(3, self.descent.iterations // 10)
+        moving = np.isin(np.arange(self.streak.size), self.descent.active)
+        promising = moving & (self.gap(self._current_mu()) <= self.rtol)
+        fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1))
+        self._update_ritz(np.flatnonzero(fresh))
+        self.streak = np.where(self.gap(self._current_mu()) <= self.rtol, self.streak + 1, 0)
+        return np.asarray(self.streak >= needed)
+
+    def _look(self, probe: Probe) -> None:
+        """Take over what the probe has seen, and end it if it can do no more."""
+        self.sight = sight = probe.look()
+        self.probed = max(sight.ritz, probe.noise)  # less is rounding, and has no end
+        if sight.floor * self.rtol > probe.noise:
+            self.floor = sight.floor
+            agreed = bool(np.all(self.gap(sight.floor) <= self.rtol))
+            self.probing = not agreed and sight.floor < ENOUGH * sight.ritz
+        elif not self.descent.active.size:
+            most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
+            self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
+
+    def _current_mu(self) -> float:
+        return max(SAFETY * self.smallest, self.floor if self.bounded else 0.0)
+
+    def _update_ritz(self, columns: NDArray[np.int_]) -> None:
+        for column in columns:
+            if self.descent.lengths[column]:
+                lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
+                self.ritz = min(self.ritz, _smallest_ritz(lengths, ratios))
+
+
+def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
+    """Return the smallest eigenvalue of the Lanczos matrix that conjugate gradients imply."""
+    inverse, ratio = 1.0 / np.array(lengths), np.array(ratios[:-1])
+    diagonal = inverse.copy()
+    diagonal[1:] += ratio * inverse[:-1]
+    beside = np.sqrt(ratio) * inverse[:-1]
+    smallest = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0]
+    return max(float(smallest), ROUNDING * float(diagonal.max()))

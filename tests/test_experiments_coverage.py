@@ -1,0 +1,65 @@
+"""The command that simulates coverage, with a study whose coverage is known."""
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+from experiments.coverage import __main__ as command
+from experiments.coverage.study import CHUNK, Study
+from experiments.records import load_records
+
+
+def nominal(rng, level):
+    """Covers as often as it claims."""
+    return {"exact": rng.random() < level}
+
+
+def fails_half_the_time(rng, level):
+    if rng.random() < 0.5:
+        raise idm.ConvergenceError("no maximum")
+    return {"lucky": True}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(*studies, **options):
+        return command.run(studies, tmp_path, counts=tmp_path / "counts", **options)
+
+    return run
+
+
+def test_coverage_is_the_share_of_replications(run, tmp_path):
+    (row,) = run(Study("known", 10, nominal, nominal=0.9, replications=4 * CHUNK))
+    assert row["replications"] == 4 * CHUNK
+    assert row["coverage"] == row["covered"] / row["replications"]
+    assert row["binomial_error"] == pytest.approx(
+        np.sqrt(row["coverage"] * (1 - row["coverage"]) / row["replications"])
+    )
+    assert abs(row["coverage"] - 0.9) < 4 * np.sqrt(0.9 * 0.1 / row["replications"])
+    (saved,) = load_records(tmp_path / "coverage" / "table.csv")
+    assert saved["covered"] == row["covered"]
+
+
+def test_an_interval_that_could_not_be_made_covers_nothing(run):
+    (row,) = run(Study("half", 10, fails_half_the_time), quick=True)
+    assert row["covered"] + row["failed"] == row["replications"] == CHUNK
+    assert row["failed"] > 0
+
+
+def test_replications_are_resumed(run, tmp_path):
+    study = Study("known", 10, nominal, replications=2 * CHUNK)
+    run(study, quick=True)
+    (path,) = (tmp_path / "counts").iterdir()
+    (kept,) = load_records(path)
+    run(study)
+    assert load_records(path)[0] == kept
+    assert len(load_records(path)) == 2
+
+
+def test_two_studies_of_one_name_are_refused(run):
+    with pytest.raises(ValueError, match="same task and n"):
+        run(Study("one", 10, nominal), Study("one", 10, fails_half_the_time))
+
+
+def test_the_studies_of_the_command_have_names_of_their_own():
+    assert len({(study.task, study.n) for study in command.STUDIES}) == len(command.STUDIES)
