@@ -1,11 +1,13 @@
 """Configuration of the site: ``make docs``, or ``-D plot_gallery=0`` to leave the examples out."""
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs" / "_ext")]
 
+os.environ["TQDM_DISABLE"] = "1"  # no bars in the output of the gallery
 import implicit_delta
 
 project = "implicit-delta"

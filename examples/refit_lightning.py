@@ -100,7 +100,7 @@ solved = idm.infer(fitted, lambda model: model(X_new.double()).mean())
 print(solved)
 print(f"ratio of the standard errors: {by_refits.standard_error / solved.standard_error:.2f}")
 
-# %
+# %%
 # The picture: both answers.
 
 fig, ax = plt.subplots(figsize=(7, 1.8), layout="constrained")

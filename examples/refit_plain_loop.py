@@ -80,7 +80,7 @@ solved = idm.infer(model, lambda net: torch.sigmoid(net(X_new.double())).mean())
 print(solved)
 print(f"ratio of the standard errors: {by_refits.standard_error / solved.standard_error:.2f}")
 
-# %
+# %%
 # The picture: both answers.
 
 fig, ax = plt.subplots(figsize=(7, 1.8), layout="constrained")

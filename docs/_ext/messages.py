@@ -108,6 +108,7 @@ class Messages(SphinxDirective):
 
     def run(self):
         """Make one list; code in backticks stays code."""
+        self.env.note_reread()  # in every build: the source changes without the page
         items = nodes.bullet_list()
         for message in texts().get(self.arguments[0], []):
             items += nodes.list_item("", nodes.paragraph("", "", *_marked(message)))

@@ -255,6 +255,7 @@ class Records(SphinxDirective):
 
     def run(self):
         """Make the table, or say that there is no record."""
+        self.env.note_reread()  # in every build: records change without the page
         try:
             header, rows = globals()[self.arguments[0]]()
         except FileNotFoundError as missing:
