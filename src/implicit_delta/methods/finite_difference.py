@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, NonlinearityWarning, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import (
@@ -102,6 +102,7 @@ class FiniteDifference(Method):
         pushes = self._pushes(model, evaluation, ascent.maximizer)
         refit = PushedFit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
+        rest = None
         if self.central:
             behind = self._ends(refit, evaluation, -pushes)
         else:
@@ -112,7 +113,14 @@ class FiniteDifference(Method):
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
         response = self._response(model, evaluation, ascent.maximizer, pushes, rises)
-        return self._checked(response, rises, ascent, model)
+        moves = np.array([[rise.push(k) for rise in column] for k, column in enumerate(rises)])
+        least = LONG if self.central else ONE_SIDED
+        long = moves > (least if ascent.maximizer.needs_gradient else 2 * OPAQUE_PUSH)
+        if not np.any(long):
+            return response
+        highest = ascent.climb(model).value if rest is None else rest.value
+        biases = np.array([[r.bias(k, highest) for r in column] for k, column in enumerate(rises)])
+        return self._doubted(response, moves, np.where(long, abs(biases), 0.0))
 
     def _pushes(self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer) -> Array:
         """Lambdas, (K, number of lambdas)."""
@@ -152,6 +160,8 @@ class FiniteDifference(Method):
             covariance.append(self._combine(slopes, pushes[k]))
             moves = np.array([rise.theta / rise.width for rise in column])
             directions.append(self._combine(moves, pushes[k]))
+            if not covariance[-1][k] > 0:
+                _refuse_extrapolation(evaluation.names[k], slopes[:, k], pushes[k])
             spreads.append(float(np.ptp(slopes[:, k]) / covariance[-1][k]))
         notes: dict[str, float | str] = {"lam": described_range(pushes)}
         if pushes.shape[1] > 1:
@@ -170,24 +180,14 @@ class FiniteDifference(Method):
             notes=notes,
         )
 
-    def _checked(
-        self, response: Response, rises: list[list[Rise]], ascent: Ascent, model: FittedModel
-    ) -> Response:
-        """Warn of pushes that V is not constant over; measure the bend where there is one end."""
-        moves = np.array([[rise.push(k) for rise in column] for k, column in enumerate(rises)])
-        least = LONG if self.central else ONE_SIDED
-        long = moves > (least if ascent.maximizer.needs_gradient else 2 * OPAQUE_PUSH)
-        if not np.any(long):
-            return response
-        highest = ascent.climb(model).value
-        errors = np.array([[r.bias(k, highest) for r in column] for k, column in enumerate(rises)])
-        errors = np.where(long, abs(errors), 0.0)
+    def _doubted(self, response: Response, moves: Array, biases: Array) -> Response:
+        """Warn of pushes that V is not constant over; know the bend where there is one end."""
         # extrapolation to lambda = 0 starts from the smallest one
-        used = errors[:, :1] if self.combine == "richardson" else errors
+        used = biases[:, :1] if self.combine == "richardson" else biases
         _warn_far(float(np.max(used)) / 2, float(np.max(moves)), self.central)
         if self.central:
             return response
-        return replace(response, nonlinearity=float(np.max(errors * PROBE / moves)))
+        return replace(response, nonlinearity=float(np.max(biases * PROBE / moves)))
 
     def _nonlinearity(self, evaluation: Evaluation, rises: list[list[Rise]], score: Array) -> float:
         """Compare the two ends of each push, on the scale of half a standard error."""
@@ -208,6 +208,14 @@ class FiniteDifference(Method):
         order = 2 if self.central else 1
         vandermonde = np.vander((pushes / pushes[0]) ** order, increasing=True)
         return np.asarray(np.linalg.solve(vandermonde.T, np.eye(pushes.size)[0]) @ slopes)
+
+
+def _refuse_extrapolation(name: str, slopes: Array, pushes: Array) -> NoReturn:
+    raise ConvergenceError(
+        f"The variance of {name} changes so much over the lambdas ({slopes.min():.3g} to "
+        f"{slopes.max():.3g} for {described_range(pushes)}) that it is negative at zero. They push "
+        "psi too far: leave lam out, or use smaller ones."
+    )
 
 
 def _warn_far(error: float, push: float, central: bool) -> None:

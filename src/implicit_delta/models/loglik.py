@@ -47,8 +47,8 @@ NOT_SMOOTH = (
 NEARLY_COLLINEAR = (
     "Some parameters are so nearly redundant that differences of the log-likelihood cannot tell: "
     "it is flat in one direction nearby, but not far away. Usual causes: columns that are "
-    "collinear up to a few digits, a parameter that hardly matters. Center or rescale the columns, leave one "
-    "out, add `l2=`, or give `score=`."
+    "collinear up to a few digits, a parameter that hardly matters. Center or rescale the columns, "
+    "leave one out, add `l2=`, or give `score=`."
 )
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
