@@ -10,8 +10,17 @@ T = TypeVar("T")
 def renamed(maximizer: T | None, maximize: T | None) -> T | None:
     """Accept `maximize=`, the old name of `maximizer=`."""
     if maximize is None:
-        return maximizer
+        return _checked(maximizer)
     if maximizer is not None:
         raise TypeError("maximize= is the old name of maximizer=; give only maximizer=.")
     warn("maximize= is now called maximizer=; the old name goes in 0.3.", DeprecationWarning)
-    return maximize
+    return _checked(maximize)
+
+
+def _checked(maximizer: T | None) -> T | None:
+    if maximizer is None or hasattr(maximizer, "maximize"):
+        return maximizer
+    raise TypeError(
+        f"maximizer is {maximizer!r:.40}: give the object itself, such as `idm.lbfgs`, or one with "
+        "settings, `idm.nelder_mead(tolerance=1e-4)`."
+    )

@@ -128,6 +128,8 @@ def _named(methods: Any) -> dict[str, Procedure]:
             "Bootstrap": Bootstrap(rng=0),
             "profile": profile,
         }
+    if isinstance(methods, Method):
+        methods = [methods]
     if isinstance(methods, Mapping):
         named = dict(methods)
     else:
@@ -137,7 +139,7 @@ def _named(methods: Any) -> dict[str, Procedure]:
     if not named:
         raise ValueError("Give at least one method to compare.")
     for name, method in named.items():
-        if not isinstance(method, Method) and not callable(method):
+        if isinstance(method, type) or not (isinstance(method, Method) or callable(method)):
             raise TypeError(
                 f"{name!r} is a {type(method).__name__}: give methods such as `Infinitesimal()`, "
                 "or functions of (model, psi) that return an Estimate or a Profile."

@@ -99,6 +99,11 @@ def refit(
     >>> round(estimate.value, 4), round(estimate.standard_error**2, 4)
     (1.2, 0.2)
     """
+    if not callable(train):
+        raise TypeError(
+            f"train is a {type(train).__name__}, but must be a function `train(bonus)` that fits "
+            "and returns a model. For a fitted model use `infer(model, psi)`."
+        )
     cost = Cost.start()
     function = _function(psi)
     with progress("trainings", unit="fit") as bar:

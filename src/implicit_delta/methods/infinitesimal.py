@@ -81,6 +81,11 @@ class Infinitesimal(Method):
 
     def __post_init__(self) -> None:
         """Check what was configured."""
+        if self.solver is not None and not isinstance(self.solver, Solver):
+            raise TypeError(
+                f"solver is {self.solver!r:.40}: give the object itself, `solver=idm.cholesky` or "
+                "`solver=idm.conjugate_gradient(rtol=1e-4)`."
+            )
         if self.curvature not in ("hessian", "ggn"):
             raise ValueError(f'curvature must be "hessian" or "ggn", not {self.curvature!r}.')
         if not np.isfinite(self.damping) or self.damping < 0:
