@@ -13,7 +13,7 @@ import implicit_delta as idm
 RNG = np.random.default_rng(0)
 Y = RNG.normal(1.0, 2.0, size=60)
 REFUSALS = (idm.ImplicitDeltaError, ValueError, TypeError)
-SECONDS = 20.0  # on a busy machine; a refusal takes a few
+SECONDS = 60.0  # on a busy machine; alone a refusal takes a few
 
 
 def answer(ask):

@@ -394,5 +394,5 @@ def noisy():
     ids=repr,
 )
 def test_noise_that_counts_beside_the_standard_error_is_seen(method):
-    with pytest.raises((idm.NotDeterministicWarning, idm.ImplicitDeltaError)):
+    with pytest.raises((idm.ImplicitDeltaWarning, idm.ImplicitDeltaError)):
         idm.infer(poisson(), noisy(), method, strict=False)

@@ -175,7 +175,7 @@ class FiniteDifference(Method):
             nonlinearity=self._nonlinearity(evaluation, rises, score) if self.central else np.nan,
             residual=max(rise.gradient for rise in every),
             score=score,
-            exact=True,
+            exact=self.lam is None,
             passes=sum(rise.passes for rise in every) if self.n_jobs != 1 else 0,
             notes=notes,
         )
