@@ -88,9 +88,7 @@ def assemble(
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
-    if evaluation.fitted is None:
-        check_bend(response.nonlinearity, strict)
-    else:
+    if evaluation.fitted is not None:
         drift = guard(evaluation.model, response, covariance, strict, debias)
     rows = _influence(evaluation, response, sandwich, influence)
     if brought is not None:
@@ -109,6 +107,8 @@ def assemble(
         _robust_draws(response, covariance, replaced),
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
+    bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
+    check_bend(bend, strict)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
@@ -160,6 +160,18 @@ def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> 
         return own
     parts = {name: np.diag(V) for name, V in total.parts.items()}
     return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
+
+
+def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:
+    """Return how much of the bend of psi shows in the interval.
+
+    It grows with the errors of the parameters, which a robust variance may find larger, and is
+    diluted by errors of other sources.
+    """
+    found, own, whole = (
+        np.sqrt(np.diag(V)) for V in (response.covariance, covariance, total.covariance)
+    )
+    return float(np.max(ratio(own, found, otherwise=1.0) * ratio(own, whole, otherwise=1.0)))
 
 
 def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:

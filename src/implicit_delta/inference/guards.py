@@ -39,7 +39,6 @@ def guard(
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
         check_drift(drift, strict, debias)
         _check_parabola(model, response, score, strict)
-    check_bend(response.nonlinearity, strict)
     return drift
 
 
