@@ -466,6 +466,9 @@ class Estimate:
     ) -> Axes:
         """Draw the estimate and return the axes.
 
+        In a new figure, evaluations of very different size (dollars and shares, say) get an axis of
+        their own, one below the other: the first is returned, and ``ax.figure.axes`` has all.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
@@ -473,8 +476,9 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else the
-            covariance as an image. ``"influence"`` draws that of each training row.
+            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
+            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
+            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         **style

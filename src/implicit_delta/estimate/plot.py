@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta.estimate.scales import (
+    in_lines,
+    in_one_line,
+    label_rows,
+    letters,
+    panels,
+    scales,
+)
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -22,6 +31,11 @@ __all__ = [
 ]
 
 FEW = 30
+COLORS = 10  # of matplotlib's cycle: beyond, a legend names nothing
+# Places of a label around its point, the nearest first and away from zero: points and angles.
+NEAR = 7
+AROUND = [(r, np.pi * a / 4) for r in range(NEAR, 120, 6) for a in (2, 1, 3, 0, 4, -1, -3, -2)]
+LEADER = {"arrowstyle": "-", "linewidth": 0.4, "color": "0.5", "shrinkA": 0, "shrinkB": 0}
 
 
 def estimate_plot(
@@ -45,7 +59,7 @@ def estimate_plot(
     x : (K,) array, optional
         Position of each evaluation.
     kind : {"interval", "band", "covariance", "influence"}, optional
-        A band when ``x`` is given, intervals for up to 30 evaluations, else the covariance.
+        A band when ``x`` is given, intervals for up to 30 evaluations, else the correlations.
     confidence_level, simultaneous
         As in :meth:`Estimate.confidence_interval`.
     **style
@@ -74,21 +88,32 @@ def interval_plot(
     simultaneous: bool = False,
     **style: Any,
 ) -> Axes:
-    """Draw each evaluation as a point with a horizontal bar, the first on top."""
+    """Draw each evaluation as a point with a horizontal bar, the first on top.
+
+    In a new figure, evaluations of other sizes (dollars and shares, say) get an axis of their own
+    below; the first axes are returned, and ``ax.figure.axes`` has all. In axes that are given,
+    everything is drawn on their one scale.
+    """
     K = len(estimate.names)
-    ax = new_axes(width=6.0, height=1.1 + 0.3 * K) if ax is None else ax
     value = np.atleast_1d(estimate.value)
     low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
+    groups = scales(low, high) if ax is None else [list(range(K))]
+    axes = [ax] if ax is not None else row_axes([[estimate.names[k] for k in g] for g in groups])
+    for panel, group in zip(axes, groups, strict=True):
+        _draw_intervals(panel, value[group], low[group], high[group], style)
+        label_rows(panel, np.arange(len(group)), [estimate.names[k] for k in group])
+    axes[-1].set_xlabel(
+        f"estimate, {_described(confidence_level, simultaneous and K > 1, '')} interval"
+    )
+    return axes[0]
+
+
+def _draw_intervals(ax: Axes, value: Any, low: Any, high: Any, style: dict[str, Any]) -> None:
     look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
-    ax.errorbar(value, np.arange(K), xerr=[value - low, high - value], **look)
-    ax.set_yticks(np.arange(K), estimate.names)
-    ax.set_ylim(K - 0.4, -0.6)
+    ax.errorbar(value, np.arange(len(value)), xerr=[value - low, high - value], **look)
+    ax.set_ylim(len(value) - 0.4, -0.6)
     if low.min() < 0 < high.max():
         ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_xlabel(
-        f"estimate with {_described(confidence_level, simultaneous and K > 1, '')} interval"
-    )
-    return ax
 
 
 def band_plot(
@@ -124,12 +149,24 @@ def band_plot(
 
 
 def covariance_plot(
-    estimate: Estimate, ax: Axes | None = None, *, x: ArrayLike | None = None, **style: Any
+    estimate: Estimate,
+    ax: Axes | None = None,
+    *,
+    x: ArrayLike | None = None,
+    correlation: bool | None = None,
+    **style: Any,
 ) -> Axes:
-    """Draw the covariance as an image, red above zero and blue below, first evaluation on top."""
+    """Draw the covariance as an image, red above zero and blue below, first evaluation on top.
+
+    Correlations are drawn unless ``x`` is given: evaluations along x have one unit, others need
+    not. ``correlation=True`` or ``False`` decides otherwise. What has no error has no correlation,
+    and is left white.
+    """
     K = len(estimate.names)
     ax = new_axes(width=5.6, height=4.6) if ax is None else ax
-    ends = np.abs(estimate.covariance).max() or 1.0
+    scaled = x is None if correlation is None else correlation
+    shown = _correlation(estimate.covariance) if scaled else estimate.covariance
+    ends = 1.0 if scaled else np.abs(shown).max() or 1.0
     look: dict[str, Any] = {
         "cmap": "RdBu_r",
         "vmin": -ends,
@@ -138,46 +175,123 @@ def covariance_plot(
     } | style
     at = np.arange(K) if x is None else _positions(estimate, x)
     order = np.argsort(at, kind="stable")
-    image = ax.pcolormesh(at[order], at[order], estimate.covariance[np.ix_(order, order)], **look)
-    ax.figure.colorbar(image, ax=ax, label="covariance")
+    # Centers do not tell the size of a single cell; edges do.
+    edges = at[order] if x is not None and K > 1 else np.arange(K + 1) - 0.5 + (at[0] if K else 0)
+    image = ax.pcolormesh(edges, edges, shown[np.ix_(order, order)], **look)
+    ax.figure.colorbar(image, ax=ax, label="correlation" if scaled else "covariance")
     ax.set_aspect("equal")
     ax.invert_yaxis()
     if x is not None:
         ax.set(xlabel="x", ylabel="x")
     elif K <= FEW:
-        ax.set_xticks(at, estimate.names, rotation=90)
-        ax.set_yticks(at, estimate.names)
+        _label_cells(ax, at, [in_one_line(name) for name in estimate.names])
     else:
         ax.set(xlabel="evaluation", ylabel="evaluation")
     return ax
 
 
+def _label_cells(ax: Axes, at: Any, names: list[str]) -> None:
+    """Write names along both axes, then shrink them to the cells that they left room for."""
+    ax.set_xticks(at, names, rotation=90)
+    ax.set_yticks(at, names)
+    figure: Any = ax.figure
+    figure.draw_without_rendering()
+    size = letters(ax, len(names))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_tick_params(labelsize=size)
+
+
 def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the influence of every training row, with the numbers of the ten largest."""
-    top = estimate.top_influence(10)
+    """Draw the influence of every training row, with the numbers of the ten largest.
+
+    In a new figure, evaluations of other sizes get axes of their own, as in `interval_plot`.
+    """
+    top = estimate.top_influence(10).row
     rows = np.asarray(estimate.influence)
-    ax = new_axes(width=6.4) if ax is None else ax
+    groups = [list(range(len(estimate.names)))] if ax is not None else scales(*_range(rows))
+    if ax is None:
+        ax = new_axes(width=6.4, height=max(4.0, 2.2 * len(groups)))
+    axes = panels(ax, [1] * len(groups))
     look: dict[str, Any] = {"marker": ".", "linestyle": "none", "markersize": 3.0} | style
-    for k, name in enumerate(estimate.names):
-        ax.plot(np.arange(len(rows)), rows[:, k], label=name, **look)
-    for row in top.row:
-        k = int(np.argmax(np.abs(rows[row])))
-        up = rows[row, k] >= 0
-        ax.annotate(
-            f"{row}",
-            (row, rows[row, k]),
-            (0, 3 if up else -3),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if up else "top",
-            fontsize="x-small",
-        )
-    ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.margins(y=0.12)
-    ax.set(xlabel="training row", ylabel="influence of one more copy")
-    if len(estimate.names) > 1:
-        ax.legend()
-    return ax
+    for panel, group in zip(axes, groups, strict=True):
+        for k in group:
+            panel.plot(np.arange(len(rows)), rows[:, k], label=in_lines(estimate.names[k]), **look)
+        panel.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        panel.margins(y=0.15)
+        panel.set_ylabel("influence of\none more copy")
+        if 1 < len(estimate.names) <= COLORS:
+            _legend_above(panel, [estimate.names[k] for k in group])
+    axes[-1].set_xlabel("training row")
+    for panel, group in zip(axes, groups, strict=True):
+        _number_points(panel, top, rows[:, group])
+    return axes[0]
+
+
+def _legend_above(ax: Axes, names: list[str]) -> None:
+    """Put the legend above the axes, in as many columns as names of this length have room."""
+    inches = ax.get_window_extent().width / float(ax.figure.dpi)
+    longest = max(len(line) for name in names for line in in_lines(name).split("\n"))
+    columns = max(1, min(len(names), int(inches / (0.5 + 0.09 * longest))))
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=columns,
+        fontsize="small",
+        frameon=False,
+        borderaxespad=0.2,
+    )
+
+
+def _number_points(ax: Axes, top: Any, rows: Any) -> None:
+    """Write the number of each row of `top` beside its point, where no other number is."""
+    figure: Any = ax.figure
+    figure.draw_without_rendering()  # the layout decides what is free
+    frame = ax.get_window_extent()
+    taken: list[Any] = []
+    for row in top:
+        value = float(rows[row, np.argmax(np.abs(rows[row]))])
+        for radius, angle in AROUND:
+            offset = radius * np.cos(angle), np.copysign(radius, value) * np.sin(angle)
+            text = _number(ax, row, value, offset, None)
+            box = text.get_window_extent().padded(0.5)
+            if _inside(frame, box) and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
+        else:
+            continue  # no room left: a number on top of others would name no point
+        if radius > NEAR:
+            text.remove()
+            _number(ax, row, value, offset, LEADER)
+
+
+def _inside(frame: Any, box: Any) -> bool:
+    return bool(frame.x0 < box.x0 and box.x1 < frame.x1 and frame.y0 < box.y0 and box.y1 < frame.y1)
+
+
+def _number(ax: Axes, row: int, value: float, offset: Any, line: dict[str, Any] | None) -> Any:
+    return ax.annotate(
+        f"{row}",
+        (row, value),
+        offset,
+        textcoords="offset points",
+        ha="center",
+        va="center",
+        fontsize="x-small",
+        arrowprops=line,
+    )
+
+
+def _range(rows: Any) -> tuple[Any, Any]:
+    """Ends of the influences of each evaluation, zero included."""
+    return np.minimum(rows.min(axis=0), 0.0), np.maximum(rows.max(axis=0), 0.0)
+
+
+def _correlation(covariance: Any) -> Any:
+    error = np.sqrt(np.diag(covariance))
+    product = np.outer(error, error)
+    known = np.where(product > 0, product, 1.0)
+    return np.ma.masked_where(product <= 0, np.clip(covariance / known, -1.0, 1.0))
 
 
 def _fitting_kind(estimate: Estimate, x: ArrayLike | None) -> str:
@@ -202,6 +316,13 @@ def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any
             "give one number for each"
         )
     return at
+
+
+def row_axes(names: list[list[str]]) -> list[Axes]:
+    """Make a figure with a row for each name, in axes one below the other."""
+    lines = [sum(1 + 0.5 * in_lines(name).count("\n") for name in group) for group in names]
+    ax = new_axes(width=6.0, height=0.7 + 0.4 * len(names) + 0.3 * sum(lines))
+    return panels(ax, lines)
 
 
 def new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
