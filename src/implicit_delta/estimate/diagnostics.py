@@ -59,6 +59,6 @@ def restored(content: Mapping[str, Any]) -> Diagnostics:
 
 def _number(content: Any) -> Any:
     if isinstance(content, bool | str):
-        raise TypeError(f"{content!r:.60} is no number")
+        raise TypeError(f"{content!r:.60} is not a number")
     float(content)  # of a list there is none, nor of an integer with hundreds of digits
     return content

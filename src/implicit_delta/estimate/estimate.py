@@ -516,7 +516,7 @@ class Estimate:
         if transform is not None or simultaneous:
             raise ValueError(
                 "kind='percentile' takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and know no other evaluation. Use kind='normal'."
+                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
             )
         errors = deviations(self.covariance)
         still = (np.ptp(self.draws, axis=0) <= 1e-9 * errors) & (errors > 0)

@@ -38,7 +38,7 @@ class Average:
     have some (a pandas Series against a model that knows its rows); otherwise nothing can tell
     rows in another order, which leave the mean alone and make its error wrong. A row counts as
     often as its observation weight says (frequency weights: `weights=`, statsmodels'
-    `freq_weights`). Variance weights (`var_weights`, the weights of WLS) are no counts: each row
+    `freq_weights`). Variance weights (`var_weights`, the weights of WLS) are not counts: each row
     counts once. For another weighting w return ``h * w / w.mean()``.
 
     Parameters

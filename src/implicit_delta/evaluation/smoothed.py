@@ -228,7 +228,7 @@ def _warn_uncertain(slope: _Slope) -> None:
 
 
 def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
-    """Compare the standard errors at both widths, and warn of a change that is no accident."""
+    """Compare the standard errors at both widths, and warn of a change that is not an accident."""
     change = abs(np.sqrt(narrow.variance / wide.variance) - 1)
     doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)
     if np.any(change > np.maximum(CHANGE_WARNS, doubt)):

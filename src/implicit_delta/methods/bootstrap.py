@@ -312,7 +312,7 @@ def _report_failures(failures: list[str], replicates: int) -> None:
     )
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
         raise ConvergenceError(
-            f"{text} With so many left out the rest says little. Usual causes: few observations, "
+            f"{text} With so many left out, the rest means little. Usual causes: few observations, "
             'rare classes. Use `Bootstrap(kind="bayesian")`, which keeps every observation in, a '
             "penalty (`l2=`), or `infer(model, psi, robust=True)`."
         )
