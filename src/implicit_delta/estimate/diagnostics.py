@@ -10,7 +10,7 @@ RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Measures of how far an estimate can be trusted; NaN is unknown to the method.
+    """Measures of how far an estimate can be trusted; NaN where the method cannot tell.
 
     Attributes
     ----------

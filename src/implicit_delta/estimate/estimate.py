@@ -410,7 +410,7 @@ class Estimate:
         ------
         ValueError
             The file is damaged, something else, or of a later release. Nothing in it is run, and
-            no more memory is taken than a file of its size can ask for.
+            no more memory is taken than a file of its size can need.
         """
         return read(path, cls._restored)
 

@@ -82,7 +82,7 @@ def refit(
     NonlinearityWarning
         Psi bends within half a standard error, or `lam` pushes it too far.
     NotDeterministicWarning
-        Trainings differ by more than they should.
+        Training runs differ by more than they should.
 
     Examples
     --------

@@ -41,8 +41,8 @@ class Simulation(Method):
     rng : int or numpy.random.Generator, optional
         Source of z; fresh unless given. ``estimate.method`` names the seed.
     curvature : {"hessian", "ggn"}, optional
-        Which A: minus the Hessian, or its generalized Gauss-Newton part; the one that the model
-        prefers unless given.
+        Which A: minus the Hessian, or its generalized Gauss-Newton part; that of the model
+        unless given.
     n_jobs : int
         How many evaluations run at once (joblib).
 

@@ -74,7 +74,7 @@ class StochasticFiniteDifference(Method):
     tolerance : float
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
-        Where doubling gives up.
+        Number of steps at which doubling stops.
     curvature : {"hessian", "ggn"}
         Of the pilot solve, the default rate and the share that was reached.
     rng : int or numpy.random.Generator, optional
