@@ -55,6 +55,15 @@ def test_every_error_and_warning_has_an_entry():
     assert {f"`{name}`" for name in kinds} <= set(headings)
 
 
+def test_the_glossary_has_its_ten_words():
+    glossary = (DOCS / "guide" / "glossary.md").read_text().split("```")[1]
+    words = re.findall(r"^(\w+)\n  \S", glossary, re.MULTILINE)
+    assert set(words) == {
+        "psi", "terms", "push", "drift", "response",
+        "budget", "target", "tangent", "shard", "sandwich",
+    }  # fmt: skip
+
+
 def test_every_example_has_a_place_in_the_gallery_once():
     examples = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
     index = (ROOT / "examples" / "index.rst").read_text()

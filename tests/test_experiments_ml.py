@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import re
 
 import matplotlib as mpl
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from experiments import data
-from experiments.claim import claim, load_claims, save_claims
+from experiments.claim import BEYOND, claim, load_claims, save_claims
 from experiments.classification import claims as classification_claims
 from experiments.classification import costs, figures, settling, study
 from experiments.classification.classifier import average_cost, train
@@ -227,6 +228,17 @@ def test_the_report_is_one_page_with_everything_in_it(results):
     assert "has not been made yet" in page
     assert "http" not in page
     assert "$" not in page
+
+
+def test_the_tiles_of_the_report_tell_the_papers_claims_from_our_own():
+    of_paper = [claim("a", "yes", "", held, "") for held in (True, False, False)]
+    own = [claim("b", f"{BEYOND}, which has c", "", True, "")] * 2
+    tiles = report.tally(of_paper + own)
+    assert re.findall(r"<b>(.*?)</b>claims of (the paper|our own)", tiles) == [
+        ("1 of 3", "the paper"),
+        ("2 of 3", "the paper"),
+        ("2 of 2", "our own"),
+    ]
 
 
 def test_settling_is_the_recursion_in_the_parameters():

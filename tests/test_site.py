@@ -118,6 +118,17 @@ def test_agents_find_their_file_at_the_root(site):
     assert (site / "llms.txt").read_text().startswith("# implicit-delta")
 
 
+def test_no_record_is_missing_from_the_evidence(site):
+    if not (ROOT / "results").exists():
+        pytest.skip("the records of the experiments are not here")
+    page = (site / "trust" / "evidence.html").read_text()
+    assert "no such record" not in page
+    tables = page.split('<table class="records')[1:]
+    asked = (ROOT / "docs" / "trust" / "evidence.md").read_text().count("```{records}")
+    assert len(tables) == asked
+    assert all(table.split("</table>")[0].count("<tr") > 1 for table in tables)
+
+
 def reached(site):
     """Pages that navigation leads to, from the start."""
     todo, seen = [(site / "index.html").resolve()], set()

@@ -69,7 +69,7 @@ class Evaluation:
     function : Function or None
         Psi away from theta: itself, or the surrogate of a `Smoothed` one. None for a black box.
     fitted : FittedModel or None
-        None for a black box, which is known only through its trainings.
+        None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
     """
@@ -125,7 +125,7 @@ class Evaluation:
         """The model that psi is bound to."""
         if self.fitted is None:
             raise UnsupportedModelError(
-                "The model is a black box: nothing but its trainings is known of it. Make a "
+                "The model is a black box: only its training runs are known. Make a "
                 "fitted model with `from_torch` or another `from_*` function."
             )
         return self.fitted
@@ -257,7 +257,7 @@ def _units(model: FittedModel, psi: Psi) -> Array | None:
 
 
 def _check_order(raw: Any, rows: Any) -> None:
-    """Refuse labelled rows that are not the training rows, or not in their order."""
+    """Refuse labeled rows that are not the training rows, or not in their order."""
     places = places_in(getattr(raw, "index", None), rows)
     if places is None or len(places) != len(raw):
         return  # another number of rows is refused by itself

@@ -33,7 +33,7 @@ class Response:
     method : str
         The method with everything that was left open filled in.
     smallest_curvature, nonlinearity, bias, residual : float
-        See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
+        See `implicit_delta.estimate.Diagnostics`; NaN where the method does not find it.
     drift : float
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
@@ -81,7 +81,7 @@ class Method(ABC):
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Return the method for observations that were sampled in clusters.
 
-        Only a method that draws observations has to know: it draws whole clusters.
+        Only a method that draws observations changes: it draws whole clusters.
         """
         return self
 

@@ -46,7 +46,7 @@ class Bootstrap(Method):
 
     A replicate maximizes :math:`\sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with random
     weights in place of the given ones: drawing with replacement is a matter of weights, so the
-    model needs to know nothing about it. The covariance is that of psi over the replicates. It
+    model needs no change. The covariance is that of psi over the replicates. It
     is robust to misspecification, like a sandwich; `infer` with clusters draws these whole.
     Percentile intervals: ``estimate.confidence_interval(kind="percentile")``.
 
@@ -312,7 +312,7 @@ def _report_failures(failures: list[str], replicates: int) -> None:
     )
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
         raise ConvergenceError(
-            f"{text} With so many left out the rest says little. Usual causes: few observations, "
+            f"{text} With so many left out, the rest means little. Usual causes: few observations, "
             'rare classes. Use `Bootstrap(kind="bayesian")`, which keeps every observation in, a '
             "penalty (`l2=`), or `infer(model, psi, robust=True)`."
         )

@@ -36,7 +36,7 @@ class FittedModel(ABC):
     l2 : float
         The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
     passes : int
-        How many times all n observations have been visited so far, by anybody.
+        How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
     rows : sequence or None

@@ -230,5 +230,5 @@ def count_rows(likelihood: HostLikelihood, b: Array, library: str) -> int:
     """Return n if the terms at the fitted coefficients are finite; explain otherwise."""
     terms = likelihood.terms(b)
     opening = "The log-likelihood of observation {row} is {term} at the fitted coefficients"
-    check_finite_terms(terms, opening, f"or another y or X than those of the fit in {library}?")
+    check_finite_terms(terms, opening, f"or a y or X other than that of the fit in {library}?")
     return terms.size

@@ -92,9 +92,9 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
 REASONS = {
     "Lasso": "an L1 penalty, whose maximum has corners",
     "ElasticNet": "an L1 penalty, whose maximum has corners",
-    "SVC": "the hinge loss, which is no log-likelihood and has no curvature",
-    "SVR": "a loss with corners, which is no log-likelihood",
-    "LinearSVC": "the hinge loss, which is no log-likelihood and has no curvature",
+    "SVC": "the hinge loss, which is not a log-likelihood and has no curvature",
+    "SVR": "a loss with corners, which is not a log-likelihood",
+    "LinearSVC": "the hinge loss, which is not a log-likelihood and has no curvature",
     "RidgeCV": "a penalty chosen from the data; fit Ridge(alpha=estimator.alpha_) to treat it as "
     "given",
     "LogisticRegressionCV": "a penalty chosen from the data; fit LogisticRegression(C=...) to "
@@ -116,8 +116,8 @@ def _builder(estimator: Any) -> Builder:
         default = "trees, which are piecewise constant and chosen step by step"
     reason = REASONS.get(kind.__name__, default)
     raise UnsupportedModelError(
-        f"from_sklearn does not know {kind.__name__}: it has {reason}. "
-        "`refit` or `Bootstrap`, which only need to fit again, may serve."
+        f"from_sklearn does not support {kind.__name__}: it has {reason}. "
+        "`refit` or `Bootstrap`, which only need to fit again, may work."
     )
 
 

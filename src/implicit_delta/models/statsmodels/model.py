@@ -62,9 +62,9 @@ def from_statsmodels(
     -----
     The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
     are the whitened ones, which is what robust errors then refer to. The partial likelihood of
-    PHReg is no sum over independent rows: it has standard errors and intervals, but neither robust
-    errors nor influences. Frequency weights of a GLM count repetitions in robust errors too, which
-    equals repeating the rows.
+    PHReg is not a sum over independent rows: it has standard errors and intervals, but neither
+    robust errors nor influences. Frequency weights of a GLM count repetitions in robust errors
+    too, which equals repeating the rows.
 
     Examples
     --------
@@ -130,13 +130,13 @@ class LikeParams:
 
 
 REASONS = {
-    "GEE": "estimating equations, which are no log-likelihood",
+    "GEE": "estimating equations, which are not a log-likelihood",
     "GLMGam": "a penalty on its smooth terms that is chosen from the data",
     "GLSAR": "a correlation that is estimated along with the coefficients",
     "IV2SLS": "instruments, and no likelihood is maximized",
     "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
-    "QuantReg": "the check loss, which is no log-likelihood and has no curvature",
-    "RLM": "M-estimation, which is no maximum likelihood",
+    "QuantReg": "the check loss, which is not a log-likelihood and has no curvature",
+    "RLM": "M-estimation, which is not maximum likelihood",
 }
 
 
@@ -152,7 +152,7 @@ def _builder(model: Any) -> Builder:
     name = kind.__qualname__
     reason = f" It has {REASONS[name]}." if name in REASONS else ""
     raise UnsupportedModelError(
-        f"from_statsmodels does not know {name}.{reason} If it maximizes a log-likelihood, give "
+        f"from_statsmodels does not support {name}.{reason} If it maximizes a log-likelihood, give "
         "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
         "ability to fit again."
     )
@@ -170,7 +170,7 @@ def _refuse_other_fits(results: Any, alpha: Any) -> None:
         _refuse_lasso(model)
     if getattr(results, "constraints", None) is not None:
         raise UnsupportedModelError(
-            f"These results of {model} were fitted under constraints, so they are no maximum of "
+            f"These results of {model} were fitted under constraints, so they are not a maximum of "
             "the likelihood. Write the constraint into the model (another design matrix)."
         )
     if getattr(results.model, "fixed_params", None) is not None:
