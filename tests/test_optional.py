@@ -102,6 +102,7 @@ CALLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[1])
 def test_what_is_missing_is_named_in_one_sentence(call):
     hidden, code, user, name, extra = call
@@ -110,6 +111,7 @@ def test_what_is_missing_is_named_in_one_sentence(call):
     assert printed.strip() == f"{user} needs {name}, which is not installed: {remedy}"
 
 
+@pytest.mark.slow
 def test_a_library_without_its_own_requirement_is_no_library():
     pytest.importorskip("statsmodels")
     get = "from implicit_delta._core.optional import optional\n"

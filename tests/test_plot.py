@@ -6,10 +6,10 @@ import pytest
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
-from implicit_delta.estimate import Estimate  # noqa: E402
-from implicit_delta.plot import band_plot, covariance_plot, interval_plot  # noqa: E402
+from implicit_delta.estimate import Estimate
+from implicit_delta.plot import band_plot, covariance_plot, interval_plot
 
 
 @pytest.fixture(autouse=True)
