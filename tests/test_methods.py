@@ -61,6 +61,7 @@ def test_maximizers_agree(case, maximize):
 
 @pytest.mark.slow
 def test_bayesian_optimization_in_two_dimensions():
+    pytest.importorskip("bayes_opt")
     case = weibull()
     maximize = idm.bayesian_optimization(evaluations=25)
     found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))

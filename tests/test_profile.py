@@ -281,6 +281,8 @@ def test_a_higher_maximum_nearby_is_told():
 
 
 def test_table_and_picture():
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
     _, model = normal_sample()
     found = idm.profile(model, lambda th: np.exp(2 * th[1]), [0.8, 0.95], name="variance")
     frame = found.to_frame()

@@ -242,6 +242,7 @@ def test_influence_must_have_been_asked_for():
 
 
 def test_influence_is_drawn():
+    pytest.importorskip("matplotlib")
     y, X = overdispersed(50, seed=9)
     estimate = idm.infer(poisson(y, X), lambda b: np.exp(b[1:]), influence=True)
     ax = estimate.plot(kind="influence")
