@@ -27,6 +27,9 @@ class Diagnostics:
     residual : float
         Relative residual (or relative gap of the bounds) of the linear solve; for refits, the
         remaining gradient in standard errors.
+    shrinkage : float
+        Largest move of psi by the penalty, in standard errors: to psi one Newton step of the
+        likelihood alone away; NaN without a penalty, and where that cannot be known.
     passes : int
         Passes over the data.
     seconds : float
@@ -40,6 +43,7 @@ class Diagnostics:
     nonlinearity: float = math.nan
     asymmetry: float = math.nan
     residual: float = math.nan
+    shrinkage: float = math.nan
     passes: int = 0
     seconds: float = 0.0
     notes: Mapping[str, float | str] = field(default_factory=dict)

@@ -47,6 +47,10 @@ class Sandwich:
             return f"robust ({self.name})"
         return f"clustered ({self.name}, {self.clusters.count} clusters)"
 
+    def df(self, model: FittedModel, response: Response) -> float | Array:
+        """Degrees of freedom of the variance, one number or (K,)."""
+        return model.df if self.clusters is None else self.clusters.count - 1.0
+
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
         return self.factor * scatter_of(rows, model.weights, self.clusters)

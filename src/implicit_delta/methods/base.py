@@ -41,6 +41,8 @@ class Response:
     exact : bool
         Whether the directions solve ``A w = g`` with A minus the Hessian of the objective, which
         the objective itself can confirm.
+    acceleration : (K,) array or None
+        Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
     passes : int
@@ -61,6 +63,7 @@ class Response:
     drift: float = np.nan
     score: Array | None = None
     exact: bool = False
+    acceleration: Array | None = None
     robust: bool = False
     passes: int = 0
     doubt: Warning | None = None

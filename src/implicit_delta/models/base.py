@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import UnsupportedModelError
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -46,6 +47,10 @@ class FittedModel(ABC):
         host library's own standard errors rest on it.
     before : (d,) array or None
         Where the training had ended, of a model that `polish` has made.
+    df : float
+        Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
+    penalty_note : str
+        Where a penalty comes from that a user may not know of, for messages.
     """
 
     theta: Array
@@ -55,6 +60,8 @@ class FittedModel(ABC):
     rows: Any = None
     curvature: Curvature = "hessian"
     before: Array | None = None
+    df: float = np.inf
+    penalty_note: str = ""
 
     @property
     def n(self) -> int:
@@ -123,6 +130,27 @@ class FittedModel(ABC):
             labels["weights"] = range_of(self.weights)
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
+
+    @property
+    def penalized(self) -> bool:
+        """Whether a penalty is subtracted from the log-likelihood."""
+        return self.l2 > 0
+
+    def penalty_score(self, theta: Array) -> Array:
+        """Gradient of the penalty, (d,)."""
+        return self.l2 * theta
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        """Hessian of the penalty times v, for (d,) or a block (d, k)."""
+        return self.l2 * v
+
+    def unpenalized(self) -> Self:
+        """Build the same model at the same theta without its penalty."""
+        if self.penalized:
+            raise UnsupportedModelError(
+                f"{type(self).__name__} cannot leave out its penalty: fit the model without it."
+            )
+        return self
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         r"""Weighted sum of outer products of derivatives of terms along v: (d, k) to (k, k).
