@@ -120,6 +120,7 @@ _MEANINGS = {
     "drift": "standard errors psi would move if training were finished",
     "smallest_curvature": "of minus the objective, among the directions met",
     "nonlinearity": "bend of psi within half a standard error (0 is straight)",
+    "bias": "of psi to second order, in standard errors",
     "asymmetry": "of the covariance before it was symmetrized",
     "residual": "of the solve, relative",
     "shrinkage": "standard errors the penalty has moved psi",

@@ -125,6 +125,7 @@ def assemble(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
             nonlinearity=response.nonlinearity,
+            bias=response.bias,
             asymmetry=asymmetry,
             residual=response.residual,
             shrinkage=target.shrinkage,

@@ -8,12 +8,14 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.target import debiased
+from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
@@ -160,17 +162,22 @@ def answer(
         method = _default_method(model, sandwich is not None or influence)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
-    estimate = assemble(
-        evaluation,
-        method.respond(model, evaluation),
-        sandwich=sandwich,
-        brought=brought,
-        df=df,
-        debias=debias,
-        influence=influence,
-        strict=strict,
-        cost=cost,
-    )
+    try:
+        estimate = assemble(
+            evaluation,
+            method.respond(model, evaluation),
+            sandwich=sandwich,
+            brought=brought,
+            df=df,
+            debias=debias,
+            influence=influence,
+            strict=strict,
+            cost=cost,
+        )
+    except (ConvergenceError, EvaluationError) as error:
+        refuse_training_loss(evaluation, error)
+        raise
+    warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
     return estimate

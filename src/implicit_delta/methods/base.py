@@ -32,7 +32,7 @@ class Response:
         Psi over replicates, for methods that make them.
     method : str
         The method with everything that was left open filled in.
-    smallest_curvature, nonlinearity, residual : float
+    smallest_curvature, nonlinearity, bias, residual : float
         See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
     drift : float
         Drift as the method found it, for methods without directions.
@@ -59,6 +59,7 @@ class Response:
     draws: Array | None = None
     smallest_curvature: float = np.nan
     nonlinearity: float = np.nan
+    bias: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
     score: Array | None = None
