@@ -97,6 +97,7 @@ def test_outputs_are_compared_with_care(shown, printed, same):
 
 
 def test_a_page_that_shows_another_number_fails():
+    pytest.importorskip("matplotlib")
     wrong = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     with pytest.raises(AssertionError, match="line 2: the code prints"):
         pages.check(wrong, "page.md")

@@ -1,12 +1,17 @@
 """The experiments on classifiers and autoencoders, at sizes of seconds and on made-up data."""
 
+import pytest
+
+pytest.importorskip("experiments")
+pytest.importorskip("matplotlib")
+pytest.importorskip("torch")
+
 import csv
 import gzip
 import re
 
 import matplotlib as mpl
 import numpy as np
-import pytest
 import torch
 
 from experiments import data
@@ -18,6 +23,8 @@ from experiments.records import save_picture, save_records
 from experiments.report import page as report
 from experiments.vae import claims as vae_claims
 from experiments.vae import reconstruction
+
+pytestmark = pytest.mark.slow
 
 mpl.use("Agg")
 REFITS = study.Refits(batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5)

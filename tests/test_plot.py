@@ -6,13 +6,13 @@ import pytest
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402
-from matplotlib.text import Text  # noqa: E402
+from matplotlib import pyplot as plt
+from matplotlib.text import Text
 
-import implicit_delta as idm  # noqa: E402
-from implicit_delta.estimate import Estimate  # noqa: E402
-from implicit_delta.estimate.scales import in_lines, in_one_line, scales  # noqa: E402
-from implicit_delta.plot import band_plot, covariance_plot, interval_plot  # noqa: E402
+import implicit_delta as idm
+from implicit_delta.estimate import Estimate
+from implicit_delta.estimate.scales import in_lines, in_one_line, scales
+from implicit_delta.plot import band_plot, covariance_plot, interval_plot
 
 
 @pytest.fixture(autouse=True)

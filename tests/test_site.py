@@ -27,8 +27,9 @@ for package in (
     "sphinx_gallery",
 ):
     pytest.importorskip(package)
-if not (ROOT / "docs" / "conf.py").exists():
-    pytest.skip("the pages of the site are not here", allow_module_level=True)
+for path, what in (("docs/conf.py", "pages"), ("results/index.html", "records")):
+    if not (ROOT / path).exists():
+        pytest.skip(f"the {what} of the site are not here", allow_module_level=True)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (390, 1280)
@@ -42,7 +43,7 @@ def site(tmp_path_factory):
     """The site without running its gallery, from a copy of the pages: the originals stay clean."""
     root = tmp_path_factory.mktemp("site")
     for path in ROOT.iterdir():
-        if path.name not in ("docs", "build", ".git", ".venv"):
+        if path.name not in ("docs", "build", ".git", ".venv", ".venv-lowest"):
             (root / path.name).symlink_to(path)
     generated = shutil.ignore_patterns("auto_examples", "generated", "_build")
     shutil.copytree(ROOT / "docs", root / "docs", ignore=generated)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta._core.optional import optional
 from implicit_delta.estimate.scales import (
     in_lines,
     in_one_line,
@@ -237,16 +237,8 @@ def row_axes(names: list[list[str]]) -> list[Axes]:
 
 def new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
     """Make a figure with one pair of axes."""
-    _, ax = _pyplot().subplots(figsize=(width, height), layout="compressed")
+    _, ax = optional("matplotlib.pyplot", "plot()").subplots(
+        figsize=(width, height), layout="compressed"
+    )
     axes: Axes = ax
     return axes
-
-
-def _pyplot() -> ModuleType:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "Plots need matplotlib, which is not installed: `pip install 'implicit-delta[plot]'`."
-        ) from error
-    return pyplot

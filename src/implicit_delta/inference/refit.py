@@ -20,6 +20,7 @@ from implicit_delta.methods.base import PROBE, Response, described_range, relati
 PUSH = 0.25  # of a standard error: the error of the result goes with the square of it
 NEAR, FAR = 0.1, 1.0  # pushes that will do; noise asks for more than a quarter
 FIRST = 0.1  # the first lambda, over the size of psi
+ROUNDING = 1e-12  # a psi below has tiny units, or it is zero but for rounding, which is tried first
 MOST_TRIES = 8  # lambdas that are tried before giving up
 NOISE = 0.01  # of the standard error: noise of the training that is worth a warning
 
@@ -188,7 +189,8 @@ def _pushes(
 
 def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list[Array]]:
     """Try lambdas until each pushes its psi_k by a good part of a standard error."""
-    tries = FIRST / np.where(rest != 0, abs(rest), 1.0)
+    natural = FIRST / np.where(rest != 0, abs(rest), 1.0)
+    tries = np.where(abs(rest) > ROUNDING, natural, FIRST)
     ends: dict[int, Array] = {}
     falls = np.zeros(rest.size)
     for _ in range(MOST_TRIES):
@@ -200,7 +202,7 @@ def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list
                 falls[k] = falls[k] + 1 if rise < -clear else 0
                 if falls[k] > 1:  # twice in a row, at pushes ten times apart: not by chance
                     _refuse_fall(k, tries[k], rise)
-                tries[k] *= 10
+                tries[k] = max(10 * tries[k], natural[k])
                 continue
             error = np.sqrt(rise / tries[k])
             if NEAR <= tries[k] * error <= FAR:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights, require_library
+from implicit_delta._core.arguments import as_weights
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
@@ -58,7 +59,7 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     >>> mean.standard_error.round(2)
     array([0.59, 3.57])
     """
-    require_library("sklearn", "scikit-learn")
+    optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
     build = _builder(last)
     _check_fitted(last)

@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights, require_library
+from implicit_delta._core.arguments import as_weights
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
@@ -77,7 +78,7 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
-    require_library("statsmodels", "statsmodels")
+    optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
         raise TypeError(
