@@ -37,9 +37,9 @@ class Average:
     With ``"training"``, row i of h has to be training row i. Labels are compared where both sides
     have some (a pandas Series against a model that knows its rows); otherwise nothing can tell
     rows in another order, which leave the mean alone and make its error wrong. A row counts as
-    often as its observation weight says (frequency weights: `weights=`, statsmodels'
-    `freq_weights`). Variance weights (`var_weights`, the weights of WLS) are no counts: each row
-    counts once. For another weighting w return ``h * w / w.mean()``.
+    much as its frequency or sampling weight says (`weights=`, statsmodels' `freq_weights`).
+    Precisions (`weight_kind="precision"`, `var_weights`, the weights of WLS) are no counts: each
+    row counts once. For another weighting w return ``h * w / w.mean()``.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import stretched, total_error
@@ -86,18 +86,23 @@ def assemble(
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
-    plain = sandwich or Sandwich()
+    claimed = _claimed(evaluation, response, sandwich)
+    covariance = covariance if claimed is None else claimed
+    plain = sandwich or _of_rows(evaluation)
     total = total_error(
         evaluation,
         covariance,
         rows,
-        _robust_draws(response, covariance, sandwich),
+        _robust_draws(response, covariance, sandwich is not None or claimed is not None),
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
     asked = {} if sandwich is None else {"variance": str(sandwich)}
+    if claimed is not None:
+        by_rows = evaluation.sample == "training"
+        asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -120,13 +125,42 @@ def assemble(
     )
 
 
-def _robust_draws(response: Response, covariance: Array, sandwich: Sandwich | None) -> Array | None:
-    """Stretch draws to the robust covariance; none are kept of a psi that bends over them.
+def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+    """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
+
+    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    """
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.robust or sandwich is not None:
+        return None
+    slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
+    if not np.all(np.any(slopes, axis=-1)):
+        slopes = model.information(model.theta, checked_directions(model, response)).T
+    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+
+
+def _of_rows(evaluation: Evaluation) -> Sandwich:
+    """Return the sandwich of an average over the training rows where none was asked for."""
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or evaluation.sample != "training":
+        return Sandwich()
+    if not claimed.by_rows:
+        raise UnsupportedModelError(
+            f"The error of an average over the training rows is made of these rows, and {claimed} "
+            "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
+            'use sample="unknown", an upper bound.'
+        )
+    plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
+    return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
+def _robust_draws(response: Response, covariance: Array, other: bool) -> Array | None:
+    """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
     value that psi never takes.
     """
-    bent = float(response.notes.get("nonlinear_share", 0.0)) if sandwich is not None else 0.0
+    bent = float(response.notes.get("nonlinear_share", 0.0)) if other else 0.0
     if bent > BENT_WARNS:
         warn(
             f"{bent:.0%} of the variance of psi over the draws is not linear in the parameters, "
@@ -148,7 +182,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return model.terms_along(model.theta, directions)
+        return model.influences(model.theta, directions)
     return None
 
 

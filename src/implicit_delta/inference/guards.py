@@ -28,11 +28,11 @@ def guard(model: FittedModel, response: Response, covariance: Array, strict: boo
     """Check a response and return its drift; see the errors and warnings of `infer`."""
     if response.directions is None:
         drift = response.drift
-        check_drift(drift, strict)
+        check_drift(model, drift, strict)
     else:
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
-        check_drift(drift, strict)
+        check_drift(model, drift, strict)
         _check_parabola(model, response, score, strict)
     check_bend(response.nonlinearity, strict)
     return drift
@@ -44,13 +44,11 @@ def drift_of(score: Array, directions: Array, errors: Array) -> float:
     return float(np.max(ratio(moves, errors)))
 
 
-def check_drift(drift: float, strict: bool) -> None:
+def check_drift(model: FittedModel, drift: float, strict: bool) -> None:
     """Warn of a training that is not finished, or refuse it; NaN is unknown."""
     text = (
         f"The model is not at its maximum: finishing the training would move psi by {drift:.2g} "
-        "standard errors (drift). Usual causes: training stopped early, or a penalty used in "
-        "training was not given here. Use `polish(model)`, or give the `penalty=` or `l2=` that "
-        "was used."
+        f"standard errors (drift). {model.drift_causes()}"
     )
     if drift > DRIFT_WARNS:
         _refuse_or_warn(text, drift > DRIFT_REFUSES and strict, DriftWarning)

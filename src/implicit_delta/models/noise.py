@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
 
@@ -38,8 +39,9 @@ def with_variance(
     gauss_newton : callable or None
         Makes the model's Gauss-Newton matrix (d, d); None if a penalty other than l2 is part of it.
     """
-    count = float(np.sum(model.weights)) * outputs
-    squares = -2.0 * float(model.weights @ model.terms(model.theta))
+    count = float(np.sum(model.counts)) * outputs
+    scale = as_mean_one(model.weights, model.weight_kind)
+    squares = -2.0 * scale * float(model.weights @ model.terms(model.theta))
     spectrum = _spectrum(model, gauss_newton) if likelihood.variance == "unbiased" else None
     return Gaussian(noise_variance(squares, count, spectrum, model.l2, Wording()))
 

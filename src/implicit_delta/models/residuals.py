@@ -8,17 +8,17 @@ import numpy as np
 import scipy.optimize
 
 from implicit_delta._core.arguments import (
-    as_weights,
     check_names,
     check_rows,
     given_point,
 )
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Wording, noise_variance
+from implicit_delta.models.weights import as_mean_one, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
@@ -34,6 +34,7 @@ def from_residuals(
     variance: Literal["mle", "unbiased"] | float = "mle",
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
 ) -> LoglikModel:
     r"""Make a fitted model of a least-squares problem.
@@ -60,7 +61,11 @@ def from_residuals(
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
     weights : (n,) array, optional
-        How many times each observation counts.
+        How much each squared residual counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
 
@@ -82,10 +87,8 @@ def from_residuals(
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
-    weights, rule = as_weights(weights, n), Gaussian(variance).variance
-    if not isinstance(rule, float):
-        _check_counts(weights)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule)
+    weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind)
     if start is not None:
         point, noise = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
@@ -101,19 +104,7 @@ def from_residuals(
         gauss_newton=rows.gauss_newton,
         l2=problem.l2,
         names=check_names(names, point.size),
-    )
-
-
-def _check_counts(weights: Array) -> None:
-    """Refuse weights that are no repetitions, where these count the degrees of freedom."""
-    total, n = float(np.sum(weights)), weights.size
-    if np.all(weights == np.round(weights)) or abs(total - n) <= 1e-6 * n:
-        return
-    raise ValueError(
-        f"weights counts repetitions of rows, and these are not whole numbers (their sum is "
-        f"{total:.6g} for {n} rows): the noise variance would be estimated from {total:.6g} "
-        "observations. For weights 1 / sigma^2 of known errors divide the residuals by sigma and "
-        "give `variance=1.0`; for relative precisions give `weights * n / weights.sum()`."
+        weight_kind=weight_kind,
     )
 
 
@@ -126,6 +117,7 @@ class LeastSquares:
     weights: Array
     l2: float
     variance: Literal["mle", "unbiased"] | float
+    weight_kind: WeightKind = "frequency"
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,)."""
@@ -143,8 +135,13 @@ class LeastSquares:
         if isinstance(self.variance, float):
             return self.variance
         spectrum = self._spectrum(theta) if self.variance == "unbiased" else None
-        count = float(np.sum(self.weights))
-        return noise_variance(self._squares(theta), count, spectrum, self.l2, WORDING)
+        squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
+        return noise_variance(squares, self._count(), spectrum, self.l2, WORDING)
+
+    def _count(self) -> float:
+        """Return the number of observations."""
+        repeated = self.weight_kind == "frequency"
+        return float(np.sum(self.weights) if repeated else np.count_nonzero(self.weights))
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)
