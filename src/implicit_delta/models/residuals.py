@@ -18,7 +18,7 @@ from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Wording, noise_variance
-from implicit_delta.models.weights import as_mean_one, observation_weights
+from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
@@ -136,12 +136,8 @@ class LeastSquares:
             return self.variance
         spectrum = self._spectrum(theta) if self.variance == "unbiased" else None
         squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
-        return noise_variance(squares, self._count(), spectrum, self.l2, WORDING)
-
-    def _count(self) -> float:
-        """Return the number of observations."""
-        repeated = self.weight_kind == "frequency"
-        return float(np.sum(self.weights) if repeated else np.count_nonzero(self.weights))
+        count = count_of(self.weights, self.weight_kind)
+        return noise_variance(squares, count, spectrum, self.l2, WORDING)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)

@@ -34,6 +34,11 @@ def _warn_of_fractions(weights: Array, name: str) -> None:
         )
 
 
+def count_of(weights: Array, kind: WeightKind) -> float:
+    """Count the observations."""
+    return float(weights.sum() if kind == "frequency" else np.count_nonzero(weights))
+
+
 def as_mean_one(weights: Array, kind: WeightKind) -> float:
     """Return the factor that makes sampling weights sum to the number of rows; one for others."""
     return np.count_nonzero(weights) / float(weights.sum()) if kind == "sampling" else 1.0
