@@ -11,6 +11,7 @@ sm = pytest.importorskip("statsmodels.api")
 from statsmodels.miscmodels.ordinal_model import OrderedModel  # noqa: E402
 from test_statsmodels import (  # noqa: E402
     BINARY,
+    COUNTS,
     EXACT,
     GROUPS,
     POSITIVE,
@@ -242,3 +243,19 @@ def test_statsmodels_computes_one_robust_covariance_for_other_models():
     model = idm.from_statsmodels(sm.Logit(BINARY, X).fit(disp=0, cov_type="HC3"))
     note = idm.infer(model, idm.parameters).diagnostics.notes["variance"]
     assert note == "HC3 (which is HC0 in Logit) of the fit"
+
+
+ZEROS = np.where(np.random.default_rng(0).random(N) < 0.3, 0, COUNTS)
+
+
+def test_a_hessian_that_is_none_is_told():
+    fit = {"method": "bfgs", "maxiter": 600, "gtol": 1e-8, "disp": 0, "cov_type": "HC0"}
+    off = quietly(lambda: sm.ZeroInflatedPoisson(ZEROS, X).fit(**fit))
+    with pytest.warns(idm.ImplicitDeltaWarning, match="ZeroInflatedPoisson.*doubtful"):
+        model = idm.from_statsmodels(off)
+    found = idm.infer(model, idm.parameters)
+    np.testing.assert_allclose(found.standard_error, off.bse, rtol=1e-8)
+    right = quietly(lambda: sm.ZeroInflatedGeneralizedPoisson(ZEROS, X).fit(**fit))
+    model = idm.from_statsmodels(right)
+    plain = idm.infer(model, idm.parameters, robust=True)
+    np.testing.assert_allclose(plain.standard_error, right.bse, rtol=1e-3)

@@ -302,6 +302,18 @@ def test_what_is_asked_for_overrides_the_design():
     assert "robust" in plain.diagnostics.notes["variance"]
 
 
+def test_other_doors_and_methods_have_the_variance_of_the_design():
+    model, psi = numpy_model(weights=PRECISIONS, weight_kind="sampling"), lambda b: b[1]
+    expected = idm.infer(model, psi).standard_error
+    table = idm.compare(
+        model, psi, {"default": idm.Infinitesimal(), "refits": idm.FiniteDifference()}
+    )
+    for row in table.rows:
+        assert (row.high - row.low) / 2 / 1.959964 == pytest.approx(expected, rel=1e-2)
+    for method in (idm.FiniteDifference(), idm.Simulation(300, rng=0)):
+        assert idm.infer(model, psi, method).standard_error == pytest.approx(expected, rel=1e-2)
+
+
 def test_a_pseudo_likelihood_has_no_profile():
     model = numpy_model(weights=PRECISIONS, weight_kind="sampling")
     with pytest.raises(idm.UnsupportedModelError, match="no log-likelihood"):

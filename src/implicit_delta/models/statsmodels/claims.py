@@ -10,6 +10,8 @@ from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.claimed import Claimed
 
 OWN = {"nonrobust", "fixed scale"}  # the inverse information, as the model has it too
+DIRECTIONS, STEP = 4, 0.1  # of second differences, and their length in standard errors
+OFF = 0.02  # of a curvature: what these differences leave open
 UPPER = {"HC0", "HC1", "HC2", "HC3", "HAC"}
 BY_ROWS = {"HC0", "HC1", "HC2", "HC3", "cluster"}
 
@@ -35,6 +37,13 @@ def claim_of(results: Any, n: int) -> Claimed | None:
             ImplicitDeltaWarning,
         )
         return None
+    if _hessian_is_off(results):
+        warn(
+            f"The Hessian of {type(results.model).__name__} in statsmodels is not that of its "
+            f"log-likelihood, so the covariance of the fit ({kind}) is doubtful. Ask for "
+            "`robust=True` or `clusters=`, which use second differences of the log-likelihood.",
+            ImplicitDeltaWarning,
+        )
     clusters, several = _clusters(groups, n)
     return Claimed(
         covariance=covariance,
@@ -44,6 +53,20 @@ def claim_of(results: Any, n: int) -> Claimed | None:
         factor=_factor(results, kind, clusters),
         by_rows=kind in BY_ROWS and not several,
     )
+
+
+def _hessian_is_off(results: Any) -> bool:
+    """Hold a Hessian in closed form against second differences, in a few mixed directions."""
+    model, b = results.model, np.asarray(results.params, dtype=np.float64)
+    if not type(model).__module__.endswith("count_model"):
+        return False  # the others agree with it in the tests
+    hessian = np.asarray(model.hessian(b))
+    units = 1 / np.sqrt(abs(np.diag(hessian)))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DIRECTIONS, b.size))
+    steps = STEP / np.sqrt(b.size) * signs * units
+    bends = [model.loglike(b + s) + model.loglike(b - s) - 2 * model.loglike(b) for s in steps]
+    expected = np.einsum("kd,de,ke->k", steps, hessian, steps)
+    return bool(np.any(abs(np.array(bends) - expected) > OFF * STEP**2))
 
 
 def _kind(results: Any) -> str:
