@@ -93,7 +93,7 @@ def test_standard_errors_and_degrees_of_freedom_are_those_of_the_fit(name, claim
         warnings.simplefilter("ignore", idm.DriftWarning)  # theirs stops where it likes
         found = idm.infer(model, idm.parameters, strict=False)
     np.testing.assert_allclose(found.standard_error, bse, rtol=1e-8)
-    assert model.claimed.df == freedom_of(results)
+    assert model.claimed.df == found.df == freedom_of(results)
     assert found.diagnostics.notes["variance"].endswith("of the fit")
 
 

@@ -455,16 +455,19 @@ def test_other_data_than_those_of_the_fit_show_as_drift():
 
 
 PENALTY_NOTES = {
-    "PoissonRegressor() has alpha=1 by default; fit it with alpha=0": (PoissonRegressor(), COUNTS),
-    "GammaRegressor() has alpha=1 by default; fit it with alpha=0": (GammaRegressor(), POSITIVE),
-    "TweedieRegressor() has alpha=1 by default; fit it with alpha=0": (TweedieRegressor(), REAL),
-    "LogisticRegression() has C=1 by default; fit it with C=np.inf": (LogisticRegression(), BINARY),
-    "Ridge() has alpha=1 by default; use LinearRegression()": (Ridge(), REAL),
-    "PoissonRegressor was fitted with alpha=0.3; without a penalty fit it with alpha=0": (
+    "PoissonRegressor() has alpha=1 by default; fit it with alpha=0.": (PoissonRegressor(), COUNTS),
+    "GammaRegressor() has alpha=1 by default; fit it with alpha=0.": (GammaRegressor(), POSITIVE),
+    "TweedieRegressor() has alpha=1 by default; fit it with alpha=0.": (TweedieRegressor(), REAL),
+    "LogisticRegression() has C=1 by default; fit it with C=np.inf.": (
+        LogisticRegression(),
+        BINARY,
+    ),
+    "Ridge() has alpha=1 by default; use LinearRegression().": (Ridge(), REAL),
+    "PoissonRegressor was fitted with alpha=0.3; without a penalty fit it with alpha=0.": (
         PoissonRegressor(alpha=0.3),
         COUNTS,
     ),
-    "MLPRegressor() has alpha=0.0001 by default; fit it with alpha=0": (
+    "MLPRegressor() has alpha=0.0001 by default; fit it with alpha=0.": (
         MLPRegressor((2,), solver="lbfgs", random_state=0, max_iter=2000),
         REAL,
     ),
@@ -480,7 +483,7 @@ def test_a_setting_that_penalizes_is_named(note):
 
 def test_without_a_penalty_there_is_no_note():
     for estimator, y, _ in UNPENALIZED.values():
-        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty_note is None
+        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty_note == ""
 
 
 DRIFTING = {

@@ -252,6 +252,7 @@ def test_sampling_weights_give_the_errors_of_svyglm(name, design):
     np.testing.assert_allclose(found.standard_error, case["standard_error"][design], rtol=1e-6)
     np.testing.assert_allclose(found.covariance, case["covariance"][design], rtol=1e-5)
     assert found.diagnostics.notes["variance"].startswith("design-based")
+    assert found.df == case["df"][design]
 
 
 @pytest.mark.parametrize("design", ["rows", "clusters"])

@@ -24,6 +24,7 @@ from implicit_delta.errors import (
     NonlinearityWarning,
     NotAMaximumError,
     NotDeterministicWarning,
+    ShrinkageWarning,
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
@@ -88,6 +89,7 @@ __all__ = [
     "Profile",
     "Replicated",
     "Response",
+    "ShrinkageWarning",
     "Simulation",
     "Smoothed",
     "StochasticFiniteDifference",

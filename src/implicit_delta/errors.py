@@ -154,3 +154,7 @@ class NonlinearityWarning(ImplicitDeltaWarning):
 
 class NotDeterministicWarning(ImplicitDeltaWarning):
     """The same parameters gave two different values."""
+
+
+class ShrinkageWarning(ImplicitDeltaWarning):
+    """A penalty has moved psi by a noticeable part of a standard error from the truth."""

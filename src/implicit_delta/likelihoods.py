@@ -99,12 +99,13 @@ class Gaussian(_Elementwise):
 
     Parameters
     ----------
-    variance : {"mle", "unbiased"} or float
-        The noise variance :math:`s^2`: the mean squared residual at the optimum; the same with
-        the number of residuals less the effective number of parameters as divisor; or a known
-        number. It is plugged in, which changes nothing to first order, since it is orthogonal
-        to the parameters (the paper's remark on squared error). While it is open, terms and
-        derivatives take it to be 1.
+    variance : {"unbiased", "mle"} or float, optional
+        The noise variance :math:`s^2`: the sum of squared residuals at the optimum over their
+        number less the effective number of parameters; their mean; or a known number. By default
+        "unbiased" without a penalty and "mle" (the paper's remark) with one. It is plugged in,
+        which changes nothing to first order, since it is orthogonal to the parameters; intervals
+        take Student's t for its degrees of freedom. While it is open, terms and derivatives take
+        it to be 1.
 
     Examples
     --------
@@ -112,9 +113,11 @@ class Gaussian(_Elementwise):
     array([-0.5, -0. ])
     """
 
-    variance: Literal["mle", "unbiased"] | float = "mle"
+    variance: Literal["mle", "unbiased"] | float | None = None
 
     def __post_init__(self) -> None:
+        if self.variance is None:
+            return
         if not isinstance(self.variance, str):
             object.__setattr__(self, "variance", float(self.variance))
             if np.isfinite(self.variance) and self.variance > 0:

@@ -84,7 +84,7 @@ def test_names_are_strings_that_differ(case):
 def test_names_do_not_break_tables(name):
     est = make(names=(name, "b"), parts={"model": V, "noise": 0 * V})
     for text in (repr(est), est.summary().split("\n\n")[1]):
-        assert len(text.splitlines()) == 3
+        assert len(text.splitlines()) == 4
         assert text.isascii()
     assert est.names[0] == name
     assert len(est._repr_html_().splitlines()) == len(PAIR._repr_html_().splitlines())

@@ -317,8 +317,8 @@ def test_forged_header_members(member, tmp_path):
 
 
 def test_a_later_version_is_named(tmp_path):
-    forged(tmp_path / "est", {"version": 3, "names": "another layout"})
-    refused(tmp_path / "est", "version 3 of the format.*a later one")
+    forged(tmp_path / "est", {"version": 4, "names": "another layout"})
+    refused(tmp_path / "est", "version 4 of the format.*a later one")
 
 
 # Bombs: small files that unpack to large ones.
@@ -424,11 +424,11 @@ def test_diagnostics_under_their_old_name_are_read(tmp_path):
 
 
 def test_unknown_diagnostics_are_kept_as_notes(tmp_path):
-    later = {**HEADER["diagnostics"], "shrinkage": 0.25}
+    later = {**HEADER["diagnostics"], "warmth": 0.25}
     forged(tmp_path / "est", {"diagnostics": later})
     loaded = Estimate.load(tmp_path / "est")
-    assert loaded.diagnostics.notes == {"lam": 0.3, "shrinkage": 0.25}
-    assert "shrinkage" in loaded.summary()
+    assert loaded.diagnostics.notes == {"lam": 0.3, "warmth": 0.25}
+    assert "warmth" in loaded.summary()
 
 
 def test_old_files_of_added_errors_are_known_by_their_numbers(tmp_path):

@@ -30,8 +30,47 @@ _SCALES = {
 }
 
 
+class Shown:
+    """Show an estimate through an increasing function: exponentials, or probabilities."""
+
+    def __init__(self, transform: str | None) -> None:
+        shown = {None: None, "exp": "log", "expit": "logit"}
+        if transform not in shown:
+            raise ValueError(f"transform is 'exp', 'expit' or None, not {transform!r}")
+        name = shown[transform]
+        self.scale = None if name is None else _SCALES[name]
+
+    @property
+    def null(self) -> float:
+        """Where zero is shown."""
+        return 0.0 if self.scale is None else float(self.scale.inverse(np.zeros(1))[0])
+
+    def back(self, nulls: Array) -> Array:
+        """Bring hypotheses about what is shown to the scale of the estimate."""
+        if self.scale is None:
+            return nulls
+        with np.errstate(all="ignore"):
+            found = self.scale.forward(nulls)
+        if not np.isfinite(found).all():
+            raise ValueError(f"null has to be {self.scale.domain} on the scale that is shown")
+        return found
+
+    def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Transform the columns of a table that are on the scale of the estimate."""
+        if self.scale is None:
+            return columns
+        shown = {name: self.scale.inverse(columns[name]) for name in ("conf_low", "conf_high")}
+        value = self.scale.inverse(columns["estimate"])
+        slope = self.scale.slope(np.asarray(value), columns["std_error"])
+        return {**columns, **shown, "estimate": value, "std_error": columns["std_error"] / slope}
+
+
 def ends_on_scale(
-    transform: Transform, value: Array, error: Array, critical: float, names: tuple[str, ...]
+    transform: Transform,
+    value: Array,
+    error: Array,
+    critical: float | Array,
+    names: tuple[str, ...],
 ) -> tuple[Array, Array]:
     """Build the interval on the scale of a transform and map it back, (K,) and (K,)."""
     scale = _scale(transform)

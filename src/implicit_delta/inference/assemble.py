@@ -9,11 +9,13 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import stretched, total_error
+from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -51,6 +53,9 @@ def assemble(
     response: Response,
     *,
     sandwich: Sandwich | None = None,
+    brought: Array | None = None,
+    df: float | None = None,
+    debias: bool = False,
     influence: bool = False,
     strict: bool = True,
     cost: Cost | None = None,
@@ -65,6 +70,12 @@ def assemble(
         The answer of a method.
     sandwich : Sandwich, optional
         The robust variance that was asked for; a response that is robust by itself has none.
+    brought : (d, d) array, optional
+        A covariance of the parameters to take instead of the model's own.
+    df : float, optional
+        Degrees of freedom to take instead of those that the variance has.
+    debias : bool
+        The model is one Newton step without its penalty away from its penalized maximum.
     influence : bool
         Keep the influence of each observation.
     strict : bool
@@ -73,36 +84,43 @@ def assemble(
         Begun with the question.
     """
     cost = cost or Cost.start()
+    own_df = _model_df(evaluation, response, sandwich)
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
     if evaluation.fitted is None:
         check_bend(response.nonlinearity, strict)
     else:
-        drift = guard(evaluation.model, response, covariance, strict)
+        drift = guard(evaluation.model, response, covariance, strict, debias)
     rows = _influence(evaluation, response, sandwich, influence)
-    if sandwich is not None and rows is not None:
+    if brought is not None:
+        covariance = _brought(evaluation, response, brought)
+    elif sandwich is not None and rows is not None:
         covariance = sandwich.of_rows(evaluation.model, rows)
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
-    claimed = _claimed(evaluation, response, sandwich)
+    claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
     covariance = covariance if claimed is None else claimed
+    replaced = any(other is not None for other in (sandwich, brought, claimed))
     plain = sandwich or _of_rows(evaluation)
     total = total_error(
         evaluation,
         covariance,
         rows,
-        _robust_draws(response, covariance, sandwich is not None or claimed is not None),
+        _robust_draws(response, covariance, replaced),
         lambda rows: plain.of_rows(evaluation.model, rows),
     )
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
-    polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
-    asked = {} if sandwich is None else {"variance": str(sandwich)}
+    errors = np.sqrt(np.diag(total.covariance))
+    polished = move_by_polish(evaluation, errors)
+    asked = {"variance": "covariance="} if brought is not None else {}
+    asked |= {} if sandwich is None else {"variance": str(sandwich)}
     if claimed is not None:
         by_rows = evaluation.sample == "training"
         asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
+    target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -112,8 +130,10 @@ def assemble(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
             nonlinearity=response.nonlinearity,
+            bias=response.bias,
             asymmetry=asymmetry,
             residual=response.residual,
+            shrinkage=target.shrinkage,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
             notes={**evaluation.notes, **response.notes, **notes, **polished, **asked},
@@ -122,6 +142,9 @@ def assemble(
         parts=total.parts,
         draws=total.draws,
         errors_add=total.errors_add,
+        df=_total_df(evaluation, own_df, total) if df is None else df,
+        target=target.text,
+        acceleration=response.acceleration,
     )
 
 
@@ -154,13 +177,51 @@ def _of_rows(evaluation: Evaluation) -> Sandwich:
     return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
 
 
-def _robust_draws(response: Response, covariance: Array, other: bool) -> Array | None:
+def _model_df(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich | None
+) -> float | Array:
+    """Degrees of freedom of the model's part, one number or (K,)."""
+    if evaluation.fitted is None:
+        return np.inf
+    claimed = evaluation.model.claimed
+    if sandwich is None and claimed is not None and not response.robust:
+        return claimed.df
+    if sandwich is None or (response.robust and sandwich.clusters is None):
+        return evaluation.model.df
+    return sandwich.df(evaluation.model, response)
+
+
+def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
+    """Degrees of freedom of all parts, of which only the model's was estimated from few numbers."""
+    if len(total.parts) < 2 or total.errors_add or evaluation.sample == "training":
+        return own
+    parts = {name: np.diag(V) for name, V in total.parts.items()}
+    return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
+
+
+def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
+    """Carry a covariance of the parameters over to psi."""
+    if response.robust:
+        raise ValueError(
+            f"{response.method.split('(')[0]} finds the variance by itself: leave out "
+            "covariance=, or the method."
+        )
+    if evaluation.sample == "training":
+        raise ValueError(
+            'Average(sample="training") needs to know how each row moves the parameters, which '
+            "covariance= does not tell. Use robust= or clusters=."
+        )
+    J = evaluation.jacobian(evaluation.model.theta)
+    return np.asarray(J @ brought @ J.T)
+
+
+def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Array | None:
     """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
     value that psi never takes.
     """
-    bent = float(response.notes.get("nonlinear_share", 0.0)) if other else 0.0
+    bent = float(response.notes.get("nonlinear_share", 0.0)) if replaced else 0.0
     if bent > BENT_WARNS:
         warn(
             f"{bent:.0%} of the variance of psi over the draws is not linear in the parameters, "

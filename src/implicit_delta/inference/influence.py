@@ -53,6 +53,13 @@ class Sandwich:
             return f"robust ({self.name})"
         return f"clustered ({self.name}, {self.clusters.count} clusters)"
 
+    def df(self, model: FittedModel, response: Response) -> float | Array:
+        """Degrees of freedom of the variance, one number or (K,)."""
+        if self.name == "design":  # as in R's svyglm
+            units = model.counts.sum() if self.clusters is None else self.clusters.count
+            return max(float(units) - model.d, 1.0)
+        return model.df if self.clusters is None else self.clusters.count - 1.0
+
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
         return self.factor * scatter_of(rows, model.counts, self.clusters)

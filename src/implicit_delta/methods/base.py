@@ -32,7 +32,7 @@ class Response:
         Psi over replicates, for methods that make them.
     method : str
         The method with everything that was left open filled in.
-    smallest_curvature, nonlinearity, residual : float
+    smallest_curvature, nonlinearity, bias, residual : float
         See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
     drift : float
         Drift as the method found it, for methods without directions.
@@ -41,6 +41,8 @@ class Response:
     exact : bool
         Whether the directions solve ``A w = g`` with A minus the Hessian of the objective, which
         the objective itself can confirm.
+    acceleration : (K,) array or None
+        Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
     passes : int
@@ -57,10 +59,12 @@ class Response:
     draws: Array | None = None
     smallest_curvature: float = np.nan
     nonlinearity: float = np.nan
+    bias: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
     score: Array | None = None
     exact: bool = False
+    acceleration: Array | None = None
     robust: bool = False
     passes: int = 0
     doubt: Warning | None = None

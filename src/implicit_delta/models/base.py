@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -51,11 +52,11 @@ class FittedModel(ABC):
     before : (d,) array or None
         Where the training had ended, of a model that `polish` has made.
     df : float
-        Degrees of freedom of t quantiles: residual ones where a noise variance was estimated.
+        Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     claimed : Claimed or None
         The covariance that a host library's fit claims, if it is not the inverse information.
-    penalty_note : str or None
-        Name of the host library's setting that penalizes, and of the one that does not.
+    penalty_note : str
+        Where a penalty comes from that a user may not know of, for messages.
     """
 
     theta: Array
@@ -68,7 +69,7 @@ class FittedModel(ABC):
     df: float = np.inf
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
-    penalty_note: str | None = None
+    penalty_note: str = ""
 
     @property
     def n(self) -> int:
@@ -149,6 +150,27 @@ class FittedModel(ABC):
             labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
+
+    @property
+    def penalized(self) -> bool:
+        """Whether a penalty is subtracted from the log-likelihood."""
+        return self.l2 > 0
+
+    def penalty_score(self, theta: Array) -> Array:
+        """Gradient of the penalty, (d,)."""
+        return self.l2 * theta
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        """Hessian of the penalty times v, for (d,) or a block (d, k)."""
+        return self.l2 * v
+
+    def unpenalized(self) -> Self:
+        """Build the same model at the same theta without its penalty."""
+        if self.penalized:
+            raise UnsupportedModelError(
+                f"{type(self).__name__} cannot leave out its penalty: fit the model without it."
+            )
+        return self
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         r"""Sum over observations of outer products of `influences` along v: (d, k) to (k, k).

@@ -25,7 +25,7 @@ from implicit_delta.models.base import (
     scatter_of,
 )
 from implicit_delta.models.curvature import gram, times
-from implicit_delta.models.noise import with_variance
+from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
@@ -86,6 +86,7 @@ class BatchedModel(FittedModel):
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
+    df: float = np.inf
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -192,6 +193,30 @@ class BatchedModel(FittedModel):
                 )
             yield theta
 
+    @property
+    def penalized(self) -> bool:
+        return self.l2 > 0 or self.program.penalty is not None
+
+    @in_context
+    def penalty_score(self, theta: Array) -> Array:
+        slope = super().penalty_score(theta)
+        if self.program.penalty is None:
+            return slope
+        return np.asarray(slope + self._run(self.program.gradient, self.functional.flat(theta)))
+
+    @in_context
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        total = super().penalty_information(theta, v)
+        if self.program.penalty is None:
+            return total
+        flat, block = self.functional.flat(theta), v.reshape(self.d, -1)
+        product = self.program.product(self.program.hessian, flat)
+        own = self.functional.numpy(product(self._block(block)))[: block.shape[1]].T
+        return np.asarray(total + own.reshape(v.shape))
+
+    def unpenalized(self) -> Self:
+        return replace(self, l2=0.0, program=replace(self.program, penalty=None))
+
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
         terms = self.row_terms
@@ -199,11 +224,9 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        filled = with_variance(likelihood, self, self._output_size(), matrix)
-        program = replace(
-            self.program, row_terms=replace(self.program.supervised, likelihood=filled)
-        )
-        return replace(self, program=program)
+        variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
+        terms = replace(self.program.supervised, likelihood=Gaussian(variance))
+        return replace(self, program=replace(self.program, row_terms=terms), df=df)
 
     def __repr__(self) -> str:
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")

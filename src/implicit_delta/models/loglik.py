@@ -173,6 +173,7 @@ class LoglikModel(FittedModel):
     l2: float = 0.0
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
+    df: float = np.inf
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -223,6 +224,24 @@ class LoglikModel(FittedModel):
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
+
+    @property
+    def penalized(self) -> bool:
+        return self.l2 > 0 or self.penalty is not None
+
+    def penalty_score(self, theta: Array) -> Array:
+        if self.penalty is None:
+            return super().penalty_score(theta)
+        return self._gradient(self._penalty, theta)
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        if self.penalty is None:
+            return super().penalty_information(theta, v)
+        bilinear = second_differences(self._penalty, theta, np.diag(self.units)).value
+        return np.asarray(bilinear / np.outer(self.units, self.units) @ v)
+
+    def unpenalized(self) -> "LoglikModel":
+        return replace(self, penalty=None, l2=0.0)
 
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}

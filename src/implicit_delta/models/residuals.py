@@ -17,7 +17,7 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
-from implicit_delta.models.noise import Wording, noise_variance
+from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
 
@@ -31,7 +31,7 @@ def from_residuals(
     *,
     start: Sequence[float] | Array | None = None,
     jacobian: Callable[[Array], Any] | None = None,
-    variance: Literal["mle", "unbiased"] | float = "mle",
+    variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
@@ -53,10 +53,11 @@ def from_residuals(
         Where to start looking for it.
     jacobian : callable, optional
         Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
-    variance : {"mle", "unbiased"} or float
-        The noise variance: mean squared residual; the same with n less the effective number of
-        parameters :math:`\mathrm{tr}(A^{-1} G)` as divisor (as R's `lm` and `nls` have it);
-        or a known number.
+    variance : {"unbiased", "mle"} or float, optional
+        The noise variance: the sum of squared residuals over n less the effective number of
+        parameters (as R's `lm` and `nls` have it); their mean (the paper's remark); or a known
+        number. By default "unbiased" without a penalty and "mle" with one. Where it is estimated,
+        intervals and tests take Student's t.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
@@ -78,7 +79,7 @@ def from_residuals(
     --------
     >>> x = np.arange(5.0)
     >>> y = np.array([0.1, 0.9, 2.2, 2.9, 4.1])
-    >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0], variance="unbiased")
+    >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0])
     >>> model.theta.round(6)
     array([0.04, 1.  ])
     """
@@ -88,13 +89,15 @@ def from_residuals(
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
     weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
+    if rule is None:
+        rule = "mle" if l2 else "unbiased"
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind)
     if start is not None:
-        point, noise = problem.solve(point)
+        point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
-        noise = problem.noise(point)
+        noise, df = problem.noise(point)
     rows = GaussianResiduals(problem, Gaussian(noise), np.zeros(n))
     return LoglikModel(
         loglik=rows,
@@ -105,6 +108,7 @@ def from_residuals(
         l2=problem.l2,
         names=check_names(names, point.size),
         weight_kind=weight_kind,
+        df=df,
     )
 
 
@@ -130,14 +134,15 @@ class LeastSquares:
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
         return differentiate(self.residuals, theta, np.diag(steps)).value / steps
 
-    def noise(self, theta: Array) -> float:
+    def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
         if isinstance(self.variance, float):
-            return self.variance
-        spectrum = self._spectrum(theta) if self.variance == "unbiased" else None
+            return Noise(self.variance, np.inf)
+        counted = self.variance == "unbiased" or self.l2 > 0
+        spectrum = self._spectrum(theta) if counted else None
         squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
-        count = count_of(self.weights, self.weight_kind)
-        return noise_variance(squares, count, spectrum, self.l2, WORDING)
+        count, d = count_of(self.weights, self.weight_kind), theta.size
+        return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)
@@ -150,18 +155,18 @@ class LeastSquares:
         spectrum[: values.size] = np.where(values > 1e-20 * values[0], values, 0.0)
         return spectrum
 
-    def solve(self, start: Array) -> tuple[Array, float]:
+    def solve(self, start: Array) -> tuple[Array, Noise]:
         """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
-        theta, noise = self._minimize(start, self._first_noise(start)), 0.0
+        theta, noise = self._minimize(start, self._first_noise(start)), Noise(0.0, np.inf)
         for _ in range(MOST_ALTERNATIONS):
-            previous, noise = noise, self.noise(theta)
-            if self.l2 == 0 or abs(noise - previous) <= 1e-12 * noise:
+            previous, noise = noise.variance, self.noise(theta)
+            if self.l2 == 0 or abs(noise.variance - previous) <= 1e-12 * noise.variance:
                 return theta, noise
-            theta = self._minimize(theta, noise)
+            theta = self._minimize(theta, noise.variance)
         raise ConvergenceError(
             f"The noise variance still moves after {MOST_ALTERNATIONS} alternations with the "
-            f"parameters (now {noise:.3g}). The penalty l2={self.l2:g} may be so weak that the "
-            "model interpolates; give a larger one, or variance= as a number."
+            f"parameters (now {noise.variance:.3g}). The penalty l2={self.l2:g} may be so weak "
+            "that the model interpolates; give a larger one, or variance= as a number."
         )
 
     def _first_noise(self, start: Array) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -16,7 +16,7 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level, normal_quantile
+from implicit_delta.estimate.quantiles import checked_level, t_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
@@ -36,7 +36,6 @@ from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
-ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 
 def profile(
@@ -171,9 +170,10 @@ def profile_of(
         curve=_curve(walk.below, walk.above),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
-        penalized=_penalized(evaluation.model, walk.above.points[-1].theta),
+        penalized=evaluation.model.penalized,
         passes=cost.passes,
         seconds=cost.seconds,
+        df=evaluation.model.df,
     )
 
 
@@ -181,7 +181,8 @@ def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
     probes = Probes(walk.region, walk.tangent)
     audit = Audit(walk.region, probes, walk.error, bend)
-    walked = walk.values(list(map(normal_quantile, levels)))
+    df = walk.region.evaluation.model.df
+    walked = walk.values([float(t_quantile(level, df)) for level in levels])
     found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
@@ -221,14 +222,6 @@ def _interval(evaluation: Evaluation, values: Values) -> Interval:
 
 def _pieces(values: Values, interval: Interval) -> tuple[Interval, ...]:
     return values.pieces if len(values.pieces) > 1 else (interval,)
-
-
-def _penalized(model: FittedModel, theta: Array) -> bool:
-    """Whether the objective is less than the log-likelihood at some theta away from the maximum."""
-    if model.l2 > 0:
-        return True
-    loglik = float(model.weights @ model.terms(theta))
-    return abs(loglik - model.objective(theta)) > ROUNDING * abs(loglik)
 
 
 def _levels(confidence_level: Any) -> list[float]:

@@ -123,7 +123,7 @@ class HostModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     claimed: Claimed | None = None
-    penalty_note: str | None = None
+    penalty_note: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -183,6 +183,20 @@ class HostModel(FittedModel):
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
+
+    @property
+    def penalized(self) -> bool:
+        return bool(np.any(self.ridge))
+
+    def penalty_score(self, theta: Array) -> Array:
+        return self.coordinates.pull(self.ridge * self.coordinates.coefficients(theta))
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        step = self.coordinates.push(v.reshape(self.d, -1))
+        return self.coordinates.pull(self.ridge[:, None] * step).reshape(v.shape)
+
+    def unpenalized(self) -> "HostModel":
+        return replace(self, ridge=np.zeros_like(self.ridge))
 
     def describe(self) -> dict[str, str]:
         penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}

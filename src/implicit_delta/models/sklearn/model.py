@@ -102,7 +102,7 @@ def from_sklearn(
         names=None if names is None else tuple(map(str, names)),
         weight_kind=weight_kind,
         df=built.df,
-        penalty_note=penalty_note(last) if np.any(built.ridge) else None,
+        penalty_note=penalty_note(last) if np.any(built.ridge) else "",
     )
 
 

@@ -263,8 +263,8 @@ def penalty_note(estimator: Any) -> str:
     setting, without = UNPENALIZED[kind.__name__]
     value, default = getattr(estimator, setting), getattr(kind(), setting)
     if np.array_equal(value, default):
-        return f"{kind.__name__}() has {setting}={value:g} by default; {without}"
-    return f"{kind.__name__} was fitted with {setting}={value!r}; without a penalty {without}"
+        return f"{kind.__name__}() has {setting}={value:g} by default; {without}."
+    return f"{kind.__name__} was fitted with {setting}={value!r}; without a penalty {without}."
 
 
 SUPPORTED: dict[str, Builder] = {
