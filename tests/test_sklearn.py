@@ -1,5 +1,8 @@
 """scikit-learn: the same numbers as statsmodels without a penalty, and as by hand with one."""
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -468,7 +471,7 @@ PENALTY_NOTES = {
         COUNTS,
     ),
     "MLPRegressor() has alpha=0.0001 by default; fit it with alpha=0.": (
-        MLPRegressor((2,), solver="lbfgs", random_state=0, max_iter=2000),
+        MLPRegressor(hidden_layer_sizes=(2,), solver="lbfgs", random_state=0, max_iter=2000),
         REAL,
     ),
 }
@@ -500,11 +503,12 @@ DRIFTING = {
 @pytest.mark.parametrize("cause", DRIFTING)
 def test_drift_names_its_causes(cause):
     causes = r"(?s)sample_weight.*penalty.*other rows.*columns in another order"
-    with (
-        pytest.warns(idm.DriftWarning, match=causes) if cause == "other rows" else
-        pytest.raises(idm.ConvergenceError, match=causes)
-    ):  # fmt: skip
-        idm.infer(DRIFTING[cause](), lambda reg: reg.coef_)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        idm.infer(DRIFTING[cause](), lambda reg: reg.coef_, strict=False)
+    drift = [str(item.message) for item in caught if item.category is idm.DriftWarning]
+    assert len(drift) == 1
+    assert re.search(causes, drift[0])
 
 
 def test_residual_degrees_of_freedom():

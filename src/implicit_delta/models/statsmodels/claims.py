@@ -16,8 +16,14 @@ UPPER = {"HC0", "HC1", "HC2", "HC3", "HAC"}
 BY_ROWS = {"HC0", "HC1", "HC2", "HC3", "cluster"}
 
 
-def degrees_of_freedom(results: Any) -> float:
-    """Return those of the t quantiles of a fit; infinite for normal ones."""
+def degrees_of_freedom(results: Any, robust: bool = False) -> float:
+    """Return those of the t quantiles of a fit; infinite for normal ones.
+
+    A robust fit does not say which ones its model would have: t for least squares alone.
+    """
+    if robust:
+        linear = hasattr(results.model, "wexog")
+        return float(results.df_resid) if linear else np.inf
     if not getattr(results, "use_t", False):
         return np.inf
     return float(getattr(results, "df_resid_inference", None) or results.df_resid)

@@ -106,6 +106,9 @@ def from_statsmodels(
     n = count_rows(built.likelihood, theta, "statsmodels")
     weights = _counts(built.counts, n, weight_kind)
     curvature = host_curvature(bare, built.likelihood, weights)
+    claimed = None
+    if penalty is None and weight_kind != "sampling":
+        claimed = claim_of(bare, n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
     return HostModel(
@@ -119,8 +122,8 @@ def from_statsmodels(
         curvature=curvature,
         rows=getattr(bare.model.data, "row_labels", None),
         weight_kind=weight_kind,
-        df=built.df if penalty is not None else degrees_of_freedom(bare),
-        claimed=None if penalty is not None or weight_kind == "sampling" else claim_of(bare, n),
+        df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
+        claimed=claimed,
         notes=_precisions(bare.model),
     )
 
