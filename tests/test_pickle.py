@@ -147,7 +147,7 @@ def test_the_print_names_the_objective():
         "LoglikModel: 40 observations, 2 parameters\n"
         "  log-likelihood: GaussianResiduals\n"
         "  l2: 1\n"
-        "  weights: 1 to 2"
+        "  weights: 1 to 2 (frequency)"
     )
     text = repr(idm.from_loglik(loglik, start=[0.0], penalty=penalty))
     assert "loglik" in text

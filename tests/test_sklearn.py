@@ -1,5 +1,8 @@
 """scikit-learn: the same numbers as statsmodels without a penalty, and as by hand with one."""
 
+import re
+import warnings
+
 import pytest
 
 pytest.importorskip("pandas")
@@ -456,3 +459,70 @@ def test_other_data_than_those_of_the_fit_show_as_drift():
     model = idm.from_sklearn(LinearRegression().fit(X, REAL), X, REAL + 1.0)
     with pytest.raises(idm.ConvergenceError, match="not at its maximum"):
         idm.infer(model, lambda reg: reg.predict(NEW))
+
+
+PENALTY_NOTES = {
+    "PoissonRegressor() has alpha=1 by default; fit it with alpha=0.": (PoissonRegressor(), COUNTS),
+    "GammaRegressor() has alpha=1 by default; fit it with alpha=0.": (GammaRegressor(), POSITIVE),
+    "TweedieRegressor() has alpha=1 by default; fit it with alpha=0.": (TweedieRegressor(), REAL),
+    "LogisticRegression() has C=1 by default; fit it with C=np.inf.": (
+        LogisticRegression(),
+        BINARY,
+    ),
+    "Ridge() has alpha=1 by default; use LinearRegression().": (Ridge(), REAL),
+    "PoissonRegressor was fitted with alpha=0.3; without a penalty fit it with alpha=0.": (
+        PoissonRegressor(alpha=0.3),
+        COUNTS,
+    ),
+    "MLPRegressor() has alpha=0.0001 by default; fit it with alpha=0.": (
+        MLPRegressor(hidden_layer_sizes=(2,), solver="lbfgs", random_state=0, max_iter=2000),
+        REAL,
+    ),
+}
+
+
+@pytest.mark.parametrize("note", PENALTY_NOTES)
+def test_a_setting_that_penalizes_is_named(note):
+    estimator, y = PENALTY_NOTES[note]
+    pipe = make_pipeline(StandardScaler(), estimator).fit(X, y)
+    assert idm.from_sklearn(pipe, X, y).penalty_note == note
+
+
+def test_without_a_penalty_there_is_no_note():
+    for estimator, y, _ in UNPENALIZED.values():
+        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty_note == ""
+
+
+DRIFTING = {
+    "a forgotten sample_weight": lambda: idm.from_sklearn(
+        LinearRegression().fit(X, REAL, REPEATS**4), X, REAL
+    ),
+    "other rows": lambda: idm.from_sklearn(LinearRegression().fit(X, REAL), X[:100], REAL[:100]),
+    "columns in another order": lambda: idm.from_sklearn(
+        LinearRegression().fit(X, REAL), X[:, ::-1], REAL
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", DRIFTING)
+def test_drift_names_its_causes(cause):
+    causes = r"(?s)sample_weight.*penalty.*other rows.*columns in another order"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        idm.infer(DRIFTING[cause](), lambda reg: reg.coef_, strict=False)
+    drift = [str(item.message) for item in caught if item.category is idm.DriftWarning]
+    assert len(drift) == 1
+    assert re.search(causes, drift[0])
+
+
+def test_residual_degrees_of_freedom():
+    linear = idm.from_sklearn(LinearRegression().fit(X, REAL), X, REAL)
+    assert linear.df == pytest.approx(N - 4)
+    weighted = LinearRegression().fit(X, REAL, REPEATS)
+    for kind, count in (("frequency", REPEATS.sum()), ("precision", N)):
+        assert idm.from_sklearn(weighted, X, REAL, REPEATS, kind).df == pytest.approx(count - 4)
+    ridge = idm.from_sklearn(Ridge(alpha=7.0).fit(X, REAL), X, REAL)
+    penalized = DESIGN.T @ DESIGN + np.diag([7.0, 7, 7, 0])
+    used = np.trace(np.linalg.solve(penalized, DESIGN.T @ DESIGN))
+    assert ridge.df == pytest.approx(N - used)
+    assert idm.from_sklearn(logistic().fit(X, BINARY), X, BINARY).df == np.inf

@@ -11,6 +11,7 @@ REMEDIES = (
     "Finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, for networks "
     'and residuals, `Infinitesimal(curvature="ggn")`.'
 )
+MOST_NUMBERS = 3  # of parameters without names
 
 
 class ImplicitDeltaError(Exception):
@@ -91,7 +92,9 @@ class NotAMaximumError(ImplicitDeltaError):
         """Report a direction of no curvature, and the parameters that dominate it if known."""
         plural = "s" if len(positions) > 1 else ""
         place = "" if names else f" at position{plural}"
-        listed = ", ".join(names[j] if names else str(j) for j in positions)
+        told = positions if names else positions[:MOST_NUMBERS]
+        listed = ", ".join(names[j] if names else str(j) for j in told)
+        listed += f" and {len(positions) - len(told)} more" * (len(told) < len(positions))
         where = f", which moves mostly the parameter{plural}{place} {listed}"
         return cls(
             "The log-likelihood has no strict maximum: it is flat, to working precision, along one "

@@ -133,7 +133,7 @@ def test_one_psi_that_sees_it_is_enough_for_a_refusal():
 def test_a_refusal_names_the_parameters():
     pandas = pytest.importorskip("pandas")
     named = poisson(TRAP, names=NAMES)
-    with pytest.raises(NotAMaximumError, match=r"parameters (const|a|b|c), (a|b|c), (b|c) "):
+    with pytest.raises(NotAMaximumError, match=r"parameters const, a, b, c "):
         idm.infer(named, idm.parameters)
     with pytest.raises(NotAMaximumError, match=r"parameters at positions 0, \d, \d "):
         idm.infer(poisson(TRAP), idm.parameters)

@@ -249,6 +249,7 @@ NO_SAMPLE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:weights counts repetitions")
 @pytest.mark.parametrize("kind", ["resample", "bayesian"])
 @pytest.mark.parametrize("attack", NO_SAMPLE)
 def test_a_bootstrap_of_what_cannot_be_drawn_is_refused_at_once(attack, kind):
@@ -321,6 +322,7 @@ def test_a_bootstrap_of_the_bins_of_a_peak_is_doubted():
     assert estimate.standard_error > 1.3 * idm.infer(model, lambda t: t[0]).standard_error
 
 
+@pytest.mark.filterwarnings("ignore:weights counts repetitions")
 def test_replicates_that_fail_end_a_bootstrap_early():
     """Two parameters and weights that leave four draws: most replicates have no maximum."""
     rng = np.random.default_rng(5)

@@ -36,10 +36,10 @@ class Average:
 
     With ``"training"``, row i of h has to be training row i. Labels are compared where both sides
     have some (a pandas Series and a model with row labels); otherwise rows in another order
-    cannot be detected: the mean stays right, and its error is wrong. A row counts as often as
-    its observation weight (frequency weights: `weights=`, statsmodels'
-    `freq_weights`). Variance weights (`var_weights`, the weights of WLS) are not counts: each row
-    counts once. For another weighting w return ``h * w / w.mean()``.
+    cannot be detected: the mean stays right, and its error is wrong. A row counts as much as
+    its frequency or sampling weight (`weights=`, statsmodels' `freq_weights`). Precisions
+    (`weight_kind="precision"`, `var_weights`, the weights of WLS) are not counts: each row counts
+    once. For another weighting w return ``h * w / w.mean()``.
 
     Parameters
     ----------

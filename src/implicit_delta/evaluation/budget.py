@@ -9,6 +9,7 @@ from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.average import sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
+from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 
@@ -64,7 +65,7 @@ def total_error(
     if units is not None and evaluation.sample == "training":
         assert influence is not None
         assert sandwich is not None
-        sampling = (units - evaluation.value) / evaluation.model.weights.sum()
+        sampling = _spread(evaluation.model)[:, None] * (units - evaluation.value)
         parts = {"model": sandwich(influence), "evaluation": sandwich(sampling)}
         influence = influence + sampling
         total = sandwich(influence)
@@ -78,6 +79,11 @@ def total_error(
     if len(parts) == 1:
         return TotalError(covariance, {}, influence, draws)
     return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)
+
+
+def _spread(model: FittedModel) -> Array:
+    """Share of each observation in an average over the training rows, (n,)."""
+    return np.asarray(ratio(model.shares, model.counts) / model.shares.sum())
 
 
 def stretched(draws: Array | None, own: Array, covariance: Array) -> Array | None:

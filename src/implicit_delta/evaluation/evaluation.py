@@ -95,7 +95,7 @@ class Evaluation:
             labels = evaluation_names(names, model.names or _numbered(model.d))
             value = model.theta.copy()
             return cls(value, False, labels, function=_Identity(), fitted=model)
-        inner = composed(asked, model.weights)
+        inner = composed(asked, model.shares)
         units = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
@@ -98,8 +98,10 @@ def assemble(
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
-    replaced = sandwich is not None or brought is not None
-    plain = sandwich or Sandwich()
+    claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
+    covariance = covariance if claimed is None else claimed
+    replaced = any(other is not None for other in (sandwich, brought, claimed))
+    plain = sandwich or _of_rows(evaluation)
     total = total_error(
         evaluation,
         covariance,
@@ -115,6 +117,9 @@ def assemble(
     polished = move_by_polish(evaluation, errors)
     asked = {"variance": "covariance="} if brought is not None else {}
     asked |= {} if sandwich is None else {"variance": str(sandwich)}
+    if claimed is not None:
+        by_rows = evaluation.sample == "training"
+        asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
@@ -143,12 +148,44 @@ def assemble(
     )
 
 
+def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+    """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
+
+    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    """
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.robust or sandwich is not None:
+        return None
+    slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
+    if not np.all(np.any(slopes, axis=-1)):
+        slopes = model.information(model.theta, checked_directions(model, response)).T
+    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+
+
+def _of_rows(evaluation: Evaluation) -> Sandwich:
+    """Return the sandwich of an average over the training rows where none was asked for."""
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or evaluation.sample != "training":
+        return Sandwich()
+    if not claimed.by_rows:
+        raise UnsupportedModelError(
+            f"The error of an average over the training rows is made of these rows, and {claimed} "
+            "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
+            'use sample="unknown", an upper bound.'
+        )
+    plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
+    return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
 def _model_df(
     evaluation: Evaluation, response: Response, sandwich: Sandwich | None
 ) -> float | Array:
     """Degrees of freedom of the model's part, one number or (K,)."""
     if evaluation.fitted is None:
         return np.inf
+    claimed = evaluation.model.claimed
+    if sandwich is None and claimed is not None and not response.robust:
+        return claimed.df
     if sandwich is None or (response.robust and sandwich.clusters is None):
         return evaluation.model.df
     return sandwich.df(evaluation.model, response)
@@ -191,7 +228,7 @@ def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Arra
 
 
 def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Array | None:
-    """Stretch draws to the robust covariance; none are kept of a psi that bends over them.
+    """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
     value that psi never takes.
@@ -218,7 +255,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return model.terms_along(model.theta, directions)
+        return model.influences(model.theta, directions)
     return None
 
 

@@ -33,11 +33,11 @@ def guard(
     """Check a response and return its drift; see the errors and warnings of `infer`."""
     if response.directions is None:
         drift = response.drift
-        check_drift(drift, strict, debias)
+        check_drift(model, drift, strict, debias)
     else:
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
-        check_drift(drift, strict, debias)
+        check_drift(model, drift, strict, debias)
         _check_parabola(model, response, score, strict)
     return drift
 
@@ -48,7 +48,7 @@ def drift_of(score: Array, directions: Array, errors: Array) -> float:
     return float(np.max(ratio(moves, errors)))
 
 
-def check_drift(drift: float, strict: bool, debias: bool = False) -> None:
+def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = False) -> None:
     """Warn of a training that is not finished, or refuse it; NaN is unknown."""
     text = (
         f"One Newton step without the penalty is not enough: psi is still {drift:.2g} standard "
@@ -56,9 +56,7 @@ def check_drift(drift: float, strict: bool, debias: bool = False) -> None:
         "without it there is no maximum. Fit the model without the penalty."
         if debias
         else f"The model is not at its maximum: finishing the training would move psi by "
-        f"{drift:.2g} standard errors (drift). Usual causes: training stopped early, or a penalty "
-        "used in training was not given here. Use `polish(model)`, or give the `penalty=` or "
-        "`l2=` that was used."
+        f"{drift:.2g} standard errors (drift). {model.drift_causes()}"
     )
     if drift > DRIFT_WARNS:
         most = DEBIASED_REFUSES if debias else DRIFT_REFUSES

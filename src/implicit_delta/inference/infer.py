@@ -153,6 +153,8 @@ def answer(
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
     cost = cost or Cost.start(model)
+    if sandwich is None and model.weight_kind == "sampling":
+        sandwich = Sandwich.of(model, False, None)
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "

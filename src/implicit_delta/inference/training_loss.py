@@ -37,7 +37,7 @@ def warn_of_training_loss(evaluation: Evaluation) -> None:
     for column in evaluation.units.T:
         spread = np.ptp(column)
         if spread > 0 and abs(np.corrcoef(column, terms)[0, 1]) > 1 - 1e-9:
-            optimism = model.d / float(model.weights.sum()) * spread / np.ptp(terms)
+            optimism = model.d / float(model.counts.sum()) * spread / np.ptp(terms)
             warn(
                 "h is the loss of each training row: its mean is optimistic for new rows, by about "
                 f"{optimism:.2g} (d / n), and the interval is around that. {ADVICE}",

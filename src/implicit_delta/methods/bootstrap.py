@@ -115,7 +115,7 @@ class Bootstrap(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit all replicates and take moments."""
-        return self.over(_Rows(model.weights, self.kind), model, evaluation)
+        return self.over(_Rows(model.counts, self.kind, _each(model)), model, evaluation)
 
     def over(self, sampling: "_Sampling", model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit to weights drawn from a sampling scheme and take moments."""
@@ -203,10 +203,11 @@ class _Sampling(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Spread the total weight anew, each observation in proportion to its own weight."""
+    """Spread the number of observations anew, each row in proportion to its own."""
 
     own: Array
     kind: str
+    each: Array | float = 1.0  # weight of one observation, where weights are no counts
     clusters: None = None
 
     @property
@@ -217,9 +218,13 @@ class _Rows:
         total = self.own.sum()
         if self.kind == "resample":
             counts = rng.multinomial(max(round(total), 1), self.own / total)
-            return counts.astype(np.float64)
+            return np.asarray(self.each * counts.astype(np.float64))
         spread = rng.gamma(self.own)  # a Dirichlet draw, once it is normalized
-        return np.asarray(total * spread / spread.sum())
+        return np.asarray(self.each * total * spread / spread.sum())
+
+
+def _each(model: FittedModel) -> Array | float:
+    return 1.0 if model.weight_kind == "frequency" else model.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +329,7 @@ def _disagreement(
 ) -> Warning | None:
     """Hold the bootstrap against the sandwich, its limit for many rows, and against the model.
 
-    Clusters are there because the model is not believed.
+    Clusters and sampling weights are there because the model is not believed.
     """
     model = evaluation.model
     if ascent.scale is None:
@@ -333,10 +338,11 @@ def _disagreement(
         scaled = ascent.scale.half_transpose(evaluation.jacobian(model.theta).T)
     except ImplicitDeltaError:
         return None
+    believed = not clusters and model.weight_kind != "sampling"
     scatter = model.scatter(model.theta, ascent.scale.half(scaled), clusters)
     for expected, limit, name in (
         (np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows"),
-        (np.linalg.norm(scaled, axis=0), np.inf if clusters else MISFIT, "the one of the model"),
+        (np.linalg.norm(scaled, axis=0), MISFIT if believed else np.inf, "the one of the model"),
     ):
         times = ratio(errors, expected, otherwise=1.0)
         k = int(np.argmax(times))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.likelihoods import Likelihood
@@ -40,6 +40,7 @@ class Options:
     penalty: Callable[[Any], Any] | None
     batch_size: int | None
     weights: Any
+    weight_kind: WeightKind
     dtype: Any
 
     def __post_init__(self) -> None:

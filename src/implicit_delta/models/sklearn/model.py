@@ -5,16 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.sklearn.copies import pipeline_copy
-from implicit_delta.models.sklearn.table import SUPPORTED, Builder
+from implicit_delta.models.sklearn.selection import refuse_supervised
+from implicit_delta.models.sklearn.table import SUPPORTED, Builder, Weights, penalty_note
+from implicit_delta.models.weights import observation_weights
 
 
-def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> HostModel:
+def from_sklearn(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    weight_kind: WeightKind = "frequency",
+) -> HostModel:
     r"""Make a fitted model of a scikit-learn estimator.
 
     Psi receives a fitted copy of the estimator, which predicts. Intercepts and penalties are
@@ -25,13 +32,18 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     estimator : scikit-learn estimator
         Fitted: LinearRegression, Ridge, LogisticRegression (no penalty or L2; two classes or
         more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
-        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed.
+        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed,
+        so one that has seen y (a selection of features) is refused.
     X : (n, p) array, data frame or sparse matrix
         The features of the fit.
     y : (n,) array
         The targets of the fit.
     sample_weight : (n,) array, optional
-        The weights of the fit: how many times each row counts.
+        The weights of the fit.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
 
     Returns
     -------
@@ -64,12 +76,13 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     build = _builder(last)
     _check_fitted(last)
     for pipeline in pipelines:
+        refuse_supervised(pipeline, X, y)
         X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
     features, labels = _features(last, X)
     n = len(features)
     _check_targets(y, n)
-    weights = as_weights(sample_weight, n)
-    built = build(last, features, y, weights, labels)
+    weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
+    built = build(last, features, y, Weights(weights, weight_kind), labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
     coordinates = Coordinates()
@@ -87,6 +100,9 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
         coordinates=coordinates,
         to_host=to_host,
         names=None if names is None else tuple(map(str, names)),
+        weight_kind=weight_kind,
+        df=built.df,
+        penalty_note=penalty_note(last) if np.any(built.ridge) else "",
     )
 
 
