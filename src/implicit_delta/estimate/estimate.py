@@ -603,7 +603,9 @@ class Estimate:
                 f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
                 "evaluation need no scale and know no other evaluation. Use kind='normal'."
             )
-        return replicate_ends(kind, level, np.atleast_1d(self.value), draws, self.acceleration)
+        reason = str(self.diagnostics.notes.get("no_bca", ""))
+        value = np.atleast_1d(self.value)
+        return replicate_ends(kind, level, value, draws, self.acceleration, reason)
 
     def _budget_cells(self) -> list[list[str]]:
         errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}
