@@ -49,7 +49,7 @@ def test_bca_is_that_of_boot_ci(name):
     model, psi = model_of(name)
     est = idm.infer(model, psi, idm.Bootstrap(replicates, rng=0))
     assert est.value == pytest.approx(case["value"], rel=1e-9)
-    # R differentiates in the weights over steps of 0.001 / n
+    # R differentiates in the weights, over steps of 0.001 / n
     np.testing.assert_allclose(est.acceleration, case["acceleration"], rtol=5e-3)
     for kind in ("bca", "basic"):
         ends = np.array(est.confidence_interval(kind=kind))

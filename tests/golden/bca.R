@@ -27,6 +27,6 @@ write_golden("bca.json", list(
   mean = case("mean of hours between failures, boot::aircondit", data.frame(y = aircondit$hours),
               function(d, w) sum(w * d$y)),
   correlation = case("correlation of speed and dist, cars", data.frame(x = cars$speed, y = cars$dist), correlation),
-  ratio = case("ratio of mean populations, boot::city", data.frame(x = city$u, y = city$x),
+  ratio = case("ratio of mean hp and mean mpg, mtcars", data.frame(x = mtcars$mpg, y = mtcars$hp),
                function(d, w) sum(w * d$y) / sum(w * d$x))
 ), "boot")
