@@ -55,8 +55,10 @@ def test_bca_is_that_of_boot_ci(name):
         ends = np.array(est.confidence_interval(kind=kind))
         expected = np.array(case[f"{kind}_95"])
         assert np.all(abs(ends - expected) < 4 * monte_carlo(est, kind, replicates, case))
-    percentile = np.array(est.confidence_interval(kind="percentile"))
-    assert np.any(abs(percentile - case["bca_95"]) > 0.1 * est.standard_error)  # no formality
+    if name == "mean":  # the only one of these that is far from its percentiles
+        bca = np.array(est.confidence_interval(kind="bca"))
+        gaps = [abs(bca - case[f"{kind}_95"]) for kind in ("bca", "percentile")]
+        assert np.all(gaps[0] < gaps[1] / 2)
 
 
 def monte_carlo(est, kind, replicates, case):
