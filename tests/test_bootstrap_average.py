@@ -10,7 +10,7 @@ N = 300
 
 
 def logit(rng, n=N, weights=None):
-    """A logit that is wrong (the truth bends), and averages of it: an effect, and a moment with y."""
+    """A logit that is wrong (the truth bends), with averages: an effect, and a moment with y."""
     x = rng.normal(size=n)
     y = (rng.random(n) < expit(0.5 * x + 0.4 * x**2 - 0.3)).astype(float)
     X = np.column_stack([np.ones(n), x])
@@ -156,7 +156,7 @@ EARLY = {
 @pytest.mark.parametrize("case", EARLY)
 def test_what_replicates_cannot_give_is_refused_before_them(case):
     options, error = EARLY[case]
-    model, h = logit(np.random.default_rng(8), n=60)
+    model, _ = logit(np.random.default_rng(8), n=60)
     psi, calls = counted(lambda b: b[1])
     with pytest.raises(error, match="Bootstrap"):
         idm.infer(model, psi, idm.Bootstrap(500, rng=0), **options)

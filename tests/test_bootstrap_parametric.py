@@ -176,7 +176,7 @@ def networks():
 
 def test_torch_and_jax_agree_with_the_information():
     for model in networks():
-        agrees(idm.polish(model), replicates=60)
+        agrees(idm.polish(model), replicates=40)
 
 
 def test_a_replicate_on_new_targets_keeps_the_contract():

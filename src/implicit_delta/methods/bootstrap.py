@@ -1,4 +1,4 @@
-"""The bootstrap: refit with random weights, as often as it takes."""
+"""The bootstrap: refit to drawn data, as often as it takes."""
 
 from collections import Counter
 from dataclasses import InitVar, dataclass, replace
@@ -42,24 +42,32 @@ MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest say
 
 @dataclass(frozen=True, repr=False)
 class Bootstrap(Method):
-    r"""Psi at refits to resampled data, each started at the fitted parameters.
+    r"""Psi at refits to data that are drawn anew, each started at the fitted parameters.
 
     A replicate maximizes :math:`\sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with random
     weights in place of the given ones: drawing with replacement is a matter of weights, so the
     model needs to know nothing about it. The covariance is that of psi over the replicates. It
-    is robust to misspecification, like a sandwich; `infer` with clusters draws these whole.
-    Percentile intervals: ``estimate.confidence_interval(kind="percentile")``.
+    is robust to misspecification, like a sandwich; `infer` with clusters draws these whole. An
+    ``Average(h, sample="training")`` is that of the rows of each replicate, with the budget line
+    ``rows`` for model and sample together. Intervals of the replicates themselves:
+    ``estimate.confidence_interval(kind="percentile")``, ``"basic"`` or ``"bca"``.
+
+    A *parametric* replicate keeps the rows and draws their targets from the fitted model. It
+    believes the model, like the inverse information does, and follows small samples and a psi that
+    bends.
 
     Parameters
     ----------
     replicates : int
         B; the standard error is known up to a relative error of about
         :math:`1 / \sqrt{2 (B - 1)}`, reported as ``monte_carlo_error``.
-    kind : {"resample", "bayesian"}
-        Draw observations with replacement (multinomial weights), or give them smooth Dirichlet
-        weights, which keep every observation in and so fail less often in small samples.
+    kind : {"resample", "bayesian", "parametric"}
+        Draw observations with replacement (multinomial weights); give them smooth Dirichlet
+        weights, which keep every observation in and so fail less often in small samples; or draw
+        new targets from the fitted model, where its distribution is known: `from_residuals`, most
+        of `from_statsmodels` and `from_sklearn`, and likelihood objects with torch and JAX.
     rng : int or numpy.random.Generator, optional
-        Source of the weights; fresh unless given. Replicate b has its own stream of random
+        Source of the draws; fresh unless given. Replicate b has its own stream of random
         numbers, so the result does not depend on `n_jobs`.
     n_jobs : int
         How many replicates run at once (joblib; with ``joblib.parallel_config`` on Dask or Ray).
@@ -79,6 +87,15 @@ class Bootstrap(Method):
     A draw takes terms of the log-likelihood, so these must be the units that were sampled. The bins
     of a histogram are not, nor is the one term of dependent data. For counted values give one
     term for each value and ``weights=`` counts, which are then drawn as that many observations.
+
+    In a parametric replicate a row with weight w is the mean of w draws, a penalty is the same, and
+    an estimated noise variance or dispersion is the one that was plugged in: it sets the spread of
+    the draws, and the refit of theta does not depend on it, but for the balance with a penalty,
+    which is held too. Psi is given the new parameters, not the new targets.
+
+    BCa intervals (Efron 1987) take the acceleration from the influences of what is drawn: rows,
+    clusters, or targets of the model. They need at least d replicates, a psi with a slope, and
+    draws that are not skewed by themselves, as Dirichlet weights are.
 
     Examples
     --------

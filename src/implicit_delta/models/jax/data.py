@@ -52,7 +52,12 @@ class Batches:
         return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
 
     def with_targets(self, targets: Array) -> "Batches":
-        return replace(self, arrays=(*self.arrays[:-1], jnp.asarray(targets)))
+        """Replace the last array, in its type if that can hold them: nothing is compiled anew."""
+        kind = self.arrays[-1].dtype
+        exact = np.array_equal(targets, targets.astype(kind))
+        return replace(
+            self, arrays=(*self.arrays[:-1], jnp.asarray(targets, kind if exact else None))
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as NumPy: JAX would restore float64 as float32."""
