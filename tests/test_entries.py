@@ -209,7 +209,9 @@ def test_every_door_answers_the_same_question(entry, wrapper, backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrapper", ["plain", "vector", "replicated", "average_independent"])
+@pytest.mark.parametrize(
+    "wrapper", ["plain", "vector", "replicated", "average_independent", "average_training"]
+)
 def test_the_bootstrap_answers_it_too(wrapper):
     psi = WRAPPERS[wrapper](BACKENDS["numpy"])
     model = BACKENDS["numpy"].model()

@@ -23,6 +23,7 @@ from implicit_delta.evaluation.values import (
     value_at,
 )
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 
 def parameters(model: Any) -> Any:
@@ -134,6 +135,31 @@ class Evaluation:
         """Evaluate at theta, (K,)."""
         assert self.function is not None
         return self.function.value(theta)
+
+    @property
+    def deviations(self) -> Array:
+        """Influence of each training row on the average alone, (n, K)."""
+        assert self.units is not None
+        shares = self.model.shares
+        each = ratio(shares, self.model.counts) / shares.sum()
+        return np.asarray(each[:, None] * (self.units - self.value))
+
+    def weighed(self, theta: Array, weights: Array) -> Array:
+        """Evaluate at theta, (K,), with these weights (n,) of the rows of an average over them."""
+        if self.sample != "training":
+            return self(theta)
+        shares = ratio(weights, self.model.weights) * self.model.shares
+        return np.asarray(shares @ self._units_at(theta) / shares.sum())
+
+    def _units_at(self, theta: Array) -> Array:
+        """Rows of an average at theta, (n, K); those of a surrogate move together."""
+        assert self.units is not None
+        function = self.function
+        if not isinstance(function, _PsiOfModel) or not isinstance(function.psi, Composed):
+            return self.units + (self(theta) - self.value)
+        rows = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
+        checked_value(rows.mean(axis=0), "near the fitted parameters")
+        return rows.reshape(self.units.shape)
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate at theta, (K, d); once at the model's own."""

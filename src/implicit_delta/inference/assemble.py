@@ -108,6 +108,7 @@ def assemble(
         rows,
         _robust_draws(response, covariance, replaced),
         lambda rows: plain.of_rows(evaluation.model, rows),
+        whole=response.whole,
     )
     bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
     check_bend(bend, strict)
@@ -213,11 +214,6 @@ def _weight_of_bend(response: Response, covariance: Array, total: TotalError) ->
 
 def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
     """Carry a covariance of the parameters over to psi."""
-    if response.robust:
-        raise ValueError(
-            f"{response.method.split('(')[0]} finds the variance by itself: leave out "
-            "covariance=, or the method."
-        )
     if evaluation.sample == "training":
         raise ValueError(
             'Average(sample="training") needs to know how each row moves the parameters, which '
@@ -249,7 +245,7 @@ def _influence(
     evaluation: Evaluation, response: Response, sandwich: Sandwich | None, asked: bool
 ) -> Array | None:
     """Make the influences, (n, K), where rows are asked for, or few enough to keep unasked."""
-    needed = asked or evaluation.sample == "training"
+    needed = asked or (evaluation.sample == "training" and not response.whole)
     if not needed and sandwich is None:
         return None
     model = evaluation.model

@@ -162,6 +162,7 @@ def answer(
         )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
+    method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
     try:

@@ -45,6 +45,8 @@ class Response:
         Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
+    whole : bool
+        Whether the covariance has the sampling error of an average over the training rows in it.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
     doubt : Warning or None
@@ -66,6 +68,7 @@ class Response:
     exact: bool = False
     acceleration: Array | None = None
     robust: bool = False
+    whole: bool = False
     passes: int = 0
     doubt: Warning | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
@@ -77,6 +80,14 @@ class Method(ABC):
     @abstractmethod
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Find the response of the model's optimum to each of the K evaluations."""
+
+    def check(  # noqa: B027, most methods have an answer to all of it
+        self, *, robust: bool, covariance: bool, influence: bool
+    ) -> None:
+        """Refuse what was asked for beside psi, if the method is known to have no answer.
+
+        That is a robust or clustered variance, a covariance that the user brings, and influences.
+        """
 
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Return the method for observations that were sampled in clusters.

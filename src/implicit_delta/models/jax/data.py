@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from implicit_delta._core.types import Array
 from implicit_delta.models.base import RowNumbers
 from implicit_delta.models.jax.module import x64
 from implicit_delta.models.module_checks import check_lengths
@@ -49,6 +50,14 @@ class Batches:
 
     def take(self, rows: RowNumbers) -> Any:
         return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
+
+    def with_targets(self, targets: Array) -> "Batches":
+        """Replace the last array, in its type if that can hold them: nothing is compiled anew."""
+        kind = self.arrays[-1].dtype
+        exact = np.array_equal(targets, targets.astype(kind))
+        return replace(
+            self, arrays=(*self.arrays[:-1], jnp.asarray(targets, kind if exact else None))
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as NumPy: JAX would restore float64 as float32."""
