@@ -24,12 +24,14 @@ from implicit_delta.errors import (
     NonlinearityWarning,
     NotAMaximumError,
     NotDeterministicWarning,
+    SmallSampleWarning,
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
 from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
@@ -61,6 +63,7 @@ from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 __version__ = "0.1.0"
 
 __all__ = [
+    "HAC",
     "Average",
     "Bernoulli",
     "Bootstrap",
@@ -89,6 +92,7 @@ __all__ = [
     "Replicated",
     "Response",
     "Simulation",
+    "SmallSampleWarning",
     "Smoothed",
     "StochasticFiniteDifference",
     "UnsupportedModelError",

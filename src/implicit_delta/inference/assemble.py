@@ -148,7 +148,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return model.terms_along(model.theta, directions)
+        return (sandwich or Sandwich()).influences(model, directions)
     return None
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Psi
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
@@ -23,8 +24,8 @@ def infer(
     psi: Psi,
     method: Method | None = None,
     *,
-    robust: bool | Correction = False,
-    clusters: Sequence[Any] | Array | None = None,
+    robust: bool | Correction | HAC = False,
+    clusters: Any = None,
     influence: bool = False,
     strict: bool = True,
     names: Sequence[str] | str | None = None,
@@ -112,6 +113,8 @@ def answer(
         )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
+    if sandwich is not None and method.robust:
+        sandwich.refuse_beside(method)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
     estimate = assemble(

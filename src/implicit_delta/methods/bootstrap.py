@@ -90,6 +90,8 @@ class Bootstrap(Method):
     0.53
     """
 
+    robust = True
+
     replicates: int = 200
     kind: Literal["resample", "bayesian"] = "resample"
     rng: int | np.random.Generator | None = None

@@ -99,6 +99,7 @@ def from_residuals(
         weights=weights,
         row_scores=None if jacobian is None else rows.scores,
         gauss_newton=rows.gauss_newton,
+        residuals=rows.whitened,
         l2=problem.l2,
         names=check_names(names, point.size),
     )
@@ -221,3 +222,7 @@ class GaussianResiduals:
         """Rows (n, d) whose squares sum to the Gauss-Newton curvature."""
         jacobian = self.problem.jacobian(theta)
         return np.asarray(self.likelihood.root(jacobian)(jacobian))
+
+    def whitened(self, theta: Array) -> Array:
+        """Residuals over their standard deviation, (n,), with the sign of the rows' response."""
+        return np.asarray(self.likelihood.residual(self.problem.residuals(theta), self.targets))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from implicit_delta._core.types import Array
-from implicit_delta.likelihoods import Gaussian, Likelihood, Product
+from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product
 from implicit_delta.models.base import Curvature
 
 
@@ -30,6 +30,10 @@ class Outcome(ABC):
         That is minus the second derivative ("hessian"), or its expectation over y ("ggn").
         """
 
+    @abstractmethod
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        """The function u to S' u for a root of the expected information; residuals; spread."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canonical(Outcome):
@@ -46,6 +50,10 @@ class Canonical(Outcome):
 
     def curvature(self, eta: Array, kind: Curvature) -> Product:
         return self.likelihood.curvature(eta)
+
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        likelihood = self.likelihood
+        return likelihood.root(eta), likelihood.residual(eta, self.y), likelihood.spread(eta)
 
     def __repr__(self) -> str:
         return repr(self.likelihood)
@@ -68,6 +76,10 @@ class OnePredictor(Outcome):
         information = self.expected(eta) if kind == "ggn" else self.observed(eta)
         return lambda u: information * u
 
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        root = np.sqrt(self.expected(eta))
+        return lambda u: root * u, self.slope(eta) / (root + TINY), self.spread(eta)
+
     @abstractmethod
     def observed(self, eta: Array) -> Array:
         """Minus the second derivative of the terms."""
@@ -75,6 +87,10 @@ class OnePredictor(Outcome):
     @abstractmethod
     def expected(self, eta: Array) -> Array:
         """Its expectation over y, never negative."""
+
+    @abstractmethod
+    def spread(self, eta: Array) -> Array:
+        """Standard deviation of y, up to a factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +112,9 @@ class Probit(OnePredictor):
 
     def expected(self, eta: Array) -> Array:
         return _inverse_mills(eta) * _inverse_mills(-eta)
+
+    def spread(self, eta: Array) -> Array:
+        return np.asarray(np.exp((log_ndtr(eta) + log_ndtr(-eta)) / 2))
 
     @property
     def _sign(self) -> Array:
@@ -129,6 +148,9 @@ class MeanVariance(OnePredictor):
     def expected(self, eta: Array) -> Array:
         mean = self.mean(eta)
         return np.asarray(self.rise(eta, mean) ** 2 * self.precision(mean))
+
+    def spread(self, eta: Array) -> Array:
+        return np.asarray(self.precision(self.mean(eta)) ** -0.5)
 
     @abstractmethod
     def mean(self, eta: Array) -> Array:
