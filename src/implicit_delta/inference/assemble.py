@@ -14,6 +14,7 @@ from implicit_delta.evaluation.budget import stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -73,6 +74,8 @@ def assemble(
         Begun with the question.
     """
     cost = cost or Cost.start()
+    if sandwich is not None:
+        warn_of_small_samples(sandwich, evaluation.model, response)
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
@@ -86,6 +89,9 @@ def assemble(
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
+    if sandwich is not None:
+        covariance, _, projected = _symmetric(covariance)
+        notes = {**notes, **projected}
     plain = sandwich or Sandwich()
     total = total_error(
         evaluation,

@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.inference.hac import HAC
-from implicit_delta.inference.leverage import Leverage, leverage_of
+from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, scatter_of
 
@@ -60,6 +60,8 @@ class Sandwich:
         factor = small_sample_factor(model, robust, first)
         plain = "HC0" if first is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
+        if name in POWERS:
+            check_leverage(model)
         if not robust and first is None:
             return None
         if len(ways) < 2:

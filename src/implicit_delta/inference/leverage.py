@@ -75,25 +75,23 @@ def leverage_of(
     model: FittedModel, directions: Array, power: float, clusters: Clusters | None = None
 ) -> Leverage:
     """Adjust by ``(I - P) ** power`` in each row or cluster; directions are (d, K)."""
-    outputs = _output_count(model, directions)
+    hat = Hat.of(model, directions, clusters is not None)
+    return hat.summary(hat.rows(power) if clusters is None else hat.clusters(clusters, power))
+
+
+def check_leverage(model: FittedModel) -> None:
+    """Explain why a model has no leverages, if it has none."""
+    output_count(model)
     if model.d > DENSE_LIMIT:
         raise UnsupportedModelError(
             f"Leverage takes the factorized curvature, of up to {DENSE_LIMIT} parameters, and "
             f'there are {model.d}. Use robust="HC1" or, with clusters, robust="CR1".'
         )
-    hat = _Hat.of(model, directions, clusters, outputs)
-    if clusters is None:
-        units = hat.rows(power)
-    elif power == 0:
-        units = hat.cluster_sums(clusters)
-    else:
-        units = hat.clusters(clusters, power)
-    return hat.summary(units)
 
 
-def _output_count(model: FittedModel, directions: Array) -> int:
+def output_count(model: FittedModel) -> int:
     """The number of outputs of a row; raises if the model does not know them."""
-    return int(next(model.whitened(model.theta, directions[:, :1])).rows.shape[1])
+    return int(next(model.whitened(model.theta, np.zeros((model.d, 1)))).rows.shape[1])
 
 
 class _Block(NamedTuple):
@@ -107,7 +105,7 @@ class _Block(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Hat:
+class Hat:
     """Pass over the whitened rows, and the sums that are made on the way."""
 
     model: FittedModel
@@ -115,25 +113,22 @@ class _Hat:
     directions: Array
     scale: Array  # of each row, (n,): the root of its weight where it is one observation
     counts: Array  # (n,)
-    outputs: int
     correction: Array
     seen: Array  # (r, r): the share of each direction that the rows, not the penalty, determine
     variance: Array = field(default_factory=lambda: np.zeros(0))
     lost: Array = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
-    def of(
-        cls, model: FittedModel, directions: Array, clusters: Clusters | None, outputs: int
-    ) -> "_Hat":
+    def of(cls, model: FittedModel, directions: Array, clustered: bool) -> "Hat":
+        """Factorize the curvature."""
         weights, K = model.weights, directions.shape[1]
-        repeated = clusters is None and model.weight_kind == "frequency"
+        repeated = not clustered and model.weight_kind == "frequency"
         ones = np.ones_like(weights)
         root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
         return cls(
             model, root, directions,
             scale=ones if repeated else np.sqrt(weights),
             counts=weights if repeated else (weights > 0) * ones,
-            outputs=outputs,
             correction=np.zeros((model.n, K)),
             seen=np.zeros((root.shape[1],) * 2),
             variance=np.zeros(K),
@@ -173,25 +168,11 @@ class _Hat:
             pulled = np.einsum("bpr,bpk->brk", block.Z, adjusted, optimize=True)
             yield Units(np.sum(adjusted**2, axis=1), pulled, counts)
 
-    def cluster_sums(self, clusters: Clusters) -> Iterator[Units]:
-        """Sum within clusters, without adjustment."""
-        rank, K = self.seen.shape[0], self.directions.shape[1]
-        pulled = np.zeros((clusters.count + 1, rank * K))
-        squares = np.zeros((clusters.count + 1, K))
-        for block in self.blocks():
-            self.note(block)
-            codes = clusters.codes[block.places]
-            products = np.einsum("bpr,bpk->brk", block.Z, block.along, optimize=True)
-            np.add.at(pulled, codes, products.reshape(len(codes), -1))
-            np.add.at(squares, codes, np.sum(block.along**2, axis=1))
-        count = clusters.count
-        yield Units(squares[:count], pulled[:count].reshape(count, rank, K), np.ones(count))
-
     def clusters(self, clusters: Clusters, power: float) -> Iterator[Units]:
         """Adjust cluster by cluster, as many at a time as fit into memory."""
         rank, K = self.seen.shape[0], self.directions.shape[1]
         sizes = np.bincount(clusters.codes, minlength=clusters.count + 1)[: clusters.count]
-        numbers = np.cumsum(sizes) * self.outputs * (rank + K)
+        numbers = np.cumsum(sizes) * output_count(self.model) * (rank + K)
         chunks = numbers // LARGEST_CHUNK
         for chunk in np.unique(chunks):
             members = np.flatnonzero(chunks == chunk)
@@ -233,6 +214,11 @@ class _Hat:
         pulled = rows.T @ adjusted
         return Units(np.sum(adjusted**2, axis=0)[None], pulled[None], np.ones(1))
 
+    @property
+    def taken(self) -> Array:
+        """N, (r, r), of ``(I - P)^2 = I - Z N Z'``; after a pass over the rows."""
+        return 2 * np.eye(len(self.seen)) - self.seen
+
     def summary(self, units: Iterator[Units]) -> Leverage:
         """Make the moments of all units, evaluation by evaluation."""
         rank, K = self.seen.shape[0], self.directions.shape[1]
@@ -245,7 +231,7 @@ class _Hat:
                 weighted = counts[:, None] * pulled[:, :, k]
                 gram[k] += weighted.T @ pulled[:, :, k]
                 crossed[k] += (weighted * squares[:, k, None]).T @ pulled[:, :, k]
-        N = 2 * np.eye(rank) - self.seen  # of (I - P)^2 = I - U L^-T N L^-1 U'
+        N = self.taken
         taken = N @ gram
         mean = first - np.trace(taken, axis1=1, axis2=2)
         mean = np.maximum(mean, 0.0)
