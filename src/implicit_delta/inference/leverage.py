@@ -19,7 +19,7 @@ Pustejovsky and Tipton). No matrix of n x n is made.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -115,8 +115,8 @@ class Hat:
     counts: Array  # (n,)
     correction: Array
     seen: Array  # (r, r): the share of each direction that the rows, not the penalty, determine
-    variance: Array = field(default_factory=lambda: np.zeros(0))
-    lost: Array = field(default_factory=lambda: np.zeros(0))
+    variance: Array  # (K,), of psi, if the model is right
+    lost: Array  # (K,), the part of it that shows in no residual
 
     @classmethod
     def of(cls, model: FittedModel, directions: Array, clustered: bool) -> "Hat":
