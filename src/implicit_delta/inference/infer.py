@@ -50,15 +50,19 @@ def infer(
         ===================================  =============================================
 
         and ``estimate.method`` says what it was.
-    robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
+    robust : bool, {"HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"} or HAC
         Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
         clusters "CR1" is G / (G - 1) times that, and "CR1S" (n - 1) / (n - d) times "CR1",
-        as in Stata and statsmodels. A `Bootstrap` is robust by itself.
-    clusters : (n,) array, list or pandas Series, optional
+        as in Stata and statsmodels. "HC2", "HC3" and "CR2" make up for what the fit takes away
+        from the residuals of each row or cluster (leverage); they need a model that knows the
+        outputs of a row, and are best where rows or clusters are few. `HAC(lags)` is for rows in
+        time order. A `Bootstrap` is robust by itself, and makes no correction.
+    clusters : (n,) array, list or pandas Series, or a tuple of two, optional
         Labels of three or more groups within which observations may be dependent; the variance is
         then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
-        is aligned by its index if the model knows the labels of its rows.
+        is aligned by its index if the model knows the labels of its rows. A tuple of two,
+        ``(firm, year)``, is for rows that are alike in either way.
     influence : bool
         Keep the influence of each observation in ``estimate.influence``.
     strict : bool

@@ -86,7 +86,7 @@ class Sandwich:
     def influences(self, model: FittedModel, directions: Array) -> Array:
         """Make the influences of all rows, (d, K) to (n, K), adjusted for leverage if it is asked.
 
-        With "HC3" they are the change of psi when the row is left out, to second order.
+        With "HC3" they are one Newton step to the fit without the row.
         """
         rows = model.terms_along(model.theta, directions)
         if self.name not in POWERS:

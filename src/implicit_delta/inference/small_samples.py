@@ -10,6 +10,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.leverage import Hat, leverage_of, output_count
 from implicit_delta.methods.base import Response
@@ -51,8 +52,8 @@ def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Resp
         what = "clusters" if sandwich.clusters else "rows"
         warn(
             f"Even if the model is right, {covers} with {sandwich.name}: psi rests on few {what} "
-            "(high leverage, unequal sizes, or few of them), whose residuals are smaller than "
-            f"their noise. {_advice(sandwich, forecast)}",
+            "(high leverage, unequal sizes, many lags, or few of them), whose residuals are "
+            f"smaller than their noise. {_advice(sandwich, forecast)}",
             SmallSampleWarning,
         )
 
@@ -61,6 +62,8 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
     """Name a line that works for the model at hand."""
     if sandwich.crossed:
         return 'Use robust="CR2" with the labels of the way that has fewer groups.'
+    if sandwich.hac is not None:
+        return "Use fewer lags, if the correlation dies out within them, or a longer series."
     if sandwich.clusters is None:
         return 'Use robust="HC3", or "HC2", whose t quantiles know on how few rows it rests.'
     if forecast.leverages:
@@ -80,7 +83,7 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
     except UnsupportedModelError:
         return Forecast()
     work = float(model.n * outputs * model.d**2)
-    known = sandwich.name in PREDICTED and model.weight_kind != "sampling"
+    known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
     if not known or model.d > MOST_PARAMETERS or work > MOST_WORK:
         return Forecast(leverages=True)
     most = min(MOST_CHECKED, max(1, int(MOST_WORK / work)))
@@ -93,6 +96,9 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
 
 def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple[Array, Array]:
     """Mean of the variance estimate over the truth, and its degrees of freedom, (K,) each."""
+    if sandwich.hac is not None:
+        expected, df = _of_series(Hat.of(model, directions, clustered=False), sandwich.hac)
+        return sandwich.factor * expected, df
     if sandwich.clusters is None:
         found = leverage_of(model, directions, 0.0)
         return sandwich.factor * found.expected, found.df
@@ -106,6 +112,27 @@ def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple
         total += factor * expected
         fewest = np.minimum(fewest, df) if factor > 0 else fewest
     return np.maximum(total, 0.0), fewest
+
+
+def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
+    r"""Mean and degrees of freedom of :math:`f' K f` with K the kernel, for noise without memory.
+
+    The form is that of K S, with S as in `leverage`: :math:`\mathrm{diag}(|a_i|^2) - B N B'`.
+    """
+    units = list(hat.rows(0.0))
+    squares = np.concatenate([unit.squares for unit in units])
+    pulled = np.concatenate([unit.pulled for unit in units])
+    smooth, spread, N = pulled.copy(), squares.copy(), hat.taken
+    for lag, weight in list(enumerate(hac.weights()))[1:]:
+        smooth[lag:] += weight * pulled[:-lag]
+        smooth[:-lag] += weight * pulled[lag:]
+        spread[lag:] += 2 * weight**2 * squares[:-lag]
+    gram = N @ np.einsum("nrk,nsk->krs", pulled, smooth)
+    mean = np.sum(squares, axis=0) - np.trace(gram, axis1=1, axis2=2)
+    square = np.sum(squares * spread, axis=0) + np.einsum("kij,kji->k", gram, gram)
+    square -= 2 * np.einsum("nk,nrk,rs,nsk->k", squares, smooth, N, smooth, optimize=True)
+    mean = np.maximum(mean, 0.0)
+    return ratio(mean, hat.variance, otherwise=1.0), ratio(mean**2, square, otherwise=1.0)
 
 
 def _of_clusters(hat: Hat, clusters: Clusters, correlated: bool) -> tuple[Array, Array]:
