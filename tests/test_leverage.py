@@ -180,10 +180,11 @@ ADJUSTED = {
 
 
 @pytest.mark.parametrize("kind", ADJUSTED)
-@pytest.mark.parametrize("chunk", [2**25, 50])
+@pytest.mark.parametrize("chunk", [2**25, 50, 5])
 def test_against_dense_algebra(kind, chunk, monkeypatch):
     """Also where few clusters are held at a time."""
     monkeypatch.setattr("implicit_delta.inference.leverage.LARGEST_CHUNK", chunk)
+    monkeypatch.setattr("implicit_delta.inference.leverage.LARGEST_GRAM", chunk)
     monkeypatch.setattr("implicit_delta.models.glm.model.LARGEST_BLOCK", chunk)
     robust, by, power = ADJUSTED[kind]
     X, y, clusters = problem("gaussian", seed=3)
@@ -193,8 +194,12 @@ def test_against_dense_algebra(kind, chunk, monkeypatch):
     error, df = dense(X, y, rows if labels is None else labels, power)
     found = idm.infer(model, lambda b: b[1], robust=robust, clusters=labels)
     assert found.standard_error == pytest.approx(error, rel=1e-10)
+    several = idm.infer(model, lambda b: b[[0, 1, 1]], robust=robust, clusters=labels)
+    np.testing.assert_allclose(several.standard_error[1:], error, rtol=1e-10)
     if robust != "HC3":
         assert degrees(model, lambda b: b[1], robust, labels) == pytest.approx([df], rel=1e-9)
+        several = degrees(model, lambda b: b[[0, 1, 1]], robust, labels)
+        np.testing.assert_allclose(several[1:], df, rtol=1e-9)
 
 
 def test_a_probit_takes_the_expected_information():
@@ -585,6 +590,17 @@ def test_few_clusters_of_a_log_likelihood_get_other_advice():
     model, groups = grouped(10, 20, between=True, make=opaque)
     (text,) = warned(model, slope, "CR1", groups)
     assert "from_residuals" in text
+
+
+def test_many_lags_of_a_short_series_warn():
+    X = np.column_stack([np.ones(40), np.arange(40) / 40])
+    model = plain(X, np.random.default_rng(0).normal(size=40))
+    (text,) = warned(model, slope, idm.HAC(10))
+    assert "covers about 77%" in text  # 0.775 of 600 simulated series
+    assert "fewer lags" in text
+    longer = np.column_stack([np.ones(400), np.arange(400) / 400])
+    model = plain(longer, np.random.default_rng(0).normal(size=400))
+    assert not warned(model, slope, idm.HAC(3))
 
 
 def test_few_clusters_warn_beside_a_bootstrap():

@@ -19,6 +19,7 @@ Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S"
 
 FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
 POWERS = {"HC2": -0.5, "HC3": -1.0, "CR2": -0.5}  # of what the fit leaves of the noise
+SATTERTHWAITE = ("HC2", "CR2")
 MOST_LOST = 0.01  # of a variance: half that of a standard error
 
 
@@ -118,7 +119,7 @@ class Sandwich:
         the way that has fewer), and those of independent rows the model's own. For sampling weights
         it is the number of rows, or of clusters, less that of parameters, as in R's `survey`.
         """
-        if self.name in ("HC2", "CR2"):
+        if self.name in SATTERTHWAITE:
             return self._leverage(model, checked_directions(model, response)).df
         if model.weight_kind == "sampling":
             units = self.fewest or np.count_nonzero(model.weights)
@@ -154,7 +155,13 @@ class Sandwich:
         found: Leverage = self._last.get(
             directions,
             "leverage",
-            lambda: leverage_of(model, directions, POWERS[self.name], self.clusters),
+            lambda: leverage_of(
+                model,
+                directions,
+                POWERS[self.name],
+                self.clusters,
+                moments=self.name in SATTERTHWAITE,
+            ),
         )
         if np.max(found.lost) > MOST_LOST:
             what = "row" if self.clusters is None else "cluster"

@@ -18,8 +18,10 @@ Satterthwaite, :math:`(\mathrm{tr} S)^2 / |S|_F^2` degrees of freedom (Bell and 
 Pustejovsky and Tipton). No matrix of n x n is made.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,14 +40,15 @@ FLAT = 1e-10  # smallest eigenvalue of the curvature, scaled to a unit diagonal
 LARGEST_ROOT = 2000  # outputs in a cluster whose root is taken on the scale of the targets
 WIDEST = 1e6  # ratio of variances in a cluster beyond which that root drowns in rounding
 FEWEST_DEGREES = 0.5  # of freedom: what rounding makes of none
+LARGEST_GRAM = 2**23  # numbers in the matrices of the evaluations that are treated at a time
 LARGEST_CHUNK = 2**25  # numbers in the rows of the clusters that are held at a time
 
 
 class Units(NamedTuple):
-    """Rows or clusters: |a|^2, (u, K); b, (u, r, K); how often each is there, (u,)."""
+    """Rows or clusters: |a|^2, (u, K); b of evaluation k, (u, r); how often each is there, (u,)."""
 
     squares: Array
-    pulled: Array
+    pulled: Callable[[int], Array]
     counts: Array
 
 
@@ -70,13 +73,33 @@ class Leverage:
     df: Array
     lost: Array
 
+    @classmethod
+    def joined(cls, parts: list["Leverage"]) -> "Leverage":
+        """Put those of some evaluations after those of others."""
+        names = [item.name for item in fields(cls)]
+        return cls(*(np.concatenate([vars(p)[name] for p in parts], axis=-1) for name in names))
+
 
 def leverage_of(
-    model: FittedModel, directions: Array, power: float, clusters: Clusters | None = None
+    model: FittedModel,
+    directions: Array,
+    power: float,
+    clusters: Clusters | None = None,
+    *,
+    moments: bool = True,
 ) -> Leverage:
-    """Adjust by ``(I - P) ** power`` in each row or cluster; directions are (d, K)."""
-    hat = Hat.of(model, directions, clusters is not None)
-    return hat.summary(hat.rows(power) if clusters is None else hat.clusters(clusters, power))
+    """Adjust by ``(I - P) ** power`` in each row or cluster; directions are (d, K).
+
+    Without moments, `expected` and `df` are NaN.
+    """
+    root, parts = gauss_newton_root(model), []
+    width = max(1, LARGEST_GRAM // root.size) if moments else directions.shape[1]
+    for start in range(0, directions.shape[1], width):
+        columns = directions[:, start : start + width]
+        hat = Hat.of(model, root, columns, clusters is not None)
+        units = hat.rows(power) if clusters is None else hat.clusters(clusters, power)
+        parts.append(hat.summary(units, moments))
+    return parts[0] if len(parts) == 1 else Leverage.joined(parts)
 
 
 def check_leverage(model: FittedModel) -> None:
@@ -119,12 +142,11 @@ class Hat:
     lost: Array  # (K,), the part of it that shows in no residual
 
     @classmethod
-    def of(cls, model: FittedModel, directions: Array, clustered: bool) -> "Hat":
-        """Factorize the curvature."""
+    def of(cls, model: FittedModel, root: Array, directions: Array, clustered: bool) -> "Hat":
+        """Begin with empty sums."""
         weights, K = model.weights, directions.shape[1]
         repeated = not clustered and model.weight_kind == "frequency"
         ones = np.ones_like(weights)
-        root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
         return cls(
             model, root, directions,
             scale=ones if repeated else np.sqrt(weights),
@@ -165,7 +187,7 @@ class Hat:
                 change = np.einsum("bpk,bp->bk", adjusted - block.along, block.residuals)
                 size = np.where(counts > 0, self.scale[block.places] ** 2, np.inf)
                 self.correction[block.places] = change / size[:, None]
-            pulled = np.einsum("bpr,bpk->brk", block.Z, adjusted, optimize=True)
+            pulled = partial(_pulled, block.Z, adjusted)
             yield Units(np.sum(adjusted**2, axis=1), pulled, counts)
 
     def clusters(self, clusters: Clusters, power: float) -> Iterator[Units]:
@@ -176,15 +198,13 @@ class Hat:
         chunks = numbers // LARGEST_CHUNK
         for chunk in np.unique(chunks):
             members = np.flatnonzero(chunks == chunk)
-            yield from self._chunk(clusters, members[0], members[-1] + 1, power, chunk == 0)
+            yield self._chunk(clusters, int(members[0]), int(members[-1]) + 1, power)
 
-    def _chunk(
-        self, clusters: Clusters, first: int, stop: int, power: float, noting: bool
-    ) -> Iterator[Units]:
+    def _chunk(self, clusters: Clusters, first: int, stop: int, power: float) -> Units:
         """Adjust the clusters numbered from first to stop."""
         held: list[tuple[Array, ...]] = []
         for block in self.blocks():
-            if noting:
+            if first == 0:
                 self.note(block)
             codes = clusters.codes[block.places]
             inside = np.flatnonzero((codes >= first) & (codes < stop))
@@ -193,34 +213,37 @@ class Hat:
         numbers, *parts = (np.concatenate(column) for column in zip(*held, strict=True))
         order = np.argsort(clusters.codes[numbers], kind="stable")
         edges = np.flatnonzero(np.diff(clusters.codes[numbers[order]])) + 1
-        for group in np.split(order, edges):
-            yield self._cluster(numbers[group], *(part[group] for part in parts), power=power)
+        found = [
+            self._cluster(numbers[group], *(part[group] for part in parts), power=power)
+            for group in np.split(order, edges)
+        ]
+        squares, pulled = (np.array(column) for column in zip(*found, strict=True))
+        return Units(squares, lambda k: pulled[:, :, k], np.ones(len(found)))
 
     def _cluster(
         self, numbers: Array, Z: Array, along: Array, residuals: Array, spread: Array, *,
         power: float,
-    ) -> Units:  # fmt: skip
-        """Adjust one cluster, (m, p, ...)."""
-        shape = along.shape
-        rows, moved, noise = (
-            Z.reshape(-1, Z.shape[2]),
-            along.reshape(-1, shape[2]),
-            residuals.ravel(),
-        )
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Adjust one cluster, (m, p, ...): its |a|^2, (K,), and b, (r, K)."""
+        rows, moved = Z.reshape(-1, Z.shape[2]), along.reshape(-1, along.shape[2])
+        noise = residuals.ravel()
         adjusted, changed, lost = _adjusted_cluster(rows, moved, noise, spread.ravel(), power)
         self.lost[:] += lost
-        change = np.einsum("mpk,mp->mk", along, (changed - noise).reshape(shape[:2]))
+        change = np.einsum("mpk,mp->mk", along, (changed - noise).reshape(residuals.shape))
         self.correction[numbers] = change / self.scale[numbers, None] ** 2
-        pulled = rows.T @ adjusted
-        return Units(np.sum(adjusted**2, axis=0)[None], pulled[None], np.ones(1))
+        return np.sum(adjusted**2, axis=0), rows.T @ adjusted
 
     @property
     def taken(self) -> Array:
         """N, (r, r), of ``(I - P)^2 = I - Z N Z'``; after a pass over the rows."""
         return 2 * np.eye(len(self.seen)) - self.seen
 
-    def summary(self, units: Iterator[Units]) -> Leverage:
+    def summary(self, units: Iterator[Units], moments: bool = True) -> Leverage:
         """Make the moments of all units, evaluation by evaluation."""
+        if not moments:
+            deque(units, maxlen=0)
+            unknown = np.full(self.lost.shape, np.nan)
+            return Leverage(self.correction, unknown, unknown, ratio(self.lost, self.variance))
         rank, K = self.seen.shape[0], self.directions.shape[1]
         first, second = np.zeros(K), np.zeros(K)
         gram, crossed = np.zeros((2, K, rank, rank))
@@ -228,13 +251,13 @@ class Hat:
             first += counts @ squares
             second += counts @ squares**2
             for k in range(K):
-                weighted = counts[:, None] * pulled[:, :, k]
-                gram[k] += weighted.T @ pulled[:, :, k]
-                crossed[k] += (weighted * squares[:, k, None]).T @ pulled[:, :, k]
+                b = pulled(k)
+                weighted = counts[:, None] * b
+                gram[k] += weighted.T @ b
+                crossed[k] += (weighted * squares[:, k, None]).T @ b
         N = self.taken
         taken = N @ gram
-        mean = first - np.trace(taken, axis1=1, axis2=2)
-        mean = np.maximum(mean, 0.0)
+        mean = np.maximum(first - np.trace(taken, axis1=1, axis2=2), 0.0)
         square = second - 2 * np.sum(N * crossed, axis=(1, 2))
         square += np.einsum("kij,kji->k", taken, taken)
         return Leverage(
@@ -243,6 +266,15 @@ class Hat:
             df=np.maximum(ratio(mean**2, square, otherwise=1.0), FEWEST_DEGREES),
             lost=ratio(self.lost, self.variance),
         )
+
+
+def _pulled(Z: Array, adjusted: Array, k: int) -> Array:
+    return np.asarray(np.einsum("bpr,bp->br", Z, adjusted[:, :, k]))
+
+
+def gauss_newton_root(model: FittedModel) -> Array:
+    """Factor the inverse of the Gauss-Newton matrix, with the penalty."""
+    return inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
 
 
 def inverse_root(A: Array) -> Array:

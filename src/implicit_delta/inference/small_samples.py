@@ -12,14 +12,14 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Sandwich
-from implicit_delta.inference.leverage import Hat, leverage_of, output_count
+from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 FEW_CLUSTERS = 20
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
-MOST_PARAMETERS, MOST_WORK = 1000, 2e8  # multiplications that this check may cost
+MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
 MOST_CHECKED = 16  # evaluations
 LARGEST_MATRIX = 500  # clusters
 PREDICTED = ("HC0", "HC1", "CR0", "CR1", "CR1S")
@@ -82,11 +82,11 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
         outputs = output_count(model)
     except UnsupportedModelError:
         return Forecast()
-    work = float(model.n * outputs * model.d**2)
+    numbers = float(model.n * outputs * model.d)
     known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
-    if not known or model.d > MOST_PARAMETERS or work > MOST_WORK:
+    most = int(min(MOST_CHECKED, MOST_NUMBERS / numbers, MOST_WORK / (numbers * model.d)))
+    if not known or model.d > MOST_PARAMETERS or most == 0:
         return Forecast(leverages=True)
-    most = min(MOST_CHECKED, max(1, int(MOST_WORK / work)))
     directions = response.directions[:, _spread_out(response.directions.shape[1], most)]
     expected, df = _moments(sandwich, model, directions)
     used, level = sandwich.df(model, response), (1 + NOMINAL) / 2
@@ -97,12 +97,13 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
 def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple[Array, Array]:
     """Mean of the variance estimate over the truth, and its degrees of freedom, (K,) each."""
     if sandwich.hac is not None:
-        expected, df = _of_series(Hat.of(model, directions, clustered=False), sandwich.hac)
+        hat = Hat.of(model, gauss_newton_root(model), directions, clustered=False)
+        expected, df = _of_series(hat, sandwich.hac)
         return sandwich.factor * expected, df
     if sandwich.clusters is None:
         found = leverage_of(model, directions, 0.0)
         return sandwich.factor * found.expected, found.df
-    hat = Hat.of(model, directions, clustered=True)
+    hat = Hat.of(model, gauss_newton_root(model), directions, clustered=True)
     if not sandwich.crossed:
         expected, df = _of_clusters(hat, sandwich.clusters, correlated=True)
         return sandwich.factor * expected, df
@@ -121,7 +122,8 @@ def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
     """
     units = list(hat.rows(0.0))
     squares = np.concatenate([unit.squares for unit in units])
-    pulled = np.concatenate([unit.pulled for unit in units])
+    columns = [[unit.pulled(k) for unit in units] for k in range(squares.shape[1])]
+    pulled = np.stack([np.concatenate(column) for column in columns], axis=-1)
     smooth, spread, N = pulled.copy(), squares.copy(), hat.taken
     for lag, weight in list(enumerate(hac.weights()))[1:]:
         smooth[lag:] += weight * pulled[:-lag]
