@@ -291,7 +291,7 @@ class Categorical(Likelihood):
                 "Categorical() needs class numbers of an integer type, not "
                 f"{np.asarray(targets).dtype}: convert them, for example with `.long()`."
             )
-        advice = "Leave out rows or positions without a class with a loglik function of your own."
+        advice = "To leave out rows without a class, use a loglik function of your own."
         _check_range(targets, 0, classes - 1, f"There are {classes} logits", advice)
 
 

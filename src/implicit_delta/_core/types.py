@@ -1,10 +1,11 @@
 """Types of arrays and of evaluations."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Psi: TypeAlias = Callable[[Any], Any]
+WeightKind: TypeAlias = Literal["frequency", "precision", "sampling"]

@@ -470,7 +470,7 @@ class Estimate:
         ------
         ValueError
             The file is damaged, something else, or of a later release. Nothing in it is run, and
-            no more memory is taken than a file of its size can ask for.
+            no more memory is taken than a file of its size can need.
         """
         return read(path, cls._restored)
 
@@ -547,6 +547,9 @@ class Estimate:
     ) -> Axes:
         """Draw the estimate and return the axes.
 
+        In a new figure, evaluations of very different size (dollars and shares, say) get an axis of
+        their own, one below the other: the first is returned, and ``ax.figure.axes`` has all.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
@@ -554,8 +557,9 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else the
-            covariance as an image. ``"influence"`` draws that of each training row.
+            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
+            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
+            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         **style
@@ -603,7 +607,7 @@ class Estimate:
         if transform is not None or simultaneous:
             raise ValueError(
                 f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and know no other evaluation. Use kind='normal'."
+                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
             )
         reason = str(self.diagnostics.notes.get("no_bca", ""))
         value = np.atleast_1d(self.value)

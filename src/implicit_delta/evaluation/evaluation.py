@@ -23,6 +23,7 @@ from implicit_delta.evaluation.values import (
     value_at,
 )
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 
 def parameters(model: Any) -> Any:
@@ -69,7 +70,7 @@ class Evaluation:
     function : Function or None
         Psi away from theta: itself, or the surrogate of a `Smoothed` one. None for a black box.
     fitted : FittedModel or None
-        None for a black box, which is known only through its trainings.
+        None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
     """
@@ -95,7 +96,7 @@ class Evaluation:
             labels = evaluation_names(names, model.names or _numbered(model.d))
             value = model.theta.copy()
             return cls(value, False, labels, function=_Identity(), fitted=model)
-        inner = composed(asked, model.weights)
+        inner = composed(asked, model.shares)
         units = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
@@ -125,7 +126,7 @@ class Evaluation:
         """The model that psi is bound to."""
         if self.fitted is None:
             raise UnsupportedModelError(
-                "The model is a black box: nothing but its trainings is known of it. Make a "
+                "The model is a black box: only its training runs are known. Make a "
                 "fitted model with `from_torch` or another `from_*` function."
             )
         return self.fitted
@@ -137,15 +138,16 @@ class Evaluation:
 
     @property
     def deviations(self) -> Array:
-        """Influence of each training row on the average alone, (n, K)."""
+        """Influence of each observation on an average over the training rows alone, (n, K)."""
         assert self.units is not None
-        return np.asarray((self.units - self.value) / self.model.weights.sum())
+        shares = ratio(self.model.shares, self.model.counts) / self.model.shares.sum()
+        return np.asarray(shares[:, None] * (self.units - self.value))
 
-    def weighed(self, theta: Array, weights: Array) -> Array:
-        """Evaluate at theta, (K,), with these weights (n,) of the rows of an average over them."""
+    def weighed(self, theta: Array, shares: Array) -> Array:
+        """Evaluate at theta, (K,), with these shares (n,) of the rows in an average over them."""
         if self.sample != "training":
             return self(theta)
-        return np.asarray(weights @ self._units_at(theta) / weights.sum())
+        return np.asarray(shares @ self._units_at(theta) / shares.sum())
 
     def _units_at(self, theta: Array) -> Array:
         """Rows of an average at theta, (n, K); those of a surrogate move together."""
@@ -279,7 +281,7 @@ def _units(model: FittedModel, psi: Psi) -> Array | None:
 
 
 def _check_order(raw: Any, rows: Any) -> None:
-    """Refuse labelled rows that are not the training rows, or not in their order."""
+    """Refuse labeled rows that are not the training rows, or not in their order."""
     places = places_in(getattr(raw, "index", None), rows)
     if places is None or len(places) != len(raw):
         return  # another number of rows is refused by itself

@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
@@ -88,9 +88,7 @@ def assemble(
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
-    if evaluation.fitted is None:
-        check_bend(response.nonlinearity, strict)
-    else:
+    if evaluation.fitted is not None:
         drift = guard(evaluation.model, response, covariance, strict, debias)
     rows = _influence(evaluation, response, sandwich, influence)
     if brought is not None:
@@ -100,8 +98,10 @@ def assemble(
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
-    replaced = sandwich is not None or brought is not None
-    plain = sandwich or Sandwich()
+    claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
+    covariance = covariance if claimed is None else claimed
+    replaced = any(other is not None for other in (sandwich, brought, claimed))
+    plain = sandwich or (Sandwich() if response.whole else _of_rows(evaluation))
     total = total_error(
         evaluation,
         covariance,
@@ -110,12 +110,17 @@ def assemble(
         lambda rows: plain.of_rows(evaluation.model, rows),
         whole=response.whole,
     )
+    bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
+    check_bend(bend, strict)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
     polished = move_by_polish(evaluation, errors)
     asked = {"variance": "covariance="} if brought is not None else {}
     asked |= {} if sandwich is None else {"variance": str(sandwich)}
+    if claimed is not None:
+        by_rows = evaluation.sample == "training"
+        asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
@@ -126,6 +131,7 @@ def assemble(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
             nonlinearity=response.nonlinearity,
+            bias=response.bias,
             asymmetry=asymmetry,
             residual=response.residual,
             shrinkage=target.shrinkage,
@@ -143,12 +149,44 @@ def assemble(
     )
 
 
+def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+    """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
+
+    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    """
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.refitted or sandwich is not None:
+        return None
+    slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
+    if not np.all(np.any(slopes, axis=-1)):
+        slopes = model.information(model.theta, checked_directions(model, response)).T
+    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+
+
+def _of_rows(evaluation: Evaluation) -> Sandwich:
+    """Return the sandwich of an average over the training rows where none was asked for."""
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or evaluation.sample != "training":
+        return Sandwich()
+    if not claimed.by_rows:
+        raise UnsupportedModelError(
+            f"The error of an average over the training rows is made of these rows, and {claimed} "
+            "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
+            'use sample="unknown", an upper bound.'
+        )
+    plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
+    return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
 def _model_df(
     evaluation: Evaluation, response: Response, sandwich: Sandwich | None
 ) -> float | Array:
     """Degrees of freedom of the model's part, one number or (K,)."""
     if evaluation.fitted is None:
         return np.inf
+    claimed = evaluation.model.claimed
+    if sandwich is None and claimed is not None and not response.refitted:
+        return claimed.df
     if sandwich is None or (response.robust and sandwich.clusters is None):
         return evaluation.model.df
     return sandwich.df(evaluation.model, response)
@@ -160,6 +198,18 @@ def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> 
         return own
     parts = {name: np.diag(V) for name, V in total.parts.items()}
     return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
+
+
+def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:
+    """Return how much of the bend of psi shows in the interval.
+
+    It grows with the errors of the parameters, which a robust variance may find larger, and is
+    diluted by errors of other sources.
+    """
+    found, own, whole = (
+        np.sqrt(np.diag(V)) for V in (response.covariance, covariance, total.covariance)
+    )
+    return float(np.max(ratio(own, found, otherwise=1.0) * ratio(own, whole, otherwise=1.0)))
 
 
 def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
@@ -174,7 +224,7 @@ def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Arra
 
 
 def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Array | None:
-    """Stretch draws to the robust covariance; none are kept of a psi that bends over them.
+    """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
     value that psi never takes.
@@ -201,7 +251,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return model.terms_along(model.theta, directions)
+        return model.influences(model.theta, directions)
     return None
 
 

@@ -8,12 +8,14 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.target import debiased
+from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
@@ -54,7 +56,7 @@ def infer(
         d beyond                             ``Infinitesimal(solver=conjugate_gradient)``
         ===================================  =============================================
 
-        and ``estimate.method`` says what it was.
+        and ``estimate.method`` names it.
     robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
         Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
@@ -63,7 +65,7 @@ def infer(
     clusters : (n,) array, list or pandas Series, optional
         Labels of three or more groups within which observations may be dependent; the variance is
         then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
-        is aligned by its index if the model knows the labels of its rows.
+        is aligned by its index if the model has labels for its rows.
     covariance : (d, d) array, optional
         A covariance of the parameters from elsewhere, to take instead of the model's own.
     df : float, optional
@@ -156,22 +158,31 @@ def answer(
             f"method is {method!r:.60}, but must be a method with its settings, such as "
             "`Bootstrap(200)`, `FiniteDifference()` or `Infinitesimal(solver=cholesky)`."
         )
+    if method is not None:
+        robust = sandwich is not None and sandwich.asked
+        method.check(robust=robust, covariance=brought is not None, influence=influence)
+    if sandwich is None and model.weight_kind == "sampling":
+        sandwich = Sandwich.of(model, False, None)
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
-    method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
-    estimate = assemble(
-        evaluation,
-        method.respond(model, evaluation),
-        sandwich=sandwich,
-        brought=brought,
-        df=df,
-        debias=debias,
-        influence=influence,
-        strict=strict,
-        cost=cost,
-    )
+    try:
+        estimate = assemble(
+            evaluation,
+            method.respond(model, evaluation),
+            sandwich=sandwich,
+            brought=brought,
+            df=df,
+            debias=debias,
+            influence=influence,
+            strict=strict,
+            cost=cost,
+        )
+    except (ConvergenceError, EvaluationError) as error:
+        refuse_training_loss(evaluation, error)
+        raise
+    warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
     return estimate

@@ -37,23 +37,37 @@ class Sandwich:
         if clusters is not None:
             groups = Clusters.of(clusters, model.weights, model.rows)
             _warn_of_one_cluster(groups, model.weights)
+        if model.weight_kind == "sampling" and not robust:
+            count = float(model.counts.sum()) if groups is None else groups.count
+            return cls(groups, count / (count - 1), "design")
         factor = small_sample_factor(model, robust, groups)
         plain = "HC0" if groups is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
         return None if not robust and groups is None else cls(groups, factor, name)
 
     def __str__(self) -> str:
+        if self.name == "design":
+            groups = "" if self.clusters is None else f" ({self.clusters.count} clusters)"
+            return f"design-based{groups}"
         if self.clusters is None:
             return f"robust ({self.name})"
         return f"clustered ({self.name}, {self.clusters.count} clusters)"
 
+    @property
+    def asked(self) -> bool:
+        """Whether a user wanted it, and not sampling weights alone."""
+        return self.clusters is not None or self.name != "design"
+
     def df(self, model: FittedModel, response: Response) -> float | Array:
         """Degrees of freedom of the variance, one number or (K,)."""
+        if self.name == "design":  # as in R's svyglm
+            units = model.counts.sum() if self.clusters is None else self.clusters.count
+            return max(float(units) - model.d, 1.0)
         return model.df if self.clusters is None else self.clusters.count - 1.0
 
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
-        return self.factor * scatter_of(rows, model.weights, self.clusters)
+        return self.factor * scatter_of(rows, model.counts, self.clusters)
 
     def of_directions(self, model: FittedModel, directions: Array) -> Array:
         """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
@@ -93,7 +107,7 @@ def small_sample_factor(
 ) -> float:
     r"""Return the factor by which small samples inflate a robust covariance.
 
-    With n observations (the sum of the weights), d parameters and G clusters:
+    With n observations (the sum of `counts`), d parameters and G clusters:
 
     ==============  ===========================================================
     HC0, CR0, True  1
@@ -115,7 +129,7 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n = float(model.weights.sum())
+        n = float(model.counts.sum())
         if n <= model.d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "

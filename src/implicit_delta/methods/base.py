@@ -32,8 +32,8 @@ class Response:
         Psi over replicates, for methods that make them.
     method : str
         The method with everything that was left open filled in.
-    smallest_curvature, nonlinearity, residual : float
-        See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
+    smallest_curvature, nonlinearity, bias, residual : float
+        See `implicit_delta.estimate.Diagnostics`; NaN where the method does not find it.
     drift : float
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
@@ -45,6 +45,9 @@ class Response:
         Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
+    refitted : bool
+        Whether the covariance is that of fits to drawn data, so that none that a host library
+        claims takes its place.
     whole : bool
         Whether the covariance has the sampling error of an average over the training rows in it.
     passes : int
@@ -61,12 +64,14 @@ class Response:
     draws: Array | None = None
     smallest_curvature: float = np.nan
     nonlinearity: float = np.nan
+    bias: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
     score: Array | None = None
     exact: bool = False
     acceleration: Array | None = None
     robust: bool = False
+    refitted: bool = False
     whole: bool = False
     passes: int = 0
     doubt: Warning | None = None
@@ -91,7 +96,7 @@ class Method(ABC):
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Return the method for observations that were sampled in clusters.
 
-        Only a method that draws observations has to know: it draws whole clusters.
+        Only a method that draws observations changes: it draws whole clusters.
         """
         return self
 

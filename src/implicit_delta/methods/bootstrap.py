@@ -46,7 +46,7 @@ class Bootstrap(Method):
 
     A replicate maximizes :math:`\sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with random
     weights in place of the given ones: drawing with replacement is a matter of weights, so the
-    model needs to know nothing about it. The covariance is that of psi over the replicates. It
+    model needs no change. The covariance is that of psi over the replicates. It
     is robust to misspecification, like a sandwich; `infer` with clusters draws these whole. An
     ``Average(h, sample="training")`` is that of the rows of each replicate, with the budget line
     ``rows`` for model and sample together. Intervals of the replicates themselves:
@@ -186,6 +186,7 @@ class Bootstrap(Method):
             draws=draws,
             acceleration=limit.acceleration,
             robust=not replication.from_model,
+            refitted=True,
             whole=evaluation.sample == "training",
             method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=_largest_ratio(abs(rest), errors),
@@ -245,14 +246,15 @@ class _Replicate:
         before = self.model.passes
         psi, failure = None, ""
         try:
-            replicate = self.replication.draw(self.model, np.random.default_rng(stream))
+            rng = np.random.default_rng(stream)
+            replicate, shares = self.replication.draw(self.model, rng)
             found = self.ascent.climb(replicate)
             if not found.converged:
                 failure = found.message
             elif _still_rises(replicate, found.x):
                 failure = "The drawn data have no finite maximum."
             else:
-                psi = self.evaluation.weighed(found.x, replicate.weights)
+                psi = self.evaluation.weighed(found.x, shares)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return _Outcome(psi, failure, self.model.passes - before)
@@ -295,7 +297,7 @@ def _report_failures(failures: list[str], replicates: int, otherwise: str) -> No
         f"most common reason: {reason}"
     )
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
-        raise ConvergenceError(f"{text} With so many left out the rest says little. {otherwise}")
+        raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
     warn(text, ImplicitDeltaWarning)
 
 

@@ -85,10 +85,10 @@ def _scatter(
     model, training = evaluation.model, evaluation.sample == "training"
     if model.n * evaluation.size > MOST_ROWS and not training:
         return model.scatter(model.theta, directions, clusters), None
-    rows = model.terms_along(model.theta, directions)
+    rows = model.influences(model.theta, directions)
     if training:
         rows = rows + evaluation.deviations
-    return scatter_of(rows, model.weights, clusters), rows
+    return scatter_of(rows, model.counts, clusters), rows
 
 
 def _obstacle(
@@ -115,7 +115,7 @@ def _acceleration(
     r"""Skewness over six: :math:`\sum f^3 / 6 (\sum f^2)^{3/2}` of all that is drawn."""
     squares, cubes, count = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
     for source in replication.sources(model):
-        own = rows if source is model else source.terms_along(model.theta, directions)
+        own = rows if source is model else source.influences(model.theta, directions)
         units, often = replication.units(source, own)
         away = units - np.average(units, axis=0, weights=often)
         squares, cubes, count = squares + often @ away**2, cubes + often @ away**3, count + 1
@@ -127,12 +127,13 @@ def _limits(
 ) -> list[tuple[Array, float, str, str]]:
     """Standard errors that a bootstrap should be near, by how much, their name, and advice.
 
-    Clusters are there because the model is not believed.
+    Clusters and sampling weights are there because the model is not believed.
     """
     if replication.from_model:
         return [(own, RESAMPLING, "the one of the curvature", FAR_FROM_NORMAL)]
     limits = [(np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows", FEW_ROWS)]
-    if replication.clusters is None and evaluation.sample != "training":
+    believed = replication.clusters is None and evaluation.model.weight_kind != "sampling"
+    if believed and evaluation.sample != "training":
         limits.append((own, MISFIT, "the one of the model", FEW_ROWS))
     return limits
 

@@ -11,6 +11,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
 REDRAWS = 20  # data sets of the model over which the skewness of its influences is averaged
@@ -50,8 +51,11 @@ class Replication(Protocol):
     def check(self, model: FittedModel) -> None:
         """Refuse, before any work, a model whose data cannot be drawn so."""
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        """Build the same model at the same theta on drawn data."""
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
+        """Build the same model at the same theta on drawn data, and the shares of its rows, (n,).
+
+        The latter are those in an average over the training rows.
+        """
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         """Influences of what is drawn as one, (G, K), and how often each is there, (G,)."""
@@ -62,7 +66,7 @@ class Replication(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Spread the total weight anew, each observation in proportion to its own weight."""
+    """Spread the number of observations anew, each row in proportion to its own."""
 
     kind: str
     clusters: None = None
@@ -74,14 +78,15 @@ class Rows:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        own = model.weights
+        own = model.counts
         _check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        return model.reweighted(_spread(model.weights, self.kind, rng))
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
+        often = ratio(_spread(model.counts, self.kind, rng), model.counts)
+        return model.reweighted(model.weights * often), model.shares * often
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return rows, model.weights
+        return rows, model.counts
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model
@@ -103,12 +108,13 @@ class WholeClusters:
     def check(self, model: FittedModel) -> None:
         _check_count(float(self.clusters.count))
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        often = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
-        return model.reweighted(model.weights * often[self.clusters.codes])
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
+        drawn = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
+        often = drawn[self.clusters.codes]
+        return model.reweighted(model.weights * often), model.shares * often
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return self.clusters.sums(model.weights[:, None] * rows), np.ones(self.clusters.count)
+        return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model
@@ -127,13 +133,19 @@ class NewTargets:
     )
 
     def check(self, model: FittedModel) -> None:
+        if model.weight_kind == "sampling":
+            raise UnsupportedModelError(
+                "Sampling weights say how much of a population a row stands for, and not how its "
+                "target is distributed, so that draws from the model are not draws of the survey. "
+                'Use `Bootstrap(kind="resample")`, or `infer(model, psi)`, which is design-based.'
+            )
         model.redrawn(np.random.default_rng(0))
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        return model.redrawn(rng)
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
+        return model.redrawn(rng), model.shares
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return model.weights[:, None] * rows, np.ones(model.n)
+        return model.counts[:, None] * rows, np.ones(model.n)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         return (model.redrawn(np.random.default_rng(seed)) for seed in range(REDRAWS))

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.claimed import Claimed
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -21,7 +22,7 @@ class FittedModel(ABC):
     r"""A log-likelihood that is a sum over observations, and the parameters that maximize it.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with n
-    terms :math:`\ell_i`, frequency weights :math:`w_i` and d parameters. At this boundary every
+    terms :math:`\ell_i`, weights :math:`w_i` and d parameters. At this boundary every
     array is NumPy float64 (vectors of length d may be float32 if d is too large for that) and the
     parameters are one flat vector; inside, a backend works in its own types. A backend is one
     final class with these members and nothing optional; `implicit_delta.testing.check_model`
@@ -32,11 +33,14 @@ class FittedModel(ABC):
     theta : (d,) array
         Where the objective is maximal.
     weights : (n,) array
-        How often each observation counts.
+        How much each term counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        What that means: repetitions of a row, its precision, or how much of a population it
+        stands for; see `counts`.
     l2 : float
         The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
     passes : int
-        How many times all n observations have been visited so far, by anybody.
+        How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
     rows : sequence or None
@@ -49,6 +53,8 @@ class FittedModel(ABC):
         Where the training had ended, of a model that `polish` has made.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
+    claimed : Claimed or None
+        The covariance that a host library's fit claims, if it is not the inverse information.
     penalty_note : str
         Where a penalty comes from that a user may not know of, for messages.
     """
@@ -61,6 +67,8 @@ class FittedModel(ABC):
     curvature: Curvature = "hessian"
     before: Array | None = None
     df: float = np.inf
+    weight_kind: WeightKind = "frequency"
+    claimed: Claimed | None = None
     penalty_note: str = ""
 
     @property
@@ -72,6 +80,18 @@ class FittedModel(ABC):
     def d(self) -> int:
         """The number of parameters."""
         return self.theta.size
+
+    @property
+    def counts(self) -> Array:
+        """Number of observations that each row is, (n,): its weight, or one if that is none."""
+        if self.weight_kind == "frequency":
+            return self.weights
+        return (self.weights > 0).astype(np.float64)
+
+    @property
+    def shares(self) -> Array:
+        """Weight of each row in an average over the training rows, (n,)."""
+        return self.counts if self.weight_kind == "precision" else self.weights
 
     @property
     @abstractmethod
@@ -134,7 +154,7 @@ class FittedModel(ABC):
         """
         labels = {**self.describe()}
         if np.any(self.weights != 1):
-            labels["weights"] = range_of(self.weights)
+            labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
@@ -160,13 +180,32 @@ class FittedModel(ABC):
         return self
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
-        r"""Weighted sum of outer products of derivatives of terms along v: (d, k) to (k, k).
+        r"""Sum over observations of outer products of `influences` along v: (d, k) to (k, k).
 
         :math:`\sum_i w_i f_i f_i'` with :math:`f_i` the derivatives of term i along the columns of
-        v, or with clusters the sum over these of the outer product of their sums of
-        :math:`w_i f_i`. It is all that robust and clustered variances need of the rows.
+        v (:math:`\sum_i w_i^2 f_i f_i'` where weights are no counts), or with clusters the sum over
+        these of the outer product of their sums of :math:`w_i f_i`. It is all that robust and
+        clustered variances need of the rows.
         """
-        return scatter_of(self.terms_along(theta, v), self.weights, clusters)
+        return scatter_of(self.influences(theta, v), self.counts, clusters)
+
+    def influences(self, theta: Array, v: Array) -> Array:
+        """Derivative of the weighted term of each *observation* along v: (d, k) to (n, k).
+
+        Of a row that stands for several, `counts`, that of each of them.
+        """
+        return self.per_observation(self.terms_along(theta, v))
+
+    def per_observation(self, rows: Array, part: slice = slice(None)) -> Array:
+        """Weigh derivatives of terms, (n, k), by what weights are beside counts."""
+        return rows if self.weight_kind == "frequency" else self.weights[part, None] * rows
+
+    def drift_causes(self) -> str:
+        """Name the usual causes of drift and their remedies."""
+        return (
+            "Usual causes: training stopped early, or a penalty used in training was not given "
+            "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
+        )
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
@@ -211,9 +250,9 @@ def range_of(values: Array) -> str:
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
-def scatter_of(rows: Array, weights: Array, clusters: Clusters | None = None) -> Array:
-    """Sum weighted outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
+def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:
+    """Sum outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
     if clusters is None:
-        return np.asarray((weights[:, None] * rows).T @ rows)
-    sums = clusters.sums(weights[:, None] * rows)
+        return np.asarray((counts[:, None] * rows).T @ rows)
+    sums = clusters.sums(counts[:, None] * rows)
     return np.asarray(sums.T @ sums)

@@ -13,10 +13,17 @@ from implicit_delta._core.arguments import Counter, as_parameters, as_weights
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.base import Bonus, Curvature, FittedModel, RowNumbers, scatter_of
+from implicit_delta.models.base import (
+    Bonus,
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    range_of,
+    scatter_of,
+)
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
@@ -80,6 +87,7 @@ class BatchedModel(FittedModel):
     weights: Array
     l2: float = 0.0
     names: tuple[str, ...] | None = None
+    weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
     df: float = np.inf
     counter: Counter = field(default_factory=Counter)
@@ -157,12 +165,13 @@ class BatchedModel(FittedModel):
     @in_context
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         """Accumulate batch by batch: the derivatives of all rows, (n, k), are never held."""
-        parts = zip(self._spans(), self._along(theta, v), strict=True)
+        spans, counts = self._spans(), self.counts
+        parts = zip(spans, map(self.per_observation, self._along(theta, v), spans), strict=True)
         if clusters is None:
-            return np.asarray(sum(scatter_of(along, self.weights[rows]) for rows, along in parts))
+            return np.asarray(sum(scatter_of(along, counts[rows]) for rows, along in parts))
         sums = np.zeros((clusters.count + 1, v.shape[1]))  # the last for rows without weight
         for rows, along in parts:
-            np.add.at(sums, clusters.codes[rows], self.weights[rows, None] * along)
+            np.add.at(sums, clusters.codes[rows], counts[rows, None] * along)
         return np.asarray(sums[:-1].T @ sums[:-1])
 
     def reweighted(self, weights: Array) -> Self:
@@ -239,6 +248,8 @@ class BatchedModel(FittedModel):
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
         dtype = str(self.functional.dtype).removeprefix("torch.")
         sizes = f"n={self.n}, d={self.d}"
+        if np.any(self.weights != 1):
+            penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
         return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {dtype})"
 
     def _spans(self) -> list[slice]:

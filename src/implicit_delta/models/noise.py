@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
 T_MATTERS = 1000  # residuals: with more, effective parameters are not counted for t quantiles alone
@@ -46,8 +47,9 @@ def estimated_noise(
     gauss_newton : callable or None
         Makes the model's Gauss-Newton matrix (d, d); None if a penalty other than l2 is part of it.
     """
-    count = float(np.sum(model.weights)) * outputs
-    squares = -2.0 * float(model.weights @ model.terms(model.theta))
+    count = float(np.sum(model.counts)) * outputs
+    scale = as_mean_one(model.weights, model.weight_kind)
+    squares = -2.0 * scale * float(model.weights @ model.terms(model.theta))
     counted = not model.penalized and model.d <= min(GAUSS_NEWTON_LIMIT, count - 1)
     rule = str(likelihood.variance or ("unbiased" if counted else "mle"))
     wanted = rule == "unbiased" or (model.l2 > 0 and count <= T_MATTERS)

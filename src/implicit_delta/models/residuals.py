@@ -8,17 +8,17 @@ import numpy as np
 import scipy.optimize
 
 from implicit_delta._core.arguments import (
-    as_weights,
     check_names,
     check_rows,
     given_point,
 )
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Noise, Wording, noise_variance
+from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
@@ -34,6 +34,7 @@ def from_residuals(
     variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
 ) -> LoglikModel:
     r"""Make a fitted model of a least-squares problem.
@@ -61,7 +62,11 @@ def from_residuals(
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
     weights : (n,) array, optional
-        How many times each observation counts.
+        How much each squared residual counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
 
@@ -83,12 +88,10 @@ def from_residuals(
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
-    weights, rule = as_weights(weights, n), Gaussian(variance).variance
+    weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
-    if not isinstance(rule, float):
-        _check_counts(weights)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule)
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind)
     if start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
@@ -104,21 +107,9 @@ def from_residuals(
         gauss_newton=rows.gauss_newton,
         l2=problem.l2,
         names=check_names(names, point.size),
+        weight_kind=weight_kind,
         df=df,
         redraw=redraw_residuals,
-    )
-
-
-def _check_counts(weights: Array) -> None:
-    """Refuse weights that are no repetitions, where these count the degrees of freedom."""
-    total, n = float(np.sum(weights)), weights.size
-    if np.all(weights == np.round(weights)) or abs(total - n) <= 1e-6 * n:
-        return
-    raise ValueError(
-        f"weights counts repetitions of rows, and these are not whole numbers (their sum is "
-        f"{total:.6g} for {n} rows): the noise variance would be estimated from {total:.6g} "
-        "observations. For weights 1 / sigma^2 of known errors divide the residuals by sigma and "
-        "give `variance=1.0`; for relative precisions give `weights * n / weights.sum()`."
     )
 
 
@@ -131,6 +122,7 @@ class LeastSquares:
     weights: Array
     l2: float
     variance: Literal["mle", "unbiased"] | float
+    weight_kind: WeightKind = "frequency"
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,)."""
@@ -149,8 +141,9 @@ class LeastSquares:
             return Noise(self.variance, np.inf)
         counted = self.variance == "unbiased" or self.l2 > 0
         spectrum = self._spectrum(theta) if counted else None
-        count, squares = float(np.sum(self.weights)), self._squares(theta)
-        return noise_variance(squares, count, spectrum, self.l2, self.variance, theta.size, WORDING)
+        squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
+        count, d = count_of(self.weights, self.weight_kind), theta.size
+        return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)

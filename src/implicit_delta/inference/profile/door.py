@@ -8,7 +8,13 @@ import numpy as np
 
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.types import Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    ImplicitDeltaWarning,
+    UnsupportedModelError,
+)
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, t_quantile
 from implicit_delta.evaluation import Evaluation
@@ -136,6 +142,7 @@ def profile_of(
     """Profile an evaluation that has been bound to a model; see `profile`."""
     _check_evaluation(evaluation)
     model = evaluation.model
+    _check_likelihood(model)
     if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
         confidence_level = float(confidence_level)
     cost, levels = Cost.start(model), _levels(confidence_level)
@@ -143,7 +150,8 @@ def profile_of(
         response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
     assert response.directions is not None
-    check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
+    drift = drift_of(model.score(model.theta), response.directions, np.array([error]))
+    check_drift(model, drift, strict)
     ascent = Ascent.of(model, maximizer, curvature)
     evaluation = evaluation.on(model.at(ascent.climb(model).x))
     if maximizer is None and ascent.scale is not None:
@@ -231,9 +239,9 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
     if evaluation.sample == "training":
         raise EvaluationError(
-            "A profile knows the likelihood, but not how the error of an average over the training "
-            "rows goes together with that of the model. Use `infer(model, psi)`, which is exact "
-            'here, or `Average(h, sample="unknown")` for an upper bound.'
+            "A profile uses the likelihood, which does not include the covariance between the "
+            "error of an average over the training rows and that of the model. Use `infer(model, "
+            'psi)`, which is exact here, or `Average(h, sample="unknown")` for an upper bound.'
         )
     if not np.any(evaluation.jacobian(evaluation.model.theta)):
         raise EvaluationError(
@@ -242,6 +250,22 @@ def _check_evaluation(evaluation: Evaluation) -> None:
             "there (a square, `abs`), is piecewise constant (a count, an accuracy, a rank), or its "
             "parameters are detached. Profile what is inside, `profile(model, inside)`, and "
             "transform its interval; or use `infer(model, psi, Simulation())`."
+        )
+
+
+def _check_likelihood(model: FittedModel) -> None:
+    """Refuse a pseudo-likelihood; warn where the fit does not believe its likelihood."""
+    if model.weight_kind == "sampling":
+        raise UnsupportedModelError(
+            "With sampling weights the objective is no log-likelihood: its fall from the maximum "
+            "grows with the unit of the weights, and has no chi-squared quantile. Use "
+            "`infer(model, psi)`, whose variance is design-based, or `Bootstrap()`."
+        )
+    if model.claimed is not None:
+        warn(
+            f"A profile is that of the likelihood, and the standard errors of the fit are not: "
+            f"{model.claimed}. For these use `infer(model, psi)`.",
+            ImplicitDeltaWarning,
         )
 
 

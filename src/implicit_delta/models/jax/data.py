@@ -82,7 +82,7 @@ def _converted(leaf: Any, dtype: np.dtype[Any]) -> jax.Array:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if array.ndim == 0:
         raise TypeError(
-            f"data contains {leaf!r:.40}, which is no array with a row per observation. Give a "
+            f"data contains {leaf!r:.40}, which is not an array with a row per observation. Give a "
             "tuple of arrays (X, y); convert lists and data loaders with `numpy.asarray` first."
         )
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiubc":

@@ -268,7 +268,7 @@ class Ordered(RowWise):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneTerm(RowWise):
-    """A likelihood that is no sum over independent rows: all of it is one observation."""
+    """A likelihood that is not a sum over independent rows: all of it is one observation."""
 
     model: Any
 
