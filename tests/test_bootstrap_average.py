@@ -98,7 +98,7 @@ def test_weights_that_are_no_counts(kind):
     model = idm.from_residuals(
         lambda b: y - X @ b, start=[0, 0], weights=weights, weight_kind=kind, jacobian=lambda b: -X
     )
-    question = training(lambda b: np.column_stack([(X @ b) ** 2, y * x]))
+    question = training(lambda b: np.column_stack([(X @ b) ** 2, (y + X @ b) * x]))
     exact = idm.infer(model, question, robust=True)
     boot = idm.infer(model, question, idm.Bootstrap(300, rng=0))
     tolerance = 4 * boot.diagnostics.notes["monte_carlo_error"] + 2 / N

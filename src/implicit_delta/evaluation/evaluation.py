@@ -138,15 +138,17 @@ class Evaluation:
 
     @property
     def deviations(self) -> Array:
-        """Influence of each observation on an average over the training rows alone, (n, K)."""
+        """Influence of each training row on the average alone, (n, K)."""
         assert self.units is not None
-        shares = ratio(self.model.shares, self.model.counts) / self.model.shares.sum()
-        return np.asarray(shares[:, None] * (self.units - self.value))
+        shares = self.model.shares
+        each = ratio(shares, self.model.counts) / shares.sum()
+        return np.asarray(each[:, None] * (self.units - self.value))
 
-    def weighed(self, theta: Array, shares: Array) -> Array:
-        """Evaluate at theta, (K,), with these shares (n,) of the rows in an average over them."""
+    def weighed(self, theta: Array, weights: Array) -> Array:
+        """Evaluate at theta, (K,), with these weights (n,) of the rows of an average over them."""
         if self.sample != "training":
             return self(theta)
+        shares = ratio(weights, self.model.weights) * self.model.shares
         return np.asarray(shares @ self._units_at(theta) / shares.sum())
 
     def _units_at(self, theta: Array) -> Array:

@@ -53,7 +53,7 @@ class Bootstrap(Method):
     ``estimate.confidence_interval(kind="percentile")``, ``"basic"`` or ``"bca"``.
 
     A *parametric* replicate keeps the rows and draws their targets from the fitted model. It
-    believes the model, like the inverse information does, and follows small samples and a psi that
+    rests on the model, like the inverse information, and follows small samples and a psi that
     bends.
 
     Parameters
@@ -106,6 +106,8 @@ class Bootstrap(Method):
     >>> print(f"{rate.standard_error:.2f}")  # near std(y) / sqrt(8) = 0.53
     0.53
     """
+
+    robust = True
 
     replicates: int = 200
     kind: Kind = "resample"
@@ -246,15 +248,14 @@ class _Replicate:
         before = self.model.passes
         psi, failure = None, ""
         try:
-            rng = np.random.default_rng(stream)
-            replicate, shares = self.replication.draw(self.model, rng)
+            replicate = self.replication.draw(self.model, np.random.default_rng(stream))
             found = self.ascent.climb(replicate)
             if not found.converged:
                 failure = found.message
             elif _still_rises(replicate, found.x):
                 failure = "The drawn data have no finite maximum."
             else:
-                psi = self.evaluation.weighed(found.x, shares)
+                psi = self.evaluation.weighed(found.x, replicate.weights)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return _Outcome(psi, failure, self.model.passes - before)

@@ -127,13 +127,13 @@ def _limits(
 ) -> list[tuple[Array, float, str, str]]:
     """Standard errors that a bootstrap should be near, by how much, their name, and advice.
 
-    Clusters and sampling weights are there because the model is not believed.
+    Clusters and sampling weights are there because the model is not relied on.
     """
     if replication.from_model:
         return [(own, RESAMPLING, "the one of the curvature", FAR_FROM_NORMAL)]
     limits = [(np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows", FEW_ROWS)]
-    believed = replication.clusters is None and evaluation.model.weight_kind != "sampling"
-    if believed and evaluation.sample != "training":
+    sampled = evaluation.model.weight_kind == "sampling" or evaluation.sample == "training"
+    if replication.clusters is None and not sampled:
         limits.append((own, MISFIT, "the one of the model", FEW_ROWS))
     return limits
 

@@ -51,11 +51,8 @@ class Replication(Protocol):
     def check(self, model: FittedModel) -> None:
         """Refuse, before any work, a model whose data cannot be drawn so."""
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
-        """Build the same model at the same theta on drawn data, and the shares of its rows, (n,).
-
-        The latter are those in an average over the training rows.
-        """
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        """Build the same model at the same theta on drawn data."""
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         """Influences of what is drawn as one, (G, K), and how often each is there, (G,)."""
@@ -81,9 +78,9 @@ class Rows:
         own = model.counts
         _check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         often = ratio(_spread(model.counts, self.kind, rng), model.counts)
-        return model.reweighted(model.weights * often), model.shares * often
+        return model.reweighted(model.weights * often)
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return rows, model.counts
@@ -108,10 +105,9 @@ class WholeClusters:
     def check(self, model: FittedModel) -> None:
         _check_count(float(self.clusters.count))
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
-        drawn = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
-        often = drawn[self.clusters.codes]
-        return model.reweighted(model.weights * often), model.shares * often
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        often = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
+        return model.reweighted(model.weights * often[self.clusters.codes])
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
@@ -135,14 +131,14 @@ class NewTargets:
     def check(self, model: FittedModel) -> None:
         if model.weight_kind == "sampling":
             raise UnsupportedModelError(
-                "Sampling weights say how much of a population a row stands for, and not how its "
+                "Sampling weights tell how much of a population a row stands for, and not how its "
                 "target is distributed, so that draws from the model are not draws of the survey. "
                 'Use `Bootstrap(kind="resample")`, or `infer(model, psi)`, which is design-based.'
             )
         model.redrawn(np.random.default_rng(0))
 
-    def draw(self, model: FittedModel, rng: np.random.Generator) -> tuple[FittedModel, Array]:
-        return model.redrawn(rng), model.shares
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        return model.redrawn(rng)
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return model.counts[:, None] * rows, np.ones(model.n)

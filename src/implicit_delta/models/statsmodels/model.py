@@ -72,8 +72,8 @@ def from_statsmodels(
     are the whitened ones, which is what robust errors then refer to. The partial likelihood of
     PHReg is not a sum over independent rows: it has standard errors and intervals, but neither
     robust errors nor influences. Frequency weights of a GLM count repetitions in robust errors
-    too, which equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are precisions
-    and part of the likelihood: each row is one observation.
+    too, which equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are
+    precisions and part of the likelihood: each row is one observation.
 
     The covariance of a robust fit is a claim of that fit: it is lost when the model moves
     (`polish`, `model.at`) or is reweighted. An average over the training rows is made of the rows,
