@@ -49,3 +49,8 @@ def test_by_rows_under_a_penalty_it_is_answered_with_a_warning():
 def test_another_refused_psi_keeps_its_own_reason():
     with pytest.raises(idm.ImplicitDeltaError, match=r"bends|derivative"):
         idm.infer(logit(), lambda b: np.sum((b - logit().theta) ** 2))
+
+
+def test_a_psi_that_does_not_move_is_not_taken_for_it():
+    with pytest.raises(idm.EvaluationError, match="piecewise constant"):
+        idm.infer(logit(), lambda b: np.mean(X @ b > 0))

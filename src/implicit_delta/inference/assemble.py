@@ -117,7 +117,7 @@ def assemble(
         whole=response.whole,
     )
     bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
-    check_bend(bend, strict)
+    check_bend(bend, strict, plain=not response.falls)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))

@@ -85,9 +85,10 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
     numbers = float(model.n * outputs * model.d)
     known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
     most = int(min(MOST_CHECKED, MOST_NUMBERS / numbers, MOST_WORK / (numbers * model.d)))
-    if not known or model.d > MOST_PARAMETERS or most == 0:
+    if not known or model.d > MOST_PARAMETERS or most == 0 or not np.any(response.directions):
         return Forecast(leverages=True)
-    directions = response.directions[:, _spread_out(response.directions.shape[1], most)]
+    moving = np.flatnonzero(np.any(response.directions, axis=0))  # others have no error to cover
+    directions = response.directions[:, moving[_spread_out(moving.size, most)]]
     expected, df = _moments(sandwich, model, directions)
     used, level = sandwich.df(model, response), (1 + NOMINAL) / 2
     quantile = stdtrit(used, level) if np.isfinite(used) else ndtri(level)

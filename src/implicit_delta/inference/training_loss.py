@@ -55,4 +55,5 @@ def _follows_the_likelihood(evaluation: Evaluation) -> bool:
     loglik = np.array([float(model.weights @ model.terms(end)) for end in ends])
     with np.errstate(all="ignore"):
         ratios = (psi[:3] - psi[3]) / (loglik[:3] - loglik[3])
-    return bool(np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0]))
+    same = np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0])
+    return bool(same and np.all(psi[:3] != psi[3]))

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Response:
         the objective itself can confirm.
     acceleration : (K,) array or None
         Skewness of the influences over six, from methods that make replicates of observations.
+    falls : mapping of int to (float, float)
+        By evaluation: the fall of the objective half a standard error ahead and behind.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
     refitted : bool
@@ -71,6 +73,7 @@ class Response:
     score: Array | None = None
     exact: bool = False
     acceleration: Array | None = None
+    falls: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     robust: bool = False
     refitted: bool = False
     whole: bool = False
@@ -138,4 +141,14 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
     return NotDeterministicWarning(
         f"The standard error is uncertain by about {error:.0%} of itself, so that another seed "
         f"gives another one. {advice}"
+    )
+
+
+def refuse_flat(what: str) -> NoReturn:
+    """Refuse a psi whose derivative is exactly zero."""
+    raise EvaluationError(
+        f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
+        "argmax), or its parameters are detached. Such a psi still has a standard error: "
+        "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
+        "`FiniteDifference(maximizer=nelder_mead)`."
     )

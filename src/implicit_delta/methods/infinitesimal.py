@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
+from implicit_delta.methods.base import Method, Response, refuse_flat
+from implicit_delta.methods.probe import probe
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import (
@@ -31,7 +31,6 @@ from implicit_delta.numerics.solvers import (
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
-MOST_PROBES = 16  # evaluations whose straightness is checked
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
@@ -103,17 +102,21 @@ class Infinitesimal(Method):
             solver, solution = self._solve(model, jacobian.T)
         except NotAMaximumError as error:
             raise error.named(model.names) from None
+        exact = self.curvature == "hessian" and self.damping == 0
+        score = _checked_score(model, solution.flat)
+        seen = probe(evaluation, solution.x, solution.quadratic, score, exact)
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
-            nonlinearity=_straightness(evaluation, solution.x, solution.quadratic),
+            nonlinearity=seen.nonlinearity,
+            falls=seen.falls,
             bias=_second_order_bias(evaluation, solution),
             residual=solution.residual if solution.probability > 0 else np.nan,
-            score=_checked_score(model, solution.flat),
+            score=score,
             notes=_notes(solution),
-            exact=self.curvature == "hessian" and self.damping == 0,
+            exact=exact,
         )
 
     def _solve(self, model: FittedModel, b: Array) -> tuple[Solver, Solution]:
@@ -173,11 +176,11 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
     return notes
 
 
-def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array | None:
-    """Return the score where there are flat directions, if it does not rise along them."""
-    if flat is None:
-        return None
+def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
+    """Return the score, if L does not rise along flat directions."""
     score = model.score(model.theta)
+    if flat is None:
+        return score
     rise = flat.rise(score, np.maximum(np.abs(model.theta), 1.0))
     if rise > FLAT_RISE:
         raise NotAMaximumError.rising(rise)
@@ -209,39 +212,7 @@ def _check_size(size: int) -> None:
 
 def _check_moves(jacobian: Array) -> None:
     if not np.any(jacobian):
-        _refuse_flat("psi does not change with the parameters: its derivative is exactly zero.")
-
-
-def _refuse_flat(what: str) -> NoReturn:
-    raise EvaluationError(
-        f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
-        "argmax), or its parameters are detached. Such a psi still has a standard error: "
-        "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
-        "`FiniteDifference(maximizer=nelder_mead)`."
-    )
-
-
-def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) -> float:
-    """Push theta half a standard error either way along each direction and watch psi.
-
-    It must not bend, and must rise in proportion to its derivative, which is unrelated to the
-    course of a psi with jumps or many kinks.
-    """
-    errors = np.sqrt(np.diag(covariance))
-    moving = np.flatnonzero(errors > 0)
-    chosen = moving[np.linspace(0, moving.size - 1, min(moving.size, MOST_PROBES)).astype(int)]
-    worst = 0.0
-    for k in chosen:
-        step = PROBE / errors[k] * directions[:, k]
-        try:
-            ahead = evaluation(evaluation.model.theta + step)
-            behind = evaluation(evaluation.model.theta - step)
-        except EvaluationError:
-            return np.inf
-        _check_still(evaluation, errors, ahead - behind)
-        bend = relative_bend(ahead[k], evaluation.value[k], behind[k])
-        worst = max(worst, bend, _mismatch(ahead[k] - behind[k], 2 * PROBE * errors[k]))
-    return worst
+        refuse_flat("psi does not change with the parameters: its derivative is exactly zero.")
 
 
 def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
@@ -257,13 +228,3 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     except EvaluationError:
         return np.nan
     return float(np.max(ratio(abs(total) / (2 * BIAS_STEP**2), errors)))
-
-
-def _mismatch(rise: float, expected: float) -> float:
-    return float(abs(rise - expected) / min(rise, expected)) if rise > 0 else np.inf
-
-
-def _check_still(evaluation: Evaluation, errors: Array, move: Array) -> None:
-    jumping = np.flatnonzero((errors == 0) & (abs(move) > 1e-9 * abs(evaluation.value)))
-    if jumping.size:
-        _refuse_flat(f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero.")
