@@ -46,6 +46,7 @@ def linear(beta, X):
     return X @ beta
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 @pytest.mark.parametrize("case", list(linear_cases()), ids=lambda case: case[0])
 def test_same_covariance_as_the_same_model_in_numpy(case):
     _, y, likelihood, loglik, residual = case
@@ -110,6 +111,7 @@ def in_torch(params):
     return net
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 def test_torch_and_jax_give_the_same_numbers(polished):
     (X, y), jaxed = small_data(), polished
     torched = idm.from_torch(in_torch(jaxed.params), (X, y), idm.Categorical(), l2=3.0)
