@@ -1,20 +1,22 @@
 """scikit-learn: the same numbers as statsmodels without a penalty, and as by hand with one."""
 
+import re
+import warnings
+
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("statsmodels")
+
 import numpy as np
 import pandas as pd
-import pytest
 import scipy.sparse
+import statsmodels.api as sm
 from scipy.special import expit, logsumexp
-
-import implicit_delta as idm
-from implicit_delta.testing import check_model
-
-pytest.importorskip("sklearn")
-sm = pytest.importorskip("statsmodels.api")
-
-from sklearn.compose import ColumnTransformer  # noqa: E402
-from sklearn.ensemble import RandomForestClassifier  # noqa: E402
-from sklearn.linear_model import (  # noqa: E402
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
     Lasso,
@@ -25,11 +27,14 @@ from sklearn.linear_model import (  # noqa: E402
     RidgeCV,
     TweedieRegressor,
 )
-from sklearn.model_selection import GridSearchCV  # noqa: E402
-from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler  # noqa: E402
-from sklearn.svm import SVC  # noqa: E402
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC
+
+import implicit_delta as idm
+from implicit_delta.testing import check_model
 
 RNG = np.random.default_rng(8)
 N = 250
@@ -407,7 +412,9 @@ def test_unsupported_estimators_are_refused_by_name():
 
 
 def test_unsupported_settings_are_refused():
-    lasso = logistic(C=0.1, l1_ratio=1.0, solver="saga").fit(X, BINARY)
+    # Before scikit-learn 1.8 a penalty has a name of its own.
+    old = {"penalty": "elasticnet"} if LogisticRegression().penalty == "l2" else {}
+    lasso = logistic(C=0.1, l1_ratio=1.0, solver="saga", **old).fit(X, BINARY)
     refused("L1", lasso, BINARY)
     refused("class_weight", logistic(C=1.0, class_weight="balanced").fit(X, BINARY), BINARY)
     refused("positive", Ridge(positive=True).fit(X, REAL))
@@ -452,3 +459,70 @@ def test_other_data_than_those_of_the_fit_show_as_drift():
     model = idm.from_sklearn(LinearRegression().fit(X, REAL), X, REAL + 1.0)
     with pytest.raises(idm.ConvergenceError, match="not at its maximum"):
         idm.infer(model, lambda reg: reg.predict(NEW))
+
+
+PENALTY_NOTES = {
+    "PoissonRegressor() has alpha=1 by default; fit it with alpha=0.": (PoissonRegressor(), COUNTS),
+    "GammaRegressor() has alpha=1 by default; fit it with alpha=0.": (GammaRegressor(), POSITIVE),
+    "TweedieRegressor() has alpha=1 by default; fit it with alpha=0.": (TweedieRegressor(), REAL),
+    "LogisticRegression() has C=1 by default; fit it with C=np.inf.": (
+        LogisticRegression(),
+        BINARY,
+    ),
+    "Ridge() has alpha=1 by default; use LinearRegression().": (Ridge(), REAL),
+    "PoissonRegressor was fitted with alpha=0.3; without a penalty fit it with alpha=0.": (
+        PoissonRegressor(alpha=0.3),
+        COUNTS,
+    ),
+    "MLPRegressor() has alpha=0.0001 by default; fit it with alpha=0.": (
+        MLPRegressor(hidden_layer_sizes=(2,), solver="lbfgs", random_state=0, max_iter=2000),
+        REAL,
+    ),
+}
+
+
+@pytest.mark.parametrize("note", PENALTY_NOTES)
+def test_a_setting_that_penalizes_is_named(note):
+    estimator, y = PENALTY_NOTES[note]
+    pipe = make_pipeline(StandardScaler(), estimator).fit(X, y)
+    assert idm.from_sklearn(pipe, X, y).penalty_note == note
+
+
+def test_without_a_penalty_there_is_no_note():
+    for estimator, y, _ in UNPENALIZED.values():
+        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty_note == ""
+
+
+DRIFTING = {
+    "a forgotten sample_weight": lambda: idm.from_sklearn(
+        LinearRegression().fit(X, REAL, REPEATS**4), X, REAL
+    ),
+    "other rows": lambda: idm.from_sklearn(LinearRegression().fit(X, REAL), X[:100], REAL[:100]),
+    "columns in another order": lambda: idm.from_sklearn(
+        LinearRegression().fit(X, REAL), X[:, ::-1], REAL
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", DRIFTING)
+def test_drift_names_its_causes(cause):
+    causes = r"(?s)sample_weight.*penalty.*other rows.*columns in another order"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        idm.infer(DRIFTING[cause](), lambda reg: reg.coef_, strict=False)
+    drift = [str(item.message) for item in caught if item.category is idm.DriftWarning]
+    assert len(drift) == 1
+    assert re.search(causes, drift[0])
+
+
+def test_residual_degrees_of_freedom():
+    linear = idm.from_sklearn(LinearRegression().fit(X, REAL), X, REAL)
+    assert linear.df == pytest.approx(N - 4)
+    weighted = LinearRegression().fit(X, REAL, REPEATS)
+    for kind, count in (("frequency", REPEATS.sum()), ("precision", N)):
+        assert idm.from_sklearn(weighted, X, REAL, REPEATS, kind).df == pytest.approx(count - 4)
+    ridge = idm.from_sklearn(Ridge(alpha=7.0).fit(X, REAL), X, REAL)
+    penalized = DESIGN.T @ DESIGN + np.diag([7.0, 7, 7, 0])
+    used = np.trace(np.linalg.solve(penalized, DESIGN.T @ DESIGN))
+    assert ridge.df == pytest.approx(N - used)
+    assert idm.from_sklearn(logistic().fit(X, BINARY), X, BINARY).df == np.inf

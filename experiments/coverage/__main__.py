@@ -5,16 +5,17 @@ A study is listed in one of the modules below, in its tuple ``STUDIES``. The tab
 """
 
 import inspect
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
 from experiments.command import TOP, command_parser, results_folder
-from experiments.coverage import evaluations, small_samples
+from experiments.coverage import evaluations, small_samples, standard_errors
 from experiments.coverage.study import CHUNK
 from experiments.records import resume, save_records
 
-STUDIES = (*small_samples.STUDIES, *evaluations.STUDIES)
+STUDIES = (*small_samples.STUDIES, *standard_errors.STUDIES, *evaluations.STUDIES)
+KEYS = ("task", "n", "chunk")
 COUNTS = TOP / "build" / "coverage"
 
 
@@ -25,7 +26,8 @@ def main(arguments=None):
     for row in run(STUDIES, results, counts=COUNTS, quick=options.quick, n_jobs=options.jobs):
         print(
             f"{row['task']:<44} n={row['n']:<6} {row['method']:<22} {row['nominal']:.0%} nominal "
-            f"{row['coverage']:7.1%} +- {row['binomial_error']:.1%}"
+            f"{row['coverage']:7.1%} +- {row['binomial_error']:.1%}, warned {row['warned']:.0%}, "
+            f"silent {row['silent_coverage']:.1%}"
         )
 
 
@@ -39,7 +41,7 @@ def run(studies, results, *, counts, quick=False, n_jobs=1):
         parts = resume(
             lambda task, n, number, study=study: study.chunk(number),
             [(study.task, study.n, number) for number in range(chunks)],
-            ("task", "n", "chunk"),
+            KEYS,
             path=counts / f"{study.task}_{study.n}.csv".replace(" ", "_"),
             settings=(study, CHUNK, _source(study)),
             n_jobs=n_jobs,
@@ -56,22 +58,25 @@ def _source(study):
 
 
 def _table(study, parts, replications):
-    covered, failed = defaultdict(int), defaultdict(int)
+    totals = defaultdict(Counter)
     for part in parts:
-        covered[part["method"]] += part["covered"]
-        failed[part["method"]] += part["failed"]
-    for method, count in covered.items():
-        share = count / replications
+        numbers = {name: part[name] for name in part if name not in ("method", *KEYS)}
+        totals[part["method"]].update(numbers)
+    for method, total in totals.items():
+        share = total["covered"] / replications
+        silent = total["silent_covered"] / total["silent"] if total["silent"] else np.nan
         yield {
             "task": study.task,
             "n": study.n,
             "method": method,
             "nominal": study.nominal,
-            "covered": count,
+            "covered": total["covered"],
             "replications": replications,
-            "failed": failed[method],
+            "failed": total["failed"],
             "coverage": share,
             "binomial_error": float(np.sqrt(share * (1 - share) / replications)),
+            "warned": total["warned"] / replications,
+            "silent_coverage": silent,
         }
 
 

@@ -24,6 +24,7 @@ from implicit_delta.errors import (
     NonlinearityWarning,
     NotAMaximumError,
     NotDeterministicWarning,
+    ShrinkageWarning,
     SmallSampleWarning,
     UnsupportedModelError,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "Profile",
     "Replicated",
     "Response",
+    "ShrinkageWarning",
     "Simulation",
     "SmallSampleWarning",
     "Smoothed",

@@ -11,6 +11,7 @@ REMEDIES = (
     "Finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, for networks "
     'and residuals, `Infinitesimal(curvature="ggn")`.'
 )
+MOST_NUMBERS = 3  # of parameters without names
 
 
 class ImplicitDeltaError(Exception):
@@ -45,7 +46,7 @@ class ConvergenceError(ImplicitDeltaError):
 
 
 class NotAMaximumError(ImplicitDeltaError):
-    """The log-likelihood is flat or curves upwards in some direction at the given parameters.
+    """The log-likelihood is flat or curves upward in some direction at the given parameters.
 
     Parameters
     ----------
@@ -91,13 +92,15 @@ class NotAMaximumError(ImplicitDeltaError):
         """Report a direction of no curvature, and the parameters that dominate it if known."""
         plural = "s" if len(positions) > 1 else ""
         place = "" if names else f" at position{plural}"
-        listed = ", ".join(names[j] if names else str(j) for j in positions)
+        told = positions if names else positions[:MOST_NUMBERS]
+        listed = ", ".join(names[j] if names else str(j) for j in told)
+        listed += f" and {len(positions) - len(told)} more" * (len(told) < len(positions))
         where = f", which moves mostly the parameter{plural}{place} {listed}"
         return cls(
             "The log-likelihood has no strict maximum: it is flat, to working precision, along one "
             f"direction{where if positions else ''} (curvature {curvature:.1e}). Usual causes: "
             "redundant parameters (collinear columns, a column for every category beside the "
-            "intercept, units that duplicate each other), parameters that the data do not reach, "
+            "intercept, units that duplicate each other), parameters that the data do not inform, "
             "training stopped early. Ask for what the data determine (a prediction, a contrast), "
             "remove what is redundant, finish the training with `polish(model)`, or fit with a "
             "penalty (`l2=`). `Infinitesimal(damping=a)` shrinks the standard error: it is that "
@@ -155,3 +158,7 @@ class SmallSampleWarning(ImplicitDeltaWarning):
 
 class NotDeterministicWarning(ImplicitDeltaWarning):
     """The same parameters gave two different values."""
+
+
+class ShrinkageWarning(ImplicitDeltaWarning):
+    """A penalty has moved psi by a noticeable part of a standard error from the truth."""

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,6 +197,7 @@ def mean_of_wide(**options):
     return model, options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"robust": True}, {"robust": "HC1"}, {"clusters": GROUPS}], ids=str
 )
@@ -210,11 +212,12 @@ def test_percentiles_are_as_robust_as_the_standard_error(options, average):
     assert estimate.standard_error == pytest.approx(reference.standard_error, rel=1e-6)
     np.testing.assert_allclose(
         estimate.confidence_interval(kind="percentile"),
-        reference.confidence_interval(),
+        replace(reference, df=np.inf).confidence_interval(),
         atol=0.05 * reference.standard_error,
     )
 
 
+@pytest.mark.slow
 def test_percentiles_of_a_robust_simulation_cover():
     """Coverage over data sets: 95 % within three binomial errors; 57 % of them before."""
     hits, repeats = 0, 200
@@ -246,6 +249,7 @@ NO_SAMPLE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:weights counts repetitions")
 @pytest.mark.parametrize("kind", ["resample", "bayesian"])
 @pytest.mark.parametrize("attack", NO_SAMPLE)
 def test_a_bootstrap_of_what_cannot_be_drawn_is_refused_at_once(attack, kind):
@@ -288,6 +292,7 @@ def log_density(t):
     return -t[1] - ((CENTERS - t[0]) * np.exp(-t[1])) ** 2 / 2
 
 
+@pytest.mark.slow
 def test_a_bootstrap_of_bins_is_doubted_and_the_advice_works():
     inside = idm.from_loglik(lambda t: BINS * log_density(t), start=[100.0, 2.7])
     advised = idm.from_loglik(log_density, start=[100.0, 2.7], weights=BINS)
@@ -298,6 +303,7 @@ def test_a_bootstrap_of_bins_is_doubted_and_the_advice_works():
     assert right.standard_error == pytest.approx(true, rel=4 / np.sqrt(200))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*have no fit:implicit_delta.ImplicitDeltaWarning")
 def test_a_bootstrap_of_the_bins_of_a_peak_is_doubted():
@@ -316,6 +322,7 @@ def test_a_bootstrap_of_the_bins_of_a_peak_is_doubted():
     assert estimate.standard_error > 1.3 * idm.infer(model, lambda t: t[0]).standard_error
 
 
+@pytest.mark.filterwarnings("ignore:weights counts repetitions")
 def test_replicates_that_fail_end_a_bootstrap_early():
     """Two parameters and weights that leave four draws: most replicates have no maximum."""
     rng = np.random.default_rng(5)

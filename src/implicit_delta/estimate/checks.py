@@ -46,7 +46,7 @@ def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) ->
     if V[worst, worst] < 0:
         raise ValueError(
             f"{what} gives {names[worst]!r} the negative variance {V[worst, worst]:.3g}. Usual "
-            "causes: an inexact solve, an optimum that is none, or a combination of evaluations "
+            "causes: an inexact solve, an optimum that is not one, or a combination of evaluations "
             "whose covariance is not positive semi-definite. Tighten the solver or polish the fit."
         )
     errors = np.sqrt(np.diag(V))
@@ -67,3 +67,30 @@ def checked_names(names: Iterable[str] | str, count: int | None = None) -> tuple
     if count is not None and len(found) != count:
         raise ValueError(f"there are {count} evaluations, but {len(found)} names: {found[:5]}")
     return distinct(found)
+
+
+def checked_df(df: ArrayLike, count: int) -> float | Array:
+    """Check degrees of freedom, positive or infinite: one number if all are the same."""
+    numbers = real_numbers("df", df)
+    if numbers.shape not in {(), (count,)} or not np.all(numbers > 0):  # NaN too
+        raise ValueError(
+            f"df is a positive number of degrees of freedom (np.inf: normal quantiles), or one for "
+            f"each of {count} evaluations, not {df!r:.60}"
+        )
+    if np.all(numbers == numbers.flat[0]):
+        return float(numbers.flat[0])
+    numbers.setflags(write=False)
+    return numbers
+
+
+def checked_null(null: ArrayLike, count: int) -> Array:
+    """Return the hypotheses, (K,)."""
+    hypothesis = real_numbers("null", null)
+    if not np.isfinite(hypothesis).all():
+        raise ValueError(f"null is not finite: {null!r:.60}. A test needs a number to test.")
+    if hypothesis.shape not in {(), (count,)}:
+        raise ValueError(
+            f"null has shape {hypothesis.shape}; give one number, or one for each of the "
+            f"{count} evaluations"
+        )
+    return np.broadcast_to(hypothesis, (count,))

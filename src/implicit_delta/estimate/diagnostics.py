@@ -10,7 +10,7 @@ RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Measures of how far an estimate can be trusted; NaN is unknown to the method.
+    """Measures of how far an estimate can be trusted; NaN where the method cannot tell.
 
     Attributes
     ----------
@@ -22,11 +22,17 @@ class Diagnostics:
     nonlinearity : float
         ``|psi(+) + psi(-) - 2 psi(0)| / |psi(+) - psi(-)|`` at the two ends of a push of half a
         standard error: 0 is straight, 1 means that one end does not move.
+    bias : float
+        Second-order bias of psi in standard errors, the largest: half the trace of its Hessian
+        times the covariance of the parameters, for up to 30 of these.
     asymmetry : float
         Largest ``|V - V'|`` relative to ``SE_j SE_k``, before the covariance was symmetrized.
     residual : float
         Relative residual (or relative gap of the bounds) of the linear solve; for refits, the
         remaining gradient in standard errors.
+    shrinkage : float
+        Largest move of psi by the penalty, in standard errors: to psi one Newton step of the
+        likelihood alone away; NaN without a penalty, and where that cannot be known.
     passes : int
         Passes over the data.
     seconds : float
@@ -38,8 +44,10 @@ class Diagnostics:
     drift: float = math.nan
     smallest_curvature: float = math.nan
     nonlinearity: float = math.nan
+    bias: float = math.nan
     asymmetry: float = math.nan
     residual: float = math.nan
+    shrinkage: float = math.nan
     passes: int = 0
     seconds: float = 0.0
     notes: Mapping[str, float | str] = field(default_factory=dict)
@@ -59,6 +67,6 @@ def restored(content: Mapping[str, Any]) -> Diagnostics:
 
 def _number(content: Any) -> Any:
     if isinstance(content, bool | str):
-        raise TypeError(f"{content!r:.60} is no number")
+        raise TypeError(f"{content!r:.60} is not a number")
     float(content)  # of a list there is none, nor of an integer with hundreds of digits
     return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from implicit_delta._core.dependence import dominating
 from implicit_delta._core.types import Array
@@ -25,7 +25,9 @@ from implicit_delta.estimate.algebra import (
 )
 from implicit_delta.estimate.checks import (
     checked_covariance,
+    checked_df,
     checked_names,
+    checked_null,
     read_only,
     real_numbers,
 )
@@ -34,10 +36,12 @@ from implicit_delta.estimate.quantiles import (
     checked_level,
     deviations,
     joint_test,
-    normal_quantile,
     sidak_quantile,
     sup_t_quantile,
+    t_quantile,
+    two_sided,
 )
+from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
 from implicit_delta.estimate.storage import plain, read, write
 from implicit_delta.estimate.tables import (
     aligned,
@@ -47,10 +51,12 @@ from implicit_delta.estimate.tables import (
     decimals,
     diagnostic_cells,
     elided,
-    estimate_cells,
+    estimate_rows,
+    estimate_table,
     percent,
+    tests_line,
 )
-from implicit_delta.estimate.transforms import Transform, ends_on_scale
+from implicit_delta.estimate.transforms import Shown, Transform, ends_on_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,8 +104,8 @@ class Estimate:
     influence : (n, K) array, optional
         First-order change of psi when one more copy of training row i is added.
     parts : mapping of str to (K, K) array
-        Covariance of each source of error (``model``, ``evaluation``, ``noise``); empty when
-        there is only one.
+        Covariance of each source of error (``model``, ``evaluation``, ``noise``, or ``rows`` for
+        the first two together); empty when there is only the model.
     draws : (B, K) array, optional
         Psi over replicates, from simulation or bootstrap; stretched to the total error.
     errors_add : bool
@@ -107,6 +113,15 @@ class Estimate:
         other is unknown. `covariance` is then a bound for each evaluation, but not for their
         combinations: `contrast` adds the errors of each, a simultaneous interval takes the
         quantile of independent evaluations, and a joint test a larger covariance.
+    df : float or (K,) array
+        Degrees of freedom of the quantiles and tests: Student's t and F where the scale of the
+        error was itself estimated from few observations or clusters, normal if infinite. A
+        combination takes the smallest of its evaluations.
+    target : str
+        One sentence on what the interval covers, where that is not the truth: with a penalty,
+        psi at the maximum of the penalized likelihood.
+    acceleration : (K,) array, optional
+        Skewness of the influences over six, which ``kind="bca"`` intervals need.
 
     Examples
     --------
@@ -116,6 +131,7 @@ class Estimate:
        estimate  std_error  statistic  p_value  conf_low  conf_high
     a    1.0000     0.2000       5.00  5.7e-07    0.6080     1.3920
     b    3.0000     0.3000      10.00  1.5e-23    2.4120     3.5880
+    Tests of value = 0; normal quantiles.
     >>> low, high = est.contrast([-1, 1]).confidence_interval(0.90)
     >>> print(f"{low:.3f} {high:.3f}")
     1.507 2.493
@@ -130,6 +146,9 @@ class Estimate:
     parts: Mapping[str, Array] = field(default_factory=dict)
     draws: Array | None = None
     errors_add: bool = False
+    df: float | Array = math.inf
+    target: str = ""
+    acceleration: Array | None = None
 
     def __post_init__(self) -> None:
         value = read_only("value", self.value)
@@ -154,6 +173,11 @@ class Estimate:
             raise ValueError(f"errors_add is True or False, not {self.errors_add!r}")
         if self.errors_add and not {"model", "evaluation"} <= set(self.parts):
             raise ValueError("errors_add is about the parts 'model' and 'evaluation': give both")
+        checked["df"] = checked_df(self.df, value.size)
+        checked["target"] = str(self.target)
+        if self.acceleration is not None:
+            skew = np.broadcast_to(read_only("acceleration", self.acceleration), (value.size,))
+            checked["acceleration"] = skew
         for name, content in checked.items():
             object.__setattr__(self, name, content)
 
@@ -196,8 +220,12 @@ class Estimate:
         simultaneous : bool
             Cover all K evaluations at once: the critical value is the quantile of
             ``max_k |Z_k|``, with Z normal and correlated like the estimates (sup-t band).
-        kind : {"normal", "percentile"}
-            ``"percentile"`` takes the quantiles of ``draws`` instead.
+        kind : {"normal", "percentile", "basic", "bca"}
+            ``"normal"`` has normal or, with finite `df`, Student's t quantiles. The others read
+            ``draws`` instead, of which there should be about 1000: ``"percentile"`` takes their
+            quantiles, ``"basic"`` reflects these at the value, and ``"bca"``, for a `Bootstrap`,
+            moves their levels for median bias and skewness, which makes it accurate to the
+            second order.
         rng : int or numpy.random.Generator, optional
             Source of the 100 000 draws behind ``simultaneous``; a fixed seed unless given.
 
@@ -214,17 +242,17 @@ class Estimate:
         0.0045 0.0838
         """
         level = checked_level(confidence_level)
-        if kind == "percentile":
-            ends = self._percentiles(level, transform, simultaneous)
+        if kind in KINDS:
+            ends = self._replicate_ends(kind, level, transform, simultaneous)
         elif kind == "normal":
-            critical = normal_quantile(level)
+            critical: float | Array = t_quantile(level, self.df)
             if simultaneous and self.errors_add:
-                critical = sidak_quantile(self.covariance, level)
+                critical = sidak_quantile(self.covariance, level, self._least_df)
             elif simultaneous:
-                critical = sup_t_quantile(self.covariance, level, rng)
+                critical = sup_t_quantile(self.covariance, level, rng, self._least_df)
             ends = self._normal_ends(critical, transform)
         else:
-            raise ValueError(f"kind is 'normal' or 'percentile', not {kind!r}")
+            raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
         return Interval(*map(self._like_value, ends))
 
     def test(self, null: ArrayLike = 0.0, joint: bool = False) -> WaldTest:
@@ -235,9 +263,11 @@ class Estimate:
         null : float or (K,) array
             The hypothesis.
         joint : bool
-            False: ``z = (value - null) / standard_error``, one test per evaluation. True: one
-            test of all of them, ``(value - null)' V^+ (value - null)`` against chi-squared with
-            rank(V) degrees of freedom; directions without any variance are left out.
+            False: ``(value - null) / standard_error``, one test per evaluation, normal or with
+            finite `df` Student's t. True: one test of all of them,
+            ``(value - null)' V^+ (value - null)`` against chi-squared with rank(V) degrees of
+            freedom, or with finite `df` that over rank(V) against F; directions without any
+            variance are left out.
 
         Examples
         --------
@@ -247,21 +277,13 @@ class Estimate:
         >>> est.test(joint=True).statistic
         13.0
         """
-        hypothesis = real_numbers("null", null)
-        if not np.isfinite(hypothesis).all():
-            raise ValueError(f"null is not finite: {null!r:.60}. A test needs a number to test.")
-        if hypothesis.shape not in {(), (len(self.names),)}:
-            raise ValueError(
-                f"null has shape {hypothesis.shape}; give one number, or one for each of the "
-                f"{len(self.names)} evaluations"
-            )
-        gap = np.atleast_1d(self.value) - hypothesis
+        gap = np.atleast_1d(self.value) - checked_null(null, len(self.names))
         if joint:
             V = added(self.parts, dominating) if self.errors_add else self.covariance
-            return WaldTest(*joint_test(gap, V))
+            return WaldTest(*joint_test(gap, V, self._least_df))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = gap / deviations(self.covariance)
-        p_value = 2 * ndtr(-np.abs(statistic))
+        p_value = two_sided(statistic, self.df)
         return WaldTest(self._like_value(statistic), self._like_value(p_value))
 
     def contrast(self, C: ArrayLike, names: Sequence[str] | str | None = None) -> Estimate:
@@ -286,6 +308,7 @@ class Estimate:
         >>> est.contrast([-1, 1])
                estimate  std_error  statistic  p_value  conf_low  conf_high
         b - a    2.0000     0.5000       4.00  6.3e-05    1.0200     2.9800
+        Tests of value = 0; normal quantiles.
         """
         combined = real_numbers("C", C)
         if combined.ndim not in (1, 2) or combined.shape[-1] != len(self.names):
@@ -313,6 +336,8 @@ class Estimate:
             parts=parts,
             draws=draws,
             errors_add=self.errors_add,
+            df=self._df_of(rows),
+            target=self.target,
         )
 
     def top_influence(self, k: int = 10) -> Influential:
@@ -348,21 +373,47 @@ class Estimate:
         strongest = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
         return Influential(strongest, self.influence[strongest])
 
-    def to_dict(self, confidence_level: float = 0.95) -> dict[str, list[Any]]:
+    def to_dict(
+        self,
+        confidence_level: float = 0.95,
+        *,
+        null: ArrayLike | None = None,
+        transform: Literal["exp", "expit"] | None = None,
+    ) -> dict[str, list[Any]]:
         """Return the table as columns of plain numbers, named as in broom and marginaleffects.
 
         Without any error beyond rounding there is nothing to test: statistic and p-value are NaN.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Between 0 and 1.
+        null : float or (K,) array, optional
+            Value to test against, on the scale of the table: 0, or 1 for ``transform="exp"`` and
+            one half for ``"expit"``.
+        transform : {"exp", "expit"}, optional
+            Show exponentials (of log odds ratios, of log rates) or probabilities (of logits)
+            instead. Interval and test are those of the estimate itself, carried over.
         """
+        shown = Shown(transform)
+        nulls = checked_null(shown.null if null is None else null, len(self.names))
         columns = {"estimate": self.value, "std_error": self.standard_error}
         still = self.standard_error <= 4 * np.finfo(np.float64).eps * np.abs(self.value)
-        columns |= {k: np.where(still, np.nan, c) for k, c in self.test()._asdict().items()}
+        tests = self.test(shown.back(nulls))._asdict()
+        columns |= {name: np.where(still, np.nan, column) for name, column in tests.items()}
         low, high = self.confidence_interval(confidence_level)
         columns |= {"conf_low": low, "conf_high": high}
-        numbers = {name: np.atleast_1d(column).tolist() for name, column in columns.items()}
+        columns |= {"df": np.broadcast_to(self.df, len(self.names)), "null": nulls}
+        numbers = {name: np.atleast_1d(column).tolist() for name, column in shown(columns).items()}
         return {"term": list(self.names), **numbers}
 
     def to_frame(
-        self, confidence_level: float = 0.95, library: Literal["pandas", "polars"] = "pandas"
+        self,
+        confidence_level: float = 0.95,
+        library: Literal["pandas", "polars"] = "pandas",
+        *,
+        null: ArrayLike | None = None,
+        transform: Literal["exp", "expit"] | None = None,
     ) -> Any:
         """Return the table as a data frame, one row per evaluation.
 
@@ -372,8 +423,11 @@ class Estimate:
             Between 0 and 1.
         library : {"pandas", "polars"}
             Whose data frame. The names are the index ``term`` in pandas and a column in polars.
+        null, transform
+            As in :meth:`to_dict`.
         """
-        frame = data_frame(library, self.to_dict(confidence_level))
+        columns = self.to_dict(confidence_level, null=null, transform=transform)
+        frame = data_frame(library, columns)
         return frame.set_index("term") if library == "pandas" else frame
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -389,7 +443,12 @@ class Estimate:
         array([0.2, 0.3])
         """
         texts = {"names": self.names, "method": str(self.method), "parts": list(self.parts)}
-        many = {"influence": self.influence, "draws": self.draws}
+        many = {
+            "influence": self.influence,
+            "draws": self.draws,
+            "acceleration": self.acceleration,
+            "df": np.broadcast_to(self.df, len(self.names)),
+        }
         arrays = {name: rows for name, rows in many.items() if rows is not None}
         parts = {f"part{i}": V for i, V in enumerate(self.parts.values())}
         write(
@@ -397,6 +456,7 @@ class Estimate:
             {
                 **texts,
                 "errors_add": bool(self.errors_add),
+                "target": self.target,
                 "diagnostics": plain(asdict(self.diagnostics)),
             },
             {"value": self.value, "covariance": self.covariance, **arrays, **parts},
@@ -410,7 +470,7 @@ class Estimate:
         ------
         ValueError
             The file is damaged, something else, or of a later release. Nothing in it is run, and
-            no more memory is taken than a file of its size can ask for.
+            no more memory is taken than a file of its size can need.
         """
         return read(path, cls._restored)
 
@@ -427,16 +487,36 @@ class Estimate:
             parts=parts,
             draws=arrays.get("draws"),
             errors_add=texts.get("errors_add", adds(parts, arrays["covariance"])),
+            df=arrays.get("df", np.inf),
+            target=texts.get("target", ""),
+            acceleration=arrays.get("acceleration"),
         )
 
-    def summary(self, confidence_level: float = 0.95) -> str:
-        """Return the table with the method, the sources of error and the diagnostics."""
+    def summary(
+        self,
+        confidence_level: float = 0.95,
+        *,
+        null: ArrayLike | None = None,
+        transform: Literal["exp", "expit"] | None = None,
+    ) -> str:
+        """Return the table with the method, the sources of error and the diagnostics.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Between 0 and 1.
+        null, transform
+            As in :meth:`to_dict`.
+        """
         K = len(self.names)
         title = (
             f"{K} evaluation{'s' * (K > 1)} by {self.method}, "
             f"{percent(confidence_level)} confidence intervals"
         )
-        blocks = [title, aligned(self._cells(confidence_level))]
+        columns = self.to_dict(confidence_level, null=null, transform=transform)
+        blocks = [title, estimate_table(columns)]
+        if self.target:
+            blocks.append(f"Target: {self.target}.")
         if self.parts:
             blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
@@ -445,14 +525,15 @@ class Estimate:
         return "\n\n".join(blocks)
 
     def __repr__(self) -> str:
-        return aligned(self._cells(0.95))
+        return estimate_table(self.to_dict())
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks."""
-        caption = f"{self.method}, {percent(0.95)} confidence intervals"
-        return as_html(self._cells(0.95), caption)
+        columns = self.to_dict()
+        caption = f"{self.method}, {percent(0.95)} confidence intervals. {tests_line(columns)}"
+        return as_html(estimate_rows(columns), caption)
 
     def plot(
         self,
@@ -466,6 +547,9 @@ class Estimate:
     ) -> Axes:
         """Draw the estimate and return the axes.
 
+        In a new figure, evaluations of very different size (dollars and shares, say) get an axis of
+        their own, one below the other: the first is returned, and ``ax.figure.axes`` has all.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
@@ -473,8 +557,9 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else the
-            covariance as an image. ``"influence"`` draws that of each training row.
+            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
+            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
+            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         **style
@@ -495,40 +580,38 @@ class Estimate:
     def _like_value(self, numbers: Array) -> float | Array:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
 
-    def _normal_ends(self, critical: float, transform: Transform | None) -> tuple[Array, Array]:
+    @property
+    def _least_df(self) -> float:
+        """The smallest degrees of freedom among what moves: those of all of it together."""
+        moving = np.diag(self.covariance) > 0
+        return float(np.min(np.broadcast_to(self.df, moving.shape), where=moving, initial=np.inf))
+
+    def _df_of(self, rows: Array) -> Array:
+        """Degrees of freedom of combinations: the smallest of the evaluations in each."""
+        moving = (rows != 0) & (np.diag(self.covariance) > 0)
+        dfs = np.broadcast_to(self.df, rows.shape)
+        return np.asarray(np.min(dfs, axis=1, where=moving, initial=np.inf))
+
+    def _normal_ends(
+        self, critical: float | Array, transform: Transform | None
+    ) -> tuple[Array, Array]:
         value, error = np.atleast_1d(self.value), deviations(self.covariance)
         if transform is None:
             return value - critical * error, value + critical * error
         return ends_on_scale(transform, value, error, critical, self.names)
 
-    def _percentiles(
-        self, level: float, transform: Transform | None, simultaneous: bool
+    def _replicate_ends(
+        self, kind: str, level: float, transform: Transform | None, simultaneous: bool
     ) -> tuple[Array, Array]:
-        if self.draws is None or len(self.draws) < 2:
-            raise ValueError(
-                f"kind='percentile' takes quantiles of replicates, and {self.method} makes none. "
-                "Use the method Simulation or Bootstrap, or kind='normal'."
-            )
+        draws = check_replicates(kind, self.draws, self.covariance, self.names, self.method)
         if transform is not None or simultaneous:
             raise ValueError(
-                "kind='percentile' takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and know no other evaluation. Use kind='normal'."
+                f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
+                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
             )
-        errors = deviations(self.covariance)
-        still = (np.ptp(self.draws, axis=0) <= 1e-9 * errors) & (errors > 0)
-        if still.any():
-            raise ValueError(
-                f"All replicates of {self.names[int(np.argmax(still))]!r} are equal: its error is "
-                "that of the evaluation alone, of which there are none. Use kind='normal'."
-            )
-        low, high = np.quantile(self.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return low, high
-
-    def _cells(self, level: float) -> list[list[str]]:
-        columns = self.to_dict(level)
-        digits = decimals(columns["std_error"], columns["estimate"])
-        rows = list(zip(digits, *columns.values(), strict=True))
-        return elided(["", *list(columns)[1:]], rows, estimate_cells)
+        reason = str(self.diagnostics.notes.get("no_bca", ""))
+        value = np.atleast_1d(self.value)
+        return replicate_ends(kind, level, value, draws, self.acceleration, reason)
 
     def _budget_cells(self) -> list[list[str]]:
         errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}

@@ -1,10 +1,11 @@
 """Critical values of one interval and of many at once, and the joint test."""
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc, ndtri
+from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
 from implicit_delta._core.types import Array
 
@@ -27,25 +28,53 @@ def normal_quantile(level: float) -> float:
     return float(-ndtri((1 - level) / 2))
 
 
-def sidak_quantile(V: Array, level: float) -> float:
-    """Return the quantile of ``max_k |Z_k|`` for as many independent Z as can move.
+def t_quantile(level: float, df: float | Array = np.inf) -> Array:
+    """Return t with ``P(|T| < t) = level`` for T Student's; normal for infinite `df`."""
+    tail = (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(np.isinf(df), -ndtri(tail), -stdtrit(df, tail)))
+
+
+def two_sided(statistic: Array, df: float | Array = np.inf) -> Array:
+    """Return ``P(|T| > |statistic|)`` for T Student's with `df` degrees of freedom."""
+    return np.asarray(2 * stdtr(df, -np.abs(statistic)))
+
+
+def welch_df(variances: Sequence[Array], dfs: Sequence[float | Array]) -> Array:
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite), (K,).
+
+    A variance of zero takes no part, and one with infinite degrees of freedom is known.
+    """
+    total = np.sum(variances, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        doubt = sum(np.where(V > 0, V**2 / df, 0.0) for V, df in zip(variances, dfs, strict=True))
+        return np.asarray(np.where(doubt > 0, total**2 / doubt, np.inf))
+
+
+def sidak_quantile(V: Array, level: float, df: float = np.inf) -> float:
+    """Return the quantile of ``max_k |T_k|`` for as many independent evaluations as can move.
 
     No correlation makes it larger (Sidak's inequality).
     """
-    return normal_quantile(level ** (1 / max(int(np.count_nonzero(np.diag(V))), 1)))
+    each = level ** (1 / max(int(np.count_nonzero(np.diag(V))), 1))
+    return float(t_quantile(each, df))
 
 
 def sup_t_quantile(
-    V: Array, level: float, rng: int | np.random.Generator | None, draws: int = 100_000
+    V: Array,
+    level: float,
+    rng: int | np.random.Generator | None,
+    df: float = np.inf,
+    draws: int = 100_000,
 ) -> float:
-    """Return the quantile of ``max_k |Z_k|`` for Z normal with the correlation of V.
+    """Return the quantile of ``max_k |T_k|`` for T multivariate t with the correlation of V.
 
-    The simulated quantile is kept between those of one normal and of K independent ones, which
+    The simulated quantile is kept between those of one T and of K independent ones, which
     are the extremes for any correlation (Sidak's inequality).
     """
     moving = np.diag(V) > 0
     K = int(moving.sum())
-    one, independent = normal_quantile(level), sidak_quantile(V, level)
+    one, independent = float(t_quantile(level, df)), sidak_quantile(V, level, df)
     if K <= 1:
         return one
     root = _correlation_root(V[np.ix_(moving, moving)])
@@ -53,11 +82,15 @@ def sup_t_quantile(
     # 2 million numbers at a time: memory does not grow with K
     chunk = max(1, 2_000_000 // K)
     sizes = [min(chunk, draws - start) for start in range(0, draws, chunk)]
-    largest = [
-        np.abs(generator.standard_normal((size, root.shape[1])) @ root.T).max(axis=1)
-        for size in sizes
-    ]
-    return float(np.clip(np.quantile(np.concatenate(largest), level), one, independent))
+    largest = np.concatenate(
+        [
+            np.abs(generator.standard_normal((size, root.shape[1])) @ root.T).max(axis=1)
+            for size in sizes
+        ]
+    )
+    if np.isfinite(df):
+        largest /= np.sqrt(generator.chisquare(df, draws) / df)
+    return float(np.clip(np.quantile(largest, level), one, independent))
 
 
 def _correlation_root(V: Array) -> Array:
@@ -81,8 +114,8 @@ def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
     return np.maximum(size, 0.0), vectors
 
 
-def joint_test(gap: Array, V: Array) -> tuple[float, float]:
-    """Test that K gaps with covariance V are all zero: chi-squared statistic and p-value."""
+def joint_test(gap: Array, V: Array, df: float = np.inf) -> tuple[float, float]:
+    """Test that K gaps with covariance V are all zero: chi-squared or F, and its p-value."""
     moving = np.diag(V) > 0
     if not moving.any():
         raise ValueError("no evaluation has any variance, so there is nothing to test against")
@@ -90,8 +123,10 @@ def joint_test(gap: Array, V: Array) -> tuple[float, float]:
     # on the correlation scale, so that units do not decide what counts as no variance
     kept = size > 1e-10 * size[-1]
     along = vectors[:, kept].T @ (gap[moving] / deviations(V)[moving])
-    statistic = float(np.sum(along**2 / size[kept]))
-    return statistic, float(chdtrc(kept.sum(), statistic))
+    statistic, rank = float(np.sum(along**2 / size[kept])), int(kept.sum())
+    if np.isinf(df):
+        return statistic, float(chdtrc(rank, statistic))
+    return statistic / rank, float(fdtrc(rank, df, statistic / rank))
 
 
 def deviations(V: Array) -> Array:

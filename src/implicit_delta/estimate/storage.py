@@ -14,8 +14,8 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 FORMAT = "implicit-delta estimate"
-VERSION = 2  # what changes the meaning of a number gets another one; a new diagnostic does not
-READ = (1, VERSION)  # 1 does not know whether standard errors add
+VERSION = 3  # what changes the meaning of a number gets another one; a new diagnostic does not
+READ = (1, 2, VERSION)  # 1 does not know whether standard errors add, 2 no degrees of freedom
 DEEPEST = 8  # levels of JSON: a header has three, and notes may have some of their own
 UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
@@ -66,7 +66,7 @@ def _content(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
         members = _members(archive, os.fstat(file.fileno()).st_size)
         header = _header(archive, members.pop("header"))
         needed = {"value", "covariance", *(f"part{i}" for i in range(len(header["parts"])))}
-        if not needed <= set(members) <= needed | {"influence", "draws"}:
+        if not needed <= set(members) <= needed | {"influence", "draws", "df", "acceleration"}:
             raise ValueError(f"other arrays than {needed}")
         K = len(header["names"])
         return header, {name: _array(archive, name, entry, K) for name, entry in members.items()}
@@ -91,7 +91,7 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     with archive.open(entry) as member:
         shape, _, dtype = _description(member)
         if shape != () or dtype.kind != "U":
-            raise ValueError("a header that is no text")
+            raise ValueError("a header that is not text")
         text = str(np.frombuffer(member.read(), dtype)[0])
     header = json.loads(text)
     if header["format"] != FORMAT or not isinstance(header["version"], int):
@@ -104,9 +104,11 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     _check_depth(header, DEEPEST)
     for key in ("names", "parts"):
         if not isinstance(header[key], list) or {*map(type, header[key])} - {str}:
-            raise TypeError(f"{key} that are no list of strings")
+            raise TypeError(f"{key} that are not a list of strings")
     if len(set(header["parts"])) < len(header["parts"]) or not isinstance(header["method"], str):
-        raise ValueError("parts of the same name, or a method that is no text")
+        raise ValueError("parts of the same name, or a method that is not text")
+    if not isinstance(header.get("target", ""), str):
+        raise TypeError("a target that is not text")
     return dict(header)
 
 
@@ -138,7 +140,7 @@ def _fits(name: str, shape: tuple[int, ...], K: int) -> bool:
         return shape == (K,) or (shape, K) == ((), 1)
     if name in ("influence", "draws"):
         return len(shape) == 2 and shape[1] == K and shape[0] >= 0
-    return shape == (K, K)
+    return shape == ((K,) if name in ("df", "acceleration") else (K, K))
 
 
 def _description(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

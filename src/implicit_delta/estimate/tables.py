@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from implicit_delta._core.optional import optional
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import checked_level
 
@@ -24,21 +25,53 @@ def elided(
     return [header, *(cells(*r) for r in rows[:5]), gap, *(cells(*r) for r in rows[-5:])]
 
 
-def estimate_cells(
-    decimals: int,
-    name: str,
-    value: float,
-    error: float,
-    z: float,
-    p: float,
-    low: float,
-    high: float,
-) -> list[str]:
+def estimate_table(columns: dict[str, list[Any]]) -> str:
+    """Format the columns of an estimate as text, with a line on what its tests are."""
+    return f"{aligned(estimate_rows(columns))}\n{tests_line(columns)}"
+
+
+def tests_line(columns: dict[str, list[Any]]) -> str:
+    """Write the hypothesis and the distribution behind the p-values and intervals."""
+    null, df = (_only(columns[name]) for name in ("null", "df"))
+    hypothesis = "null" if null is None else f"{null:.6g}"
+    freedom = "" if df is None else f", df = {df:.4g}"
+    return f"Tests of value = {hypothesis}; " + (
+        "normal quantiles." if df == math.inf else f"t quantiles{freedom}."
+    )
+
+
+def estimate_rows(columns: dict[str, list[Any]]) -> list[list[str]]:
+    """Format the columns of an estimate as cells; null and df only where they differ by row."""
+    digits = decimals(columns["std_error"], columns["estimate"])
+    dull = {name for name in ("null", "df") if _only(columns[name]) is not None}
+    header = [name for name in columns if name not in dull]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return elided(
+        ["", *header[1:]],
+        list(zip(digits, rows, strict=True)),
+        lambda digits, row: estimate_cells(digits, {name: row[name] for name in header}),
+    )
+
+
+def _only(values: list[float]) -> float | None:
+    return values[0] if len(set(values)) == 1 else None
+
+
+def estimate_cells(decimals: int, row: dict[str, Any]) -> list[str]:
     """Format one row of the table of estimates; without any error there is nothing to test."""
-    on_scale = [number(x, decimals) for x in (value, error, low, high)]
-    if math.isnan(z):
-        return [_short(name), *on_scale[:2], *["-"] * 4]
-    return [_short(name), *on_scale[:2], _statistic(z), _p_value(p), *on_scale[2:]]
+    untested = math.isnan(row["statistic"])
+    formats: dict[str, Callable[[Any], str]] = {
+        "term": _short,
+        "statistic": _statistic,
+        "p_value": _p_value,
+        "df": lambda df: "-" if math.isinf(df) else f"{df:.1f}",
+        "null": lambda null: f"{null:.6g}",
+    }
+    empty = {"statistic", "p_value", "conf_low", "conf_high"} if untested else set()
+    return [
+        "-" if name in empty else formats.get(name, lambda x: number(x, decimals))(cell)
+        for name, cell in row.items()
+    ]
 
 
 def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
@@ -87,8 +120,10 @@ _MEANINGS = {
     "drift": "standard errors psi would move if training were finished",
     "smallest_curvature": "of minus the objective, among the directions met",
     "nonlinearity": "bend of psi within half a standard error (0 is straight)",
+    "bias": "of psi to second order, in standard errors",
     "asymmetry": "of the covariance before it was symmetrized",
     "residual": "of the solve, relative",
+    "shrinkage": "standard errors the penalty has moved psi",
     "passes": "over the data",
     "seconds": "wall-clock time",
 }
@@ -142,16 +177,6 @@ def as_html(cells: list[list[str]], caption: str) -> str:
 
 def data_frame(library: str, columns: dict[str, list[Any]]) -> Any:
     """Make a data frame of one of two libraries, or say what to install."""
-    try:
-        if library == "pandas":
-            import pandas as frames
-        elif library == "polars":
-            import polars as frames
-        else:
-            raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
-    except ImportError as error:
-        raise ImportError(
-            f"to_frame() needs {library}, which is not installed: "
-            f"`pip install 'implicit-delta[{library}]'`. to_dict() gives the same columns without."
-        ) from error
-    return frames.DataFrame(columns)
+    if library not in ("pandas", "polars"):
+        raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
+    return optional(library, "to_frame()").DataFrame(columns)

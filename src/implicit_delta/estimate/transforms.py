@@ -30,8 +30,47 @@ _SCALES = {
 }
 
 
+class Shown:
+    """Show an estimate through an increasing function: exponentials, or probabilities."""
+
+    def __init__(self, transform: str | None) -> None:
+        shown = {None: None, "exp": "log", "expit": "logit"}
+        if transform not in shown:
+            raise ValueError(f"transform is 'exp', 'expit' or None, not {transform!r}")
+        name = shown[transform]
+        self.scale = None if name is None else _SCALES[name]
+
+    @property
+    def null(self) -> float:
+        """Where zero is shown."""
+        return 0.0 if self.scale is None else float(self.scale.inverse(np.zeros(1))[0])
+
+    def back(self, nulls: Array) -> Array:
+        """Bring hypotheses about what is shown to the scale of the estimate."""
+        if self.scale is None:
+            return nulls
+        with np.errstate(all="ignore"):
+            found = self.scale.forward(nulls)
+        if not np.isfinite(found).all():
+            raise ValueError(f"null has to be {self.scale.domain} on the scale that is shown")
+        return found
+
+    def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Transform the columns of a table that are on the scale of the estimate."""
+        if self.scale is None:
+            return columns
+        shown = {name: self.scale.inverse(columns[name]) for name in ("conf_low", "conf_high")}
+        value = self.scale.inverse(columns["estimate"])
+        slope = self.scale.slope(np.asarray(value), columns["std_error"])
+        return {**columns, **shown, "estimate": value, "std_error": columns["std_error"] / slope}
+
+
 def ends_on_scale(
-    transform: Transform, value: Array, error: Array, critical: float, names: tuple[str, ...]
+    transform: Transform,
+    value: Array,
+    error: Array,
+    critical: float | Array,
+    names: tuple[str, ...],
 ) -> tuple[Array, Array]:
     """Build the interval on the scale of a transform and map it back, (K,) and (K,)."""
     scale = _scale(transform)
@@ -41,7 +80,7 @@ def ends_on_scale(
         if not usable.all():
             k = int(np.argmin(usable))
             raise ValueError(
-                f"The transform asks for values {scale.domain}, but {names[k]!r} is "
+                f"The transform needs values {scale.domain}, but {names[k]!r} is "
                 f"{value[k]:.6g}. Choose another transform, or none."
             )
         half = critical * np.abs(slope) * error
@@ -98,8 +137,8 @@ def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[st
             k = int(np.argmin(good))
             raise ValueError(
                 f"forward and inverse do not undo each other for {names[k]!r}: {point[k]:.6g} on "
-                f"the transformed scale comes back as {back[k]:.6g}. Either they are no pair, or "
-                "the interval leaves the range of forward; take a forward onto the whole line."
+                f"the transformed scale comes back as {back[k]:.6g}. Either they are not a pair, "
+                "or the interval leaves the range of forward; take a forward onto the whole line."
             )
 
 

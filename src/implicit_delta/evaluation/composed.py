@@ -63,7 +63,7 @@ class Composed:
 def composed(psi: Any, weights: Array | None = None) -> Psi:
     """Take the wrappers apart, always in this order: replicates of an average of a function.
 
-    A training row with a weight, (n,), counts that often in an average over the training rows.
+    A training row with a weight, (n,), counts that much in an average over the training rows.
     """
     replicated = psi if isinstance(psi, Replicated) else None
     inner = psi.psi if isinstance(psi, Replicated) else psi

@@ -108,7 +108,7 @@ def check_blur(blur: Array, errors: Array, names: tuple[str, ...], strict: bool)
         "own, or leave out a large constant in it."
     )
     if strict and shares[k] > BLUR_REFUSES:
-        raise EvaluationError(text + " Pass `strict=False` to get the number all the same.")
+        raise EvaluationError(text + " Pass `strict=False` to get the number anyway.")
     warn(text, ImplicitDeltaWarning)
 
 
@@ -123,7 +123,7 @@ def noise_of_mean(values: Array) -> Array | None:
 def evaluation_names(
     given: Any, psi: Any, raw: Any = None, value: Array | None = None
 ) -> tuple[str, ...]:
-    """Use the names given, those of a labelled result, or the function's own with an index.
+    """Use the names given, those of a labeled result, or the function's own with an index.
 
     In place of psi and its value, default names can be given themselves.
     """

@@ -7,14 +7,16 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning, UnsupportedModelError
 from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import stretched, total_error
+from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.small_samples import warn_of_small_samples
+from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -52,6 +54,9 @@ def assemble(
     response: Response,
     *,
     sandwich: Sandwich | None = None,
+    brought: Array | None = None,
+    df: float | None = None,
+    debias: bool = False,
     influence: bool = False,
     strict: bool = True,
     cost: Cost | None = None,
@@ -66,6 +71,12 @@ def assemble(
         The answer of a method.
     sandwich : Sandwich, optional
         The robust variance that was asked for; a response that is robust by itself has none.
+    brought : (d, d) array, optional
+        A covariance of the parameters to take instead of the model's own.
+    df : float, optional
+        Degrees of freedom to take instead of those that the variance has.
+    debias : bool
+        The model is one Newton step without its penalty away from its penalized maximum.
     influence : bool
         Keep the influence of each observation.
     strict : bool
@@ -76,15 +87,16 @@ def assemble(
     cost = cost or Cost.start()
     if sandwich is not None:
         warn_of_small_samples(sandwich, evaluation.model, response)
+    own_df = _model_df(evaluation, response, sandwich)
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
-    if evaluation.fitted is None:
-        check_bend(response.nonlinearity, strict)
-    else:
-        drift = guard(evaluation.model, response, covariance, strict)
+    if evaluation.fitted is not None:
+        drift = guard(evaluation.model, response, covariance, strict, debias)
     rows = _influence(evaluation, response, sandwich, influence)
-    if sandwich is not None and rows is not None:
+    if brought is not None:
+        covariance = _brought(evaluation, response, brought)
+    elif sandwich is not None and rows is not None:
         covariance = sandwich.of_rows(evaluation.model, rows)
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
@@ -92,18 +104,30 @@ def assemble(
     if sandwich is not None:
         covariance, _, projected = _symmetric(covariance)
         notes = {**notes, **projected}
-    plain = sandwich or Sandwich()
+    claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
+    covariance = covariance if claimed is None else claimed
+    replaced = any(other is not None for other in (sandwich, brought, claimed))
+    plain = sandwich or _of_rows(evaluation)
     total = total_error(
         evaluation,
         covariance,
         rows,
-        _robust_draws(response, covariance, sandwich),
+        _robust_draws(response, covariance, replaced),
         lambda rows: plain.of_rows(evaluation.model, rows),
+        whole=response.whole,
     )
+    bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
+    check_bend(bend, strict)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
-    polished = move_by_polish(evaluation, np.sqrt(np.diag(total.covariance)))
-    asked = {} if sandwich is None else {"variance": str(sandwich)}
+    errors = np.sqrt(np.diag(total.covariance))
+    polished = move_by_polish(evaluation, errors)
+    asked = {"variance": "covariance="} if brought is not None else {}
+    asked |= {} if sandwich is None else {"variance": str(sandwich)}
+    if claimed is not None:
+        by_rows = evaluation.sample == "training"
+        asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
+    target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,
@@ -113,8 +137,10 @@ def assemble(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
             nonlinearity=response.nonlinearity,
+            bias=response.bias,
             asymmetry=asymmetry,
             residual=response.residual,
+            shrinkage=target.shrinkage,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
             notes={**evaluation.notes, **response.notes, **notes, **polished, **asked},
@@ -123,16 +149,93 @@ def assemble(
         parts=total.parts,
         draws=total.draws,
         errors_add=total.errors_add,
+        df=_total_df(evaluation, own_df, total) if df is None else df,
+        target=target.text,
+        acceleration=response.acceleration,
     )
 
 
-def _robust_draws(response: Response, covariance: Array, sandwich: Sandwich | None) -> Array | None:
-    """Stretch draws to the robust covariance; none are kept of a psi that bends over them.
+def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+    """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
+
+    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    """
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.robust or sandwich is not None:
+        return None
+    slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
+    if not np.all(np.any(slopes, axis=-1)):
+        slopes = model.information(model.theta, checked_directions(model, response)).T
+    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+
+
+def _of_rows(evaluation: Evaluation) -> Sandwich:
+    """Return the sandwich of an average over the training rows where none was asked for."""
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or evaluation.sample != "training":
+        return Sandwich()
+    if not claimed.by_rows:
+        raise UnsupportedModelError(
+            f"The error of an average over the training rows is made of these rows, and {claimed} "
+            "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
+            'use sample="unknown", an upper bound.'
+        )
+    plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
+    return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
+def _model_df(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich | None
+) -> float | Array:
+    """Degrees of freedom of the model's part, one number or (K,)."""
+    if evaluation.fitted is None:
+        return np.inf
+    claimed = evaluation.model.claimed
+    if sandwich is None and claimed is not None and not response.robust:
+        return claimed.df
+    if sandwich is None or (response.robust and sandwich.clusters is None):
+        return evaluation.model.df
+    return sandwich.df(evaluation.model, response)
+
+
+def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
+    """Degrees of freedom of all parts, of which only the model's was estimated from few numbers."""
+    if len(total.parts) < 2 or total.errors_add or evaluation.sample == "training":
+        return own
+    parts = {name: np.diag(V) for name, V in total.parts.items()}
+    return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
+
+
+def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:
+    """Return how much of the bend of psi shows in the interval.
+
+    It grows with the errors of the parameters, which a robust variance may find larger, and is
+    diluted by errors of other sources.
+    """
+    found, own, whole = (
+        np.sqrt(np.diag(V)) for V in (response.covariance, covariance, total.covariance)
+    )
+    return float(np.max(ratio(own, found, otherwise=1.0) * ratio(own, whole, otherwise=1.0)))
+
+
+def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
+    """Carry a covariance of the parameters over to psi."""
+    if evaluation.sample == "training":
+        raise ValueError(
+            'Average(sample="training") needs to know how each row moves the parameters, which '
+            "covariance= does not tell. Use robust= or clusters=."
+        )
+    J = evaluation.jacobian(evaluation.model.theta)
+    return np.asarray(J @ brought @ J.T)
+
+
+def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Array | None:
+    """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
     value that psi never takes.
     """
-    bent = float(response.notes.get("nonlinear_share", 0.0)) if sandwich is not None else 0.0
+    bent = float(response.notes.get("nonlinear_share", 0.0)) if replaced else 0.0
     if bent > BENT_WARNS:
         warn(
             f"{bent:.0%} of the variance of psi over the draws is not linear in the parameters, "
@@ -148,7 +251,7 @@ def _influence(
     evaluation: Evaluation, response: Response, sandwich: Sandwich | None, asked: bool
 ) -> Array | None:
     """Make the influences, (n, K), where rows are asked for, or few enough to keep unasked."""
-    needed = asked or evaluation.sample == "training"
+    needed = asked or (evaluation.sample == "training" and not response.whole)
     if not needed and sandwich is None:
         return None
     model = evaluation.model

@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Psi
+from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
+from implicit_delta.inference.target import debiased
+from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 
@@ -26,6 +31,9 @@ def infer(
     *,
     robust: bool | Correction | HAC = False,
     clusters: Any = None,
+    covariance: ArrayLike | None = None,
+    df: float | None = None,
+    debias: bool = False,
     influence: bool = False,
     strict: bool = True,
     names: Sequence[str] | str | None = None,
@@ -49,7 +57,7 @@ def infer(
         d beyond                             ``Infinitesimal(solver=conjugate_gradient)``
         ===================================  =============================================
 
-        and ``estimate.method`` says what it was.
+        and ``estimate.method`` names it.
     robust : bool, {"HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"} or HAC
         Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
@@ -61,8 +69,16 @@ def infer(
     clusters : (n,) array, list or pandas Series, or a tuple of two, optional
         Labels of three or more groups within which observations may be dependent; the variance is
         then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
-        is aligned by its index if the model knows the labels of its rows. A tuple of two,
+        is aligned by its index if the model has labels for its rows. A tuple of two,
         ``(firm, year)``, is for rows that are alike in either way.
+    covariance : (d, d) array, optional
+        A covariance of the parameters from elsewhere, to take instead of the model's own.
+    df : float, optional
+        Degrees of freedom of quantiles and tests; ``np.inf`` for normal ones. By default those of
+        the noise variance, if one was estimated, or of the clusters: their number less one.
+    debias : bool
+        Take the penalty out by one Newton step of the likelihood alone, and with it the variance:
+        the interval is then around the truth rather than around the penalized maximum.
     influence : bool
         Keep the influence of each observation in ``estimate.influence``.
     strict : bool
@@ -91,11 +107,40 @@ def infer(
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
     sandwich = Sandwich.of(model, robust, clusters)
+    brought = _checked_covariance(covariance, model, sandwich)
     cost = Cost.start(model)
-    evaluation = Evaluation.of(model, psi, names)
+    evaluation = Evaluation.of(debiased(model) if debias else model, psi, names)
     return answer(
-        evaluation, method, sandwich=sandwich, influence=influence, strict=strict, cost=cost
+        evaluation,
+        method,
+        sandwich=sandwich,
+        brought=brought,
+        df=df,
+        debias=debias,
+        influence=influence,
+        strict=strict,
+        cost=cost,
     )
+
+
+def _checked_covariance(
+    covariance: ArrayLike | None, model: FittedModel, sandwich: Sandwich | None
+) -> Array | None:
+    """Check a covariance that a user brings."""
+    if covariance is None:
+        return None
+    if sandwich is not None:
+        raise ValueError("Give robust= and clusters=, or covariance=, but not both.")
+    given = np.asarray(covariance, dtype=np.float64)
+    if given.shape != (model.d, model.d):
+        raise ValueError(
+            f"covariance has shape {given.shape}, but the model has {model.d} parameters: give "
+            f"({model.d}, {model.d}), in the order of `infer(model, parameters)`."
+        )
+    values = np.linalg.eigvalsh(symmetric(given)) if np.all(np.isfinite(given)) else np.array([-1])
+    if not np.allclose(given, given.T, rtol=1e-6) or values[0] < -1e-10 * abs(values[-1]):
+        raise ValueError("covariance is not symmetric and positive semi-definite.")
+    return symmetric(given)
 
 
 def answer(
@@ -103,6 +148,9 @@ def answer(
     method: Method | None = None,
     *,
     sandwich: Sandwich | None = None,
+    brought: Array | None = None,
+    df: float | None = None,
+    debias: bool = False,
     influence: bool = False,
     strict: bool = True,
     cost: Cost | None = None,
@@ -110,6 +158,8 @@ def answer(
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
     cost = cost or Cost.start(model)
+    if sandwich is None and model.weight_kind == "sampling":
+        sandwich = Sandwich.of(model, False, None)
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "
@@ -117,18 +167,27 @@ def answer(
         )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
+    method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
     if sandwich is not None and method.robust:
         sandwich.refuse_beside(method)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
-    estimate = assemble(
-        evaluation,
-        method.respond(model, evaluation),
-        sandwich=sandwich,
-        influence=influence,
-        strict=strict,
-        cost=cost,
-    )
+    try:
+        estimate = assemble(
+            evaluation,
+            method.respond(model, evaluation),
+            sandwich=sandwich,
+            brought=brought,
+            df=df,
+            debias=debias,
+            influence=influence,
+            strict=strict,
+            cost=cost,
+        )
+    except (ConvergenceError, EvaluationError) as error:
+        refuse_training_loss(evaluation, error)
+        raise
+    warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
     return estimate

@@ -58,6 +58,9 @@ class Sandwich:
         for way in ways:
             _warn_of_one_cluster(way, model.weights)
         first = ways[0] if ways else None
+        if model.weight_kind == "sampling" and not robust:
+            count = float(model.counts.sum()) if first is None else first.count
+            return cls(first, count / (count - 1), "design")
         factor = small_sample_factor(model, robust, first)
         plain = "HC0" if first is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
@@ -70,6 +73,9 @@ class Sandwich:
         return cls(first, factor, name, _crossed(model, robust, *ways))
 
     def __str__(self) -> str:
+        if self.name == "design":
+            groups = "" if self.clusters is None else f" ({self.clusters.count} clusters)"
+            return f"design-based{groups}"
         if self.clusters is None:
             return f"robust ({self.name})"
         counts = [self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0)]
@@ -90,17 +96,17 @@ class Sandwich:
         With "HC3" they are one Newton step to the fit without the row.
         """
         rows = model.terms_along(model.theta, directions)
-        if self.name not in POWERS:
-            return rows
-        return rows + self._leverage(model, directions).correction
+        if self.name in POWERS:
+            rows = rows + self._leverage(model, directions).correction
+        return model.per_observation(rows)
 
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
         if self.hac is not None:
-            return self.factor * self.hac.scatter(model.weights[:, None] * rows)
-        total = self.factor * scatter_of(rows, model.weights, self.clusters)
+            return self.factor * self.hac.scatter(model.counts[:, None] * rows)
+        total = self.factor * scatter_of(rows, model.counts, self.clusters)
         for way, factor in self.crossed:
-            total = total + factor * scatter_of(rows, model.weights, way)
+            total = total + factor * scatter_of(rows, model.counts, way)
         return self._positive(total)
 
     def of_directions(self, model: FittedModel, directions: Array) -> Array:
@@ -134,7 +140,7 @@ class Sandwich:
                 f"`{kind}` draws clusters of one way of grouping only: give one array of labels, "
                 "or leave the method out for the two-way sandwich."
             )
-        if self.name not in ("HC0", "CR0"):
+        if self.name not in ("HC0", "CR0", "design"):
             raise UnsupportedModelError(
                 f"`{kind}` is robust by itself and makes no correction {self.name}: leave robust= "
                 "out, or leave the method out for the sandwich with that correction."
@@ -234,7 +240,7 @@ def small_sample_factor(
 ) -> float:
     r"""Return the factor by which small samples inflate a robust covariance.
 
-    With n observations (the sum of the weights), d parameters and G clusters:
+    With n observations (the sum of `counts`), d parameters and G clusters:
 
     ===================  ===========================================================
     HC0, CR0, True       1
@@ -260,7 +266,7 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n = float(model.weights.sum())
+        n = float(model.counts.sum())
         if n <= model.d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "

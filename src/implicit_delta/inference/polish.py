@@ -8,7 +8,8 @@ import numpy as np
 
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import EvaluationError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models._maximize import maximum_of
@@ -81,8 +82,8 @@ def polish(
     Returns
     -------
     FittedModel, or Polished if psi is given
-        How far the objective rose is also logged (logger ``implicit_delta``, level INFO). An
-        estimate made from the finished model tells in its summary how far psi has moved: it is
+        How far the objective rose is also logged (logger ``implicit_delta``, level INFO). The
+        summary of an estimate made from the finished model has how far psi has moved: it is
         about that model, and not about the one that was deployed.
 
     Raises
@@ -105,6 +106,13 @@ def polish(
     finished = model.at(found)
     start = model.theta if model.before is None else model.before
     object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
+    if model.claimed is not None and finished.claimed is None:
+        warn(
+            f"The parameters have moved, and the covariance of the fit ({model.claimed.name}) is "
+            "not that of the new ones: the inverse information is used from here on. Ask for "
+            "`robust=` or `clusters=`, or fit again to the end.",
+            ImplicitDeltaWarning,
+        )
     gain = finished.objective(found) - before
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:

@@ -19,6 +19,7 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Method, Response, relative_bend
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import (
     FlatFactor,
     Solution,
@@ -31,6 +32,8 @@ from implicit_delta.numerics.solvers import (
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MOST_PROBES = 16  # evaluations whose straightness is checked
+BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
+BIAS_STEP = 0.1  # of a standard error
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
@@ -106,6 +109,7 @@ class Infinitesimal(Method):
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=_straightness(evaluation, solution.x, solution.quadratic),
+            bias=_second_order_bias(evaluation, solution),
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=_checked_score(model, solution.flat),
             notes=_notes(solution),
@@ -211,7 +215,7 @@ def _check_moves(jacobian: Array) -> None:
 def _refuse_flat(what: str) -> NoReturn:
     raise EvaluationError(
         f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
-        "argmax), or its parameters are detached. Such a psi has a standard error all the same: "
+        "argmax), or its parameters are detached. Such a psi still has a standard error: "
         "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
         "`FiniteDifference(maximizer=nelder_mead)`."
     )
@@ -238,6 +242,21 @@ def _straightness(evaluation: Evaluation, directions: Array, covariance: Array) 
         bend = relative_bend(ahead[k], evaluation.value[k], behind[k])
         worst = max(worst, bend, _mismatch(ahead[k] - behind[k], 2 * PROBE * errors[k]))
     return worst
+
+
+def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
+    """Half the trace of the Hessian of psi times A^-1, in standard errors: the largest."""
+    errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
+    if factor is None or factor.scale.size > BIAS_LIMIT:
+        return np.nan
+    theta, total = evaluation.model.theta, np.zeros(errors.size)
+    center = evaluation(theta)
+    try:
+        for step in BIAS_STEP * factor.half(np.eye(theta.size)).T:
+            total += evaluation(theta + step) + evaluation(theta - step) - 2 * center
+    except EvaluationError:
+        return np.nan
+    return float(np.max(ratio(abs(total) / (2 * BIAS_STEP**2), errors)))
 
 
 def _mismatch(rise: float, expected: float) -> float:

@@ -11,6 +11,7 @@ from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.claimed import Claimed
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -43,7 +44,7 @@ class FittedModel(ABC):
     r"""A log-likelihood that is a sum over observations, and the parameters that maximize it.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with n
-    terms :math:`\ell_i`, frequency weights :math:`w_i` and d parameters. At this boundary every
+    terms :math:`\ell_i`, weights :math:`w_i` and d parameters. At this boundary every
     array is NumPy float64 (vectors of length d may be float32 if d is too large for that) and the
     parameters are one flat vector; inside, a backend works in its own types. A backend is one
     final class with these members and nothing optional; `implicit_delta.testing.check_model`
@@ -54,11 +55,14 @@ class FittedModel(ABC):
     theta : (d,) array
         Where the objective is maximal.
     weights : (n,) array
-        How often each observation counts.
+        How much each term counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        What that means: repetitions of a row, its precision, or how much of a population it
+        stands for; see `counts`.
     l2 : float
         The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
     passes : int
-        How many times all n observations have been visited so far, by anybody.
+        How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
     rows : sequence or None
@@ -70,9 +74,11 @@ class FittedModel(ABC):
     before : (d,) array or None
         Where the training had ended, of a model that `polish` has made.
     df : float
-        Degrees of freedom of t quantiles: residual ones where a noise variance was estimated.
-    weight_kind : {"frequency", "precision", "sampling"}
-        Whether a weight counts repetitions, divides a variance or undoes unequal sampling.
+        Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
+    claimed : Claimed or None
+        The covariance that a host library's fit claims, if it is not the inverse information.
+    penalty_note : str
+        Where a penalty comes from that a user may not know of, for messages.
     """
 
     theta: Array
@@ -82,8 +88,10 @@ class FittedModel(ABC):
     rows: Any = None
     curvature: Curvature = "hessian"
     before: Array | None = None
-    df: float = np.inf  # residual ones where a noise variance was estimated
+    df: float = np.inf
     weight_kind: WeightKind = "frequency"
+    claimed: Claimed | None = None
+    penalty_note: str = ""
 
     @property
     def n(self) -> int:
@@ -94,6 +102,18 @@ class FittedModel(ABC):
     def d(self) -> int:
         """The number of parameters."""
         return self.theta.size
+
+    @property
+    def counts(self) -> Array:
+        """Number of observations that each row is, (n,): its weight, or one if that is none."""
+        if self.weight_kind == "frequency":
+            return self.weights
+        return (self.weights > 0).astype(np.float64)
+
+    @property
+    def shares(self) -> Array:
+        """Weight of each row in an average over the training rows, (n,)."""
+        return self.counts if self.weight_kind == "precision" else self.weights
 
     @property
     @abstractmethod
@@ -136,6 +156,13 @@ class FittedModel(ABC):
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
 
+    def redrawn(self, rng: np.random.Generator) -> Self:
+        """Build the same model at the same theta with targets that are drawn from it.
+
+        A backend that knows a distribution, and not only a log-likelihood, overrides it.
+        """
+        raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
+
     # Derived from the members above; a backend may know a faster way.
 
     def describe(self) -> dict[str, str]:
@@ -149,18 +176,58 @@ class FittedModel(ABC):
         """
         labels = {**self.describe()}
         if np.any(self.weights != 1):
-            labels["weights"] = range_of(self.weights)
+            labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
+    @property
+    def penalized(self) -> bool:
+        """Whether a penalty is subtracted from the log-likelihood."""
+        return self.l2 > 0
+
+    def penalty_score(self, theta: Array) -> Array:
+        """Gradient of the penalty, (d,)."""
+        return self.l2 * theta
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        """Hessian of the penalty times v, for (d,) or a block (d, k)."""
+        return self.l2 * v
+
+    def unpenalized(self) -> Self:
+        """Build the same model at the same theta without its penalty."""
+        if self.penalized:
+            raise UnsupportedModelError(
+                f"{type(self).__name__} cannot leave out its penalty: fit the model without it."
+            )
+        return self
+
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
-        r"""Weighted sum of outer products of derivatives of terms along v: (d, k) to (k, k).
+        r"""Sum over observations of outer products of `influences` along v: (d, k) to (k, k).
 
         :math:`\sum_i w_i f_i f_i'` with :math:`f_i` the derivatives of term i along the columns of
-        v, or with clusters the sum over these of the outer product of their sums of
-        :math:`w_i f_i`. It is all that robust and clustered variances need of the rows.
+        v (:math:`\sum_i w_i^2 f_i f_i'` where weights are no counts), or with clusters the sum over
+        these of the outer product of their sums of :math:`w_i f_i`. It is all that robust and
+        clustered variances need of the rows.
         """
-        return scatter_of(self.terms_along(theta, v), self.weights, clusters)
+        return scatter_of(self.influences(theta, v), self.counts, clusters)
+
+    def influences(self, theta: Array, v: Array) -> Array:
+        """Derivative of the weighted term of each *observation* along v: (d, k) to (n, k).
+
+        Of a row that stands for several, `counts`, that of each of them.
+        """
+        return self.per_observation(self.terms_along(theta, v))
+
+    def per_observation(self, rows: Array, part: slice = slice(None)) -> Array:
+        """Weigh derivatives of terms, (n, k), by what weights are beside counts."""
+        return rows if self.weight_kind == "frequency" else self.weights[part, None] * rows
+
+    def drift_causes(self) -> str:
+        """Name the usual causes of drift and their remedies."""
+        return (
+            "Usual causes: training stopped early, or a penalty used in training was not given "
+            "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
+        )
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.
@@ -192,15 +259,29 @@ class FittedModel(ABC):
             yield theta
 
 
+def cannot_draw(reason: str, n: int = 2) -> UnsupportedModelError:
+    """Explain why there are no draws from a model of n terms."""
+    advice = (
+        'Use `Bootstrap(kind="resample")`, which draws rows; `from_residuals`, `from_statsmodels` '
+        "and `from_sklearn` know the distribution of most models, and so do `from_torch` and "
+        "`from_jax` with a likelihood such as `Poisson()`."
+        if n > 1
+        else "Use `infer(model, psi)`, which takes the variance from the curvature."
+    )
+    return UnsupportedModelError(
+        f'Bootstrap(kind="parametric") cannot draw new data from this model: {reason}. {advice}'
+    )
+
+
 def range_of(values: Array) -> str:
     """Write the smallest and the largest of some numbers."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
-def scatter_of(rows: Array, weights: Array, clusters: Clusters | None = None) -> Array:
-    """Sum weighted outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
+def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:
+    """Sum outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
     if clusters is None:
-        return np.asarray((weights[:, None] * rows).T @ rows)
-    sums = clusters.sums(weights[:, None] * rows)
+        return np.asarray((counts[:, None] * rows).T @ rows)
+    sums = clusters.sums(counts[:, None] * rows)
     return np.asarray(sums.T @ sums)

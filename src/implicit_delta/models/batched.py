@@ -13,7 +13,7 @@ from implicit_delta._core.arguments import Counter, as_parameters, as_weights
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import (
@@ -23,10 +23,11 @@ from implicit_delta.models.base import (
     FittedModel,
     RowNumbers,
     Whitened,
+    range_of,
     scatter_of,
 )
 from implicit_delta.models.curvature import gram, times
-from implicit_delta.models.noise import with_variance
+from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
@@ -50,6 +51,9 @@ class Batches(Protocol):
 
     def take(self, rows: RowNumbers) -> Any:
         """Make a batch of the rows with these numbers."""
+
+    def with_targets(self, targets: Array) -> Self:
+        """Replace the last array of every batch."""
 
 
 def in_context(method: Method) -> Method:
@@ -85,7 +89,9 @@ class BatchedModel(FittedModel):
     weights: Array
     l2: float = 0.0
     names: tuple[str, ...] | None = None
+    weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
+    df: float = np.inf
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -161,12 +167,13 @@ class BatchedModel(FittedModel):
     @in_context
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         """Accumulate batch by batch: the derivatives of all rows, (n, k), are never held."""
-        parts = zip(self._spans(), self._along(theta, v), strict=True)
+        spans, counts = self._spans(), self.counts
+        parts = zip(spans, map(self.per_observation, self._along(theta, v), spans), strict=True)
         if clusters is None:
-            return np.asarray(sum(scatter_of(along, self.weights[rows]) for rows, along in parts))
+            return np.asarray(sum(scatter_of(along, counts[rows]) for rows, along in parts))
         sums = np.zeros((clusters.count + 1, v.shape[1]))  # the last for rows without weight
         for rows, along in parts:
-            np.add.at(sums, clusters.codes[rows], self.weights[rows, None] * along)
+            np.add.at(sums, clusters.codes[rows], counts[rows, None] * along)
         return np.asarray(sums[:-1].T @ sums[:-1])
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
@@ -179,6 +186,19 @@ class BatchedModel(FittedModel):
 
     def at(self, theta: Array) -> Self:
         return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
+
+    @in_context
+    def redrawn(self, rng: np.random.Generator) -> Self:
+        if not isinstance(self.row_terms, SupervisedTerms):
+            return super().redrawn(rng)
+        flat = self.functional.flat(self.theta)
+        self.counter.count += 1
+        outputs = [self._run(self.program.outputs, flat, batch) for batch in self.batches]
+        targets = [self.functional.numpy(batch[-1]) for batch in self.batches]
+        drawn = self.row_terms.likelihood.redraw(
+            np.concatenate(outputs), np.concatenate(targets), rng, self.weights
+        )
+        return replace(self, batches=self.batches.with_targets(drawn))
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
@@ -196,6 +216,30 @@ class BatchedModel(FittedModel):
                 )
             yield theta
 
+    @property
+    def penalized(self) -> bool:
+        return self.l2 > 0 or self.program.penalty is not None
+
+    @in_context
+    def penalty_score(self, theta: Array) -> Array:
+        slope = super().penalty_score(theta)
+        if self.program.penalty is None:
+            return slope
+        return np.asarray(slope + self._run(self.program.gradient, self.functional.flat(theta)))
+
+    @in_context
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        total = super().penalty_information(theta, v)
+        if self.program.penalty is None:
+            return total
+        flat, block = self.functional.flat(theta), v.reshape(self.d, -1)
+        product = self.program.product(self.program.hessian, flat)
+        own = self.functional.numpy(product(self._block(block)))[: block.shape[1]].T
+        return np.asarray(total + own.reshape(v.shape))
+
+    def unpenalized(self) -> Self:
+        return replace(self, l2=0.0, program=replace(self.program, penalty=None))
+
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
         terms = self.row_terms
@@ -203,16 +247,16 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        filled = with_variance(likelihood, self, self._output_size(), matrix)
-        program = replace(
-            self.program, row_terms=replace(self.program.supervised, likelihood=filled)
-        )
-        return replace(self, program=program)
+        variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
+        terms = replace(self.program.supervised, likelihood=Gaussian(variance))
+        return replace(self, program=replace(self.program, row_terms=terms), df=df)
 
     def __repr__(self) -> str:
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
         dtype = str(self.functional.dtype).removeprefix("torch.")
         sizes = f"n={self.n}, d={self.d}"
+        if np.any(self.weights != 1):
+            penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
         return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {dtype})"
 
     def _spans(self) -> list[slice]:

@@ -16,12 +16,13 @@ from implicit_delta._core.arguments import (
     given_point,
 )
 from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
     bends_far,
@@ -70,6 +71,7 @@ def from_loglik(
     penalty: Callable[[Array], float] | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
 ) -> "LoglikModel":
     r"""Make a fitted model of a log-likelihood function.
@@ -96,7 +98,11 @@ def from_loglik(
         Shorthand for the penalty ``l2 / 2 * sum(theta ** 2)``. On the scale of the sum: a weight
         decay w on a *mean* loss is ``l2 = n * w``.
     weights : (n,) array, optional
-        How many times each observation counts (frequency weights).
+        How much each observation counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
 
@@ -118,7 +124,8 @@ def from_loglik(
     model = LoglikModel(
         loglik=loglik,
         theta=point,
-        weights=as_weights(weights, n),
+        weights=observation_weights(weights, n, weight_kind),
+        weight_kind=weight_kind,
         row_scores=score,
         penalty=penalty,
         l2=float(l2),
@@ -155,7 +162,8 @@ class LoglikModel(FittedModel):
     returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i', and `residuals`
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
-    log-likelihood, or of its derivative, counts as a pass.
+    log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
+    known, `redraw` builds the model with new ones.
     """
 
     loglik: Callable[[Array], Any]
@@ -167,6 +175,9 @@ class LoglikModel(FittedModel):
     penalty: Callable[[Array], float] | None = None
     l2: float = 0.0
     names: tuple[str, ...] | None = None
+    weight_kind: WeightKind = "frequency"
+    df: float = np.inf
+    redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -222,8 +233,29 @@ class LoglikModel(FittedModel):
     def at(self, theta: Array) -> "LoglikModel":
         return replace(self, theta=as_parameters(theta), climbing=False)
 
+    def redrawn(self, rng: np.random.Generator) -> "LoglikModel":
+        return super().redrawn(rng) if self.redraw is None else self.redraw(self, rng)
+
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
+
+    @property
+    def penalized(self) -> bool:
+        return self.l2 > 0 or self.penalty is not None
+
+    def penalty_score(self, theta: Array) -> Array:
+        if self.penalty is None:
+            return super().penalty_score(theta)
+        return self._gradient(self._penalty, theta)
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        if self.penalty is None:
+            return super().penalty_information(theta, v)
+        bilinear = second_differences(self._penalty, theta, np.diag(self.units)).value
+        return np.asarray(bilinear / np.outer(self.units, self.units) @ v)
+
+    def unpenalized(self) -> "LoglikModel":
+        return replace(self, penalty=None, l2=0.0)
 
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.likelihoods import Likelihood
@@ -40,6 +40,7 @@ class Options:
     penalty: Callable[[Any], Any] | None
     batch_size: int | None
     weights: Any
+    weight_kind: WeightKind
     dtype: Any
 
     def __post_init__(self) -> None:
@@ -128,10 +129,10 @@ def check_gradient(
         worst = min(worst, float(np.max(gap)))
     if worst > DETACHED:
         raise EvaluationError(
-            f"psi changes otherwise than its gradient says (by {worst:.0%} of the change along one "
-            "random direction). Usual causes: a part of it is detached (`.detach()`, `.item()`, "
-            "`torch.no_grad()`), a custom backward is wrong, or it has many kinks. Keep all of psi "
-            f"in the graph. {GRADIENT_FREE}"
+            f"psi does not change as its gradient implies (they differ by {worst:.0%} of the "
+            "change along one random direction). Usual causes: a part of it is detached "
+            "(`.detach()`, `.item()`, `torch.no_grad()`), a custom backward is wrong, or it has "
+            f"many kinks. Keep all of psi in the graph. {GRADIENT_FREE}"
         )
 
 

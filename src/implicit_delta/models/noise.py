@@ -10,8 +10,10 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
+T_MATTERS = 1000  # residuals: with more, effective parameters are not counted for t quantiles alone
 
 
 class Wording(NamedTuple):
@@ -22,15 +24,22 @@ class Wording(NamedTuple):
     rule: str = 'Gaussian("mle")'
 
 
-def with_variance(
+class Noise(NamedTuple):
+    """An estimated noise variance, and the degrees of freedom behind it."""
+
+    variance: float
+    df: float
+
+
+def estimated_noise(
     likelihood: Gaussian, model: FittedModel, outputs: int, gauss_newton: Callable[[], Array] | None
-) -> Gaussian:
-    """Fill in the variance that a likelihood left open.
+) -> Noise:
+    """Estimate the variance that a likelihood left open.
 
     Parameters
     ----------
     likelihood : Gaussian
-        With the variance "mle" or "unbiased".
+        With the variance "mle", "unbiased" or None.
     model : FittedModel
         Of this likelihood: its terms take the variance to be 1.
     outputs : int
@@ -38,21 +47,33 @@ def with_variance(
     gauss_newton : callable or None
         Makes the model's Gauss-Newton matrix (d, d); None if a penalty other than l2 is part of it.
     """
-    count = float(np.sum(model.weights)) * outputs
-    squares = -2.0 * float(model.weights @ model.terms(model.theta))
-    spectrum = _spectrum(model, gauss_newton) if likelihood.variance == "unbiased" else None
-    return Gaussian(noise_variance(squares, count, spectrum, model.l2, Wording()))
+    count = float(np.sum(model.counts)) * outputs
+    scale = as_mean_one(model.weights, model.weight_kind)
+    squares = -2.0 * scale * float(model.weights @ model.terms(model.theta))
+    counted = not model.penalized and model.d <= min(GAUSS_NEWTON_LIMIT, count - 1)
+    rule = str(likelihood.variance or ("unbiased" if counted else "mle"))
+    wanted = rule == "unbiased" or (model.l2 > 0 and count <= T_MATTERS)
+    can = gauss_newton is not None and model.d <= GAUSS_NEWTON_LIMIT
+    spectrum = _spectrum(model, gauss_newton) if rule == "unbiased" or (wanted and can) else None
+    return noise_variance(squares, count, spectrum, model.l2, rule, model.d, Wording())
 
 
 def noise_variance(
-    squares: float, count: float, spectrum: Array | None, l2: float, wording: Wording
-) -> float:
+    squares: float,
+    count: float,
+    spectrum: Array | None,
+    l2: float,
+    rule: str,
+    d: int,
+    wording: Wording,
+) -> Noise:
     r"""Estimate :math:`s^2` from a sum of squares of `count` residuals.
 
-    Without a spectrum it is their mean ("mle"). With the eigenvalues of :math:`J'J`, J the
-    derivative of the means, the divisor is the expected square of the residuals :math:`(I - H) y`
+    It is their mean ("mle"). With the eigenvalues of :math:`J'J`, J the derivative of the means,
+    and the rule "unbiased", the divisor is the expected square of the residuals :math:`(I - H) y`
     of pure noise, count less :math:`\mathrm{tr}(2 H - H^2)` under the ridge
-    :math:`s^2\, \text{l2}` ("unbiased"), by iteration; without a ridge, count less parameters.
+    :math:`s^2\, \text{l2}`, by iteration; without a ridge, count less parameters. These are the
+    degrees of freedom too; without a spectrum count less d, or infinite if that is none.
     """
     if squares == 0.0:
         raise ValueError(
@@ -61,10 +82,12 @@ def noise_variance(
         )
     noise = squares / count
     if spectrum is None:
-        return noise
+        return Noise(noise, count - d if count > d and l2 == 0 else np.inf)
+    if rule == "mle":
+        freedom = _freedom(spectrum, l2 * noise, count)
+        return Noise(noise, freedom if freedom > 0 else np.inf)
     for _ in range(MOST_ITERATIONS):
-        kept = l2 * noise / (spectrum[spectrum > 0] + l2 * noise)  # of the noise, by direction
-        freedom = count - float(np.sum(1 - kept**2))
+        freedom = _freedom(spectrum, l2 * noise, count)
         if freedom <= 0:
             raise ValueError(
                 f"{spectrum.size} parameters leave no degree of freedom to estimate the noise "
@@ -73,7 +96,12 @@ def noise_variance(
         previous, noise = noise, squares / freedom
         if abs(noise - previous) <= 1e-14 * noise:
             break
-    return noise
+    return Noise(noise, freedom)
+
+
+def _freedom(spectrum: Array, ridge: float, count: float) -> float:
+    kept = ridge / (spectrum[spectrum > 0] + ridge)  # of the noise, by direction
+    return count - float(np.sum(1 - kept**2))
 
 
 def effective_parameters(curvature: Array, ridge: Array | float) -> float:

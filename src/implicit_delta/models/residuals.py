@@ -1,24 +1,24 @@
 """Least squares: a Gaussian log-likelihood whose noise variance is plugged in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import scipy.optimize
 
 from implicit_delta._core.arguments import (
-    as_weights,
     check_names,
     check_rows,
     given_point,
 )
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.loglik import LoglikModel
-from implicit_delta.models.noise import Wording, noise_variance
+from implicit_delta.models.noise import Noise, Wording, noise_variance
+from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
 
 MOST_ALTERNATIONS = 50
@@ -31,9 +31,10 @@ def from_residuals(
     *,
     start: Sequence[float] | Array | None = None,
     jacobian: Callable[[Array], Any] | None = None,
-    variance: Literal["mle", "unbiased"] | float = "mle",
+    variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
 ) -> LoglikModel:
     r"""Make a fitted model of a least-squares problem.
@@ -52,15 +53,20 @@ def from_residuals(
         Where to start looking for it.
     jacobian : callable, optional
         Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
-    variance : {"mle", "unbiased"} or float
-        The noise variance: mean squared residual; the same with n less the effective number of
-        parameters :math:`\mathrm{tr}(A^{-1} G)` as divisor (as R's `lm` and `nls` have it);
-        or a known number.
+    variance : {"unbiased", "mle"} or float, optional
+        The noise variance: the sum of squared residuals over n less the effective number of
+        parameters (as R's `lm` and `nls` have it); their mean (the paper's remark); or a known
+        number. By default "unbiased" without a penalty and "mle" with one. Where it is estimated,
+        intervals and tests take Student's t.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
     weights : (n,) array, optional
-        How many times each observation counts.
+        How much each squared residual counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
 
@@ -73,7 +79,7 @@ def from_residuals(
     --------
     >>> x = np.arange(5.0)
     >>> y = np.array([0.1, 0.9, 2.2, 2.9, 4.1])
-    >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0], variance="unbiased")
+    >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0])
     >>> model.theta.round(6)
     array([0.04, 1.  ])
     """
@@ -82,16 +88,16 @@ def from_residuals(
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
-    weights, rule = as_weights(weights, n), Gaussian(variance).variance
-    if not isinstance(rule, float):
-        _check_counts(weights)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule)
+    weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
+    if rule is None:
+        rule = "mle" if l2 else "unbiased"
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind)
     if start is not None:
-        point, noise = problem.solve(point)
+        point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
-        noise = problem.noise(point)
+        noise, df = problem.noise(point)
     rows = GaussianResiduals(problem, Gaussian(noise), np.zeros(n))
     return LoglikModel(
         loglik=rows,
@@ -102,19 +108,9 @@ def from_residuals(
         residuals=rows.whitened,
         l2=problem.l2,
         names=check_names(names, point.size),
-    )
-
-
-def _check_counts(weights: Array) -> None:
-    """Refuse weights that are no repetitions, where these count the degrees of freedom."""
-    total, n = float(np.sum(weights)), weights.size
-    if np.all(weights == np.round(weights)) or abs(total - n) <= 1e-6 * n:
-        return
-    raise ValueError(
-        f"weights counts repetitions of rows, and these are not whole numbers (their sum is "
-        f"{total:.6g} for {n} rows): the noise variance would be estimated from {total:.6g} "
-        "observations. For weights 1 / sigma^2 of known errors divide the residuals by sigma and "
-        "give `variance=1.0`; for relative precisions give `weights * n / weights.sum()`."
+        weight_kind=weight_kind,
+        df=df,
+        redraw=redraw_residuals,
     )
 
 
@@ -127,6 +123,7 @@ class LeastSquares:
     weights: Array
     l2: float
     variance: Literal["mle", "unbiased"] | float
+    weight_kind: WeightKind = "frequency"
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,)."""
@@ -139,13 +136,15 @@ class LeastSquares:
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
         return differentiate(self.residuals, theta, np.diag(steps)).value / steps
 
-    def noise(self, theta: Array) -> float:
+    def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
         if isinstance(self.variance, float):
-            return self.variance
-        spectrum = self._spectrum(theta) if self.variance == "unbiased" else None
-        count = float(np.sum(self.weights))
-        return noise_variance(self._squares(theta), count, spectrum, self.l2, WORDING)
+            return Noise(self.variance, np.inf)
+        counted = self.variance == "unbiased" or self.l2 > 0
+        spectrum = self._spectrum(theta) if counted else None
+        squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
+        count, d = count_of(self.weights, self.weight_kind), theta.size
+        return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)
@@ -158,18 +157,18 @@ class LeastSquares:
         spectrum[: values.size] = np.where(values > 1e-20 * values[0], values, 0.0)
         return spectrum
 
-    def solve(self, start: Array) -> tuple[Array, float]:
+    def solve(self, start: Array) -> tuple[Array, Noise]:
         """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
-        theta, noise = self._minimize(start, self._first_noise(start)), 0.0
+        theta, noise = self._minimize(start, self._first_noise(start)), Noise(0.0, np.inf)
         for _ in range(MOST_ALTERNATIONS):
-            previous, noise = noise, self.noise(theta)
-            if self.l2 == 0 or abs(noise - previous) <= 1e-12 * noise:
+            previous, noise = noise.variance, self.noise(theta)
+            if self.l2 == 0 or abs(noise.variance - previous) <= 1e-12 * noise.variance:
                 return theta, noise
-            theta = self._minimize(theta, noise)
+            theta = self._minimize(theta, noise.variance)
         raise ConvergenceError(
             f"The noise variance still moves after {MOST_ALTERNATIONS} alternations with the "
-            f"parameters (now {noise:.3g}). The penalty l2={self.l2:g} may be so weak that the "
-            "model interpolates; give a larger one, or variance= as a number."
+            f"parameters (now {noise.variance:.3g}). The penalty l2={self.l2:g} may be so weak "
+            "that the model interpolates; give a larger one, or variance= as a number."
         )
 
     def _first_noise(self, start: Array) -> float:
@@ -203,7 +202,7 @@ class LeastSquares:
 
 @dataclass(frozen=True, eq=False)
 class GaussianResiduals:
-    """Residuals as a log-likelihood: a Gaussian whose targets are zero, (n,)."""
+    """Residuals as a log-likelihood: a Gaussian of targets (n,), which are zero in the fit."""
 
     problem: LeastSquares
     likelihood: Gaussian
@@ -212,6 +211,13 @@ class GaussianResiduals:
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
         return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+
+    def redrawn(
+        self, theta: Array, weights: Array, rng: np.random.Generator
+    ) -> "GaussianResiduals":
+        """Replace the residuals at theta by new noise: its difference to them is the target."""
+        noise = self.likelihood.draw(np.zeros_like(self.targets), rng, weights)
+        return replace(self, targets=self.problem.residuals(theta) - noise)
 
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
@@ -226,3 +232,12 @@ class GaussianResiduals:
     def whitened(self, theta: Array) -> Array:
         """Residuals over their standard deviation, (n,), with the sign of the rows' response."""
         return np.asarray(self.likelihood.residual(self.problem.residuals(theta), self.targets))
+
+
+def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
+    """Build the model of residuals r(theta) - r(fit) + new noise, of the variance plugged in."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    drawn = rows.redrawn(model.theta, model.weights, rng)
+    scores = None if model.row_scores is None else drawn.scores
+    return replace(model, loglik=drawn, row_scores=scores)

@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta._core.types import Psi
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    ImplicitDeltaWarning,
+    UnsupportedModelError,
+)
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level, normal_quantile
+from implicit_delta.estimate.quantiles import checked_level, t_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
@@ -30,7 +36,6 @@ from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
-ROUNDING = 1e-9  # relative: a smaller difference is no penalty
 
 
 def profile(
@@ -137,6 +142,7 @@ def profile_of(
     """Profile an evaluation that has been bound to a model; see `profile`."""
     _check_evaluation(evaluation)
     model = evaluation.model
+    _check_likelihood(model)
     if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
         confidence_level = float(confidence_level)
     cost, levels = Cost.start(model), _levels(confidence_level)
@@ -144,7 +150,8 @@ def profile_of(
         response = Infinitesimal(curvature=curvature).respond(model, evaluation)
     error = float(np.sqrt(response.covariance[0, 0]))
     assert response.directions is not None
-    check_drift(drift_of(model.score(model.theta), response.directions, np.array([error])), strict)
+    drift = drift_of(model.score(model.theta), response.directions, np.array([error]))
+    check_drift(model, drift, strict)
     ascent = Ascent.of(model, maximizer, curvature)
     evaluation = evaluation.on(model.at(ascent.climb(model).x))
     if maximizer is None and ascent.scale is not None:
@@ -163,9 +170,10 @@ def profile_of(
         curve=_curve(walk.below, walk.above),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
-        penalized=_penalized(evaluation.model, walk.above.points[-1].theta),
+        penalized=evaluation.model.penalized,
         passes=cost.passes,
         seconds=cost.seconds,
+        df=evaluation.model.df,
     )
 
 
@@ -173,7 +181,8 @@ def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
     probes = Probes(walk.region, walk.tangent)
     audit = Audit(walk.region, probes, walk.error, bend)
-    walked = walk.values(list(map(normal_quantile, levels)))
+    df = walk.region.evaluation.model.df
+    walked = walk.values([float(t_quantile(level, df)) for level in levels])
     found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
@@ -215,14 +224,6 @@ def _pieces(values: Values, interval: Interval) -> tuple[Interval, ...]:
     return values.pieces if len(values.pieces) > 1 else (interval,)
 
 
-def _penalized(model: FittedModel, theta: Array) -> bool:
-    """Whether the objective is less than the log-likelihood at some theta away from the maximum."""
-    if model.l2 > 0:
-        return True
-    loglik = float(model.weights @ model.terms(theta))
-    return abs(loglik - model.objective(theta)) > ROUNDING * abs(loglik)
-
-
 def _levels(confidence_level: Any) -> list[float]:
     given = [confidence_level] if np.isscalar(confidence_level) else list(confidence_level)
     if not given:
@@ -238,9 +239,9 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
     if evaluation.sample == "training":
         raise EvaluationError(
-            "A profile knows the likelihood, but not how the error of an average over the training "
-            "rows goes together with that of the model. Use `infer(model, psi)`, which is exact "
-            'here, or `Average(h, sample="unknown")` for an upper bound.'
+            "A profile uses the likelihood, which does not include the covariance between the "
+            "error of an average over the training rows and that of the model. Use `infer(model, "
+            'psi)`, which is exact here, or `Average(h, sample="unknown")` for an upper bound.'
         )
     if not np.any(evaluation.jacobian(evaluation.model.theta)):
         raise EvaluationError(
@@ -249,6 +250,22 @@ def _check_evaluation(evaluation: Evaluation) -> None:
             "there (a square, `abs`), is piecewise constant (a count, an accuracy, a rank), or its "
             "parameters are detached. Profile what is inside, `profile(model, inside)`, and "
             "transform its interval; or use `infer(model, psi, Simulation())`."
+        )
+
+
+def _check_likelihood(model: FittedModel) -> None:
+    """Refuse a pseudo-likelihood; warn where the fit does not believe its likelihood."""
+    if model.weight_kind == "sampling":
+        raise UnsupportedModelError(
+            "With sampling weights the objective is no log-likelihood: its fall from the maximum "
+            "grows with the unit of the weights, and has no chi-squared quantile. Use "
+            "`infer(model, psi)`, whose variance is design-based, or `Bootstrap()`."
+        )
+    if model.claimed is not None:
+        warn(
+            f"A profile is that of the likelihood, and the standard errors of the fit are not: "
+            f"{model.claimed}. For these use `infer(model, psi)`.",
+            ImplicitDeltaWarning,
         )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level, normal_quantile
-from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
+from implicit_delta.estimate.quantiles import checked_level, t_quantile
+from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +51,9 @@ class Profile:
     passes : int
         Over the data.
     seconds : float
+    df : float
+        Degrees of freedom of the quantiles: Student's t where a noise variance was estimated, as
+        in R's `confint` of an `nls` fit.
     """
 
     value: float
@@ -62,6 +66,7 @@ class Profile:
     penalized: bool
     passes: int
     seconds: float
+    df: float = math.inf
 
     @property
     def standard_error(self) -> float:
@@ -85,7 +90,8 @@ class Profile:
 
     def wald(self, confidence_level: float = 0.95) -> Interval:
         """Return the symmetric interval of the same level."""
-        half = normal_quantile(checked_level(confidence_level)) * self.standard_error
+        critical = float(t_quantile(checked_level(confidence_level), self.df))
+        half = critical * self.standard_error
         return Interval(self.value - half, self.value + half)
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -104,9 +110,7 @@ class Profile:
 
     def to_frame(self) -> DataFrame:
         """Return the table as a pandas data frame, one row per confidence level and piece."""
-        from pandas import DataFrame
-
-        return DataFrame(self.to_dict()).set_index("term")
+        return data_frame("pandas", self.to_dict()).set_index("term")
 
     def summary(self) -> str:
         """Return the table and what it cost."""

@@ -5,7 +5,7 @@ psi expects.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +16,18 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import Counter, as_parameters, as_weights, check_finite_terms
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Product
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened, range_of
+from implicit_delta.models.base import (
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    Whitened,
+    cannot_draw,
+    range_of,
+)
+from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import trace
 
@@ -45,6 +53,10 @@ class HostLikelihood(ABC):
     @abstractmethod
     def terms_along(self, b: Array, v: Array) -> Array:
         """Derivative of each term along each column of (D, k): (n, k)."""
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "HostLikelihood":
+        """Build the same likelihood of targets drawn from it, each as often as its weight says."""
+        raise cannot_draw(f"the distribution behind {self!r} is not known here", weights.size)
 
     def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
         """Go through the rows as `FittedModel.whitened` does, with (D, k) steps of b."""
@@ -115,6 +127,8 @@ class HostModel(FittedModel):
     coordinates : Coordinates
     to_host : callable
         Turns coefficients, plain or traced, into the object that psi expects.
+    notes : dict
+        Further lines of `print(model)`.
     """
 
     likelihood: HostLikelihood
@@ -126,6 +140,11 @@ class HostModel(FittedModel):
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
     rows: Any = None
+    weight_kind: WeightKind = "frequency"
+    df: float = np.inf
+    claimed: Claimed | None = None
+    penalty_note: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -178,17 +197,47 @@ class HostModel(FittedModel):
         return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
-        return replace(self, weights=as_weights(weights, self.n))
+        same = np.array_equal(weights, self.weights)
+        claimed = self.claimed if same else None
+        return replace(self, weights=as_weights(weights, self.n), claimed=claimed)
 
     def at(self, theta: Array) -> "HostModel":
-        return replace(self, theta=as_parameters(theta))
+        point = as_parameters(theta)
+        claimed = None if self.claimed is None else self.claimed.after(point - self.theta)
+        return replace(self, theta=point, claimed=claimed)
+
+    def redrawn(self, rng: np.random.Generator) -> "HostModel":
+        b = self.coordinates.coefficients(self.theta)
+        return replace(self, likelihood=self.likelihood.redrawn(b, self.weights, rng))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
 
+    @property
+    def penalized(self) -> bool:
+        return bool(np.any(self.ridge))
+
+    def penalty_score(self, theta: Array) -> Array:
+        return self.coordinates.pull(self.ridge * self.coordinates.coefficients(theta))
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        step = self.coordinates.push(v.reshape(self.d, -1))
+        return self.coordinates.pull(self.ridge[:, None] * step).reshape(v.shape)
+
+    def unpenalized(self) -> "HostModel":
+        return replace(self, ridge=np.zeros_like(self.ridge))
+
     def describe(self) -> dict[str, str]:
         penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}
-        return {"likelihood": repr(self.likelihood), **penalty}
+        return {"likelihood": repr(self.likelihood), **penalty, **self.notes}
+
+    def drift_causes(self) -> str:
+        return (
+            "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
+            "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
+            "given here; a penalty of the fit that was not; other rows than those of the fit, or "
+            "its columns in another order."
+        )
 
     def _score(self, theta: Array, weights: Array) -> Array:
         b = self.coordinates.coefficients(theta)
@@ -242,5 +291,5 @@ def count_rows(likelihood: HostLikelihood, b: Array, library: str) -> int:
     """Return n if the terms at the fitted coefficients are finite; explain otherwise."""
     terms = likelihood.terms(b)
     opening = "The log-likelihood of observation {row} is {term} at the fitted coefficients"
-    check_finite_terms(terms, opening, f"or another y or X than those of the fit in {library}?")
+    check_finite_terms(terms, opening, f"or a y or X other than that of the fit in {library}?")
     return terms.size

@@ -97,6 +97,10 @@ class Network(HostLikelihood):
         moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
         return np.asarray(np.einsum("nc,knc->nk", self._slope(activations), moved))
 
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "Network":
+        outputs = self._forward(self._layers(b))[-1]
+        return replace(self, targets=self.likelihood.redraw(outputs, self.targets, rng, weights))
+
     def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
         for part in blocks(len(self.X), max(self.widths) * v.shape[1]):
             yield replace(self, X=self.X[part], targets=self.targets[part])._whitened(b, v)

@@ -1,7 +1,7 @@
 """Log-likelihoods that depend on the coefficients through linear predictors only."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -50,6 +50,9 @@ class LinearPredictors(HostLikelihood):
     def terms_along(self, b: Array, v: Array) -> Array:
         pairs = zip(self._slope(b), self._by_output(v), strict=True)
         return reduce(np.add, (slope[:, None] * (self.X @ step) for slope, step in pairs))
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "LinearPredictors":
+        return replace(self, outcome=self.outcome.redrawn(self._eta(b), weights, rng))
 
     def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
         eta = self._eta(b)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
 
@@ -21,6 +22,7 @@ def from_jax(
     penalty: Callable[[Any], Any] | None = None,
     batch_size: int | None = None,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     dtype: Any = None,
 ) -> "JaxModel":
     r"""Make a fitted model of a trained pytree of parameters.
@@ -56,7 +58,11 @@ def from_jax(
         Rows at a time. By default as many as fit into 256 MB with their derivatives; it changes
         speed and memory, not the result.
     weights : (n,) array, optional
-        How many times each row counts.
+        How much each row counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     dtype : {"float32", "float64"}, optional
         The type in which the parameters and the data are used; by default float64 if JAX is set
         to 64 bit and float32 if not. ``"float64"`` works without that setting too, and is worth its
@@ -79,13 +85,8 @@ def from_jax(
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)
     """
-    try:
-        from implicit_delta.models.jax.model import make
-    except ModuleNotFoundError as error:
-        if error.name not in ("jax", "jaxlib"):
-            raise
-        raise ImportError(
-            'from_jax needs jax, which is not installed: pip install "implicit-delta[jax]".'
-        ) from error
-    options = Options(l2, penalty, batch_size, weights, dtype)
+    optional("jax", "from_jax")
+    from implicit_delta.models.jax.model import make
+
+    options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     return make(params, data, likelihood, apply, options)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
@@ -16,6 +15,7 @@ from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import Options
+from implicit_delta.models.weights import observation_weights
 
 
 def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> "JaxModel":
@@ -36,7 +36,8 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         batches=batches,
         sizes=tuple(stop - start for start, stop in batches.bounds),
         theta=theta,
-        weights=as_weights(options.weights, n),
+        weights=observation_weights(options.weights, n, options.weight_kind),
+        weight_kind=options.weight_kind,
         l2=float(options.l2),
         names=functional.names,
         evaluator=Evaluator(functional),

@@ -5,15 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights, require_library
-from implicit_delta._core.types import Array
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.sklearn.copies import pipeline_copy
-from implicit_delta.models.sklearn.table import SUPPORTED, Builder
+from implicit_delta.models.sklearn.selection import refuse_supervised
+from implicit_delta.models.sklearn.table import SUPPORTED, Builder, Weights, penalty_note
+from implicit_delta.models.weights import observation_weights
 
 
-def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> HostModel:
+def from_sklearn(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    weight_kind: WeightKind = "frequency",
+) -> HostModel:
     r"""Make a fitted model of a scikit-learn estimator.
 
     Psi receives a fitted copy of the estimator, which predicts. Intercepts and penalties are
@@ -24,13 +32,18 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     estimator : scikit-learn estimator
         Fitted: LinearRegression, Ridge, LogisticRegression (no penalty or L2; two classes or
         more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
-        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed.
+        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed,
+        so one that has seen y (a selection of features) is refused.
     X : (n, p) array, data frame or sparse matrix
         The features of the fit.
     y : (n,) array
         The targets of the fit.
     sample_weight : (n,) array, optional
-        The weights of the fit: how many times each row counts.
+        The weights of the fit.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
 
     Returns
     -------
@@ -58,17 +71,18 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
     >>> mean.standard_error.round(2)
     array([0.59, 3.57])
     """
-    require_library("sklearn", "scikit-learn")
+    optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
     build = _builder(last)
     _check_fitted(last)
     for pipeline in pipelines:
+        refuse_supervised(pipeline, X, y)
         X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
     features, labels = _features(last, X)
     n = len(features)
     _check_targets(y, n)
-    weights = as_weights(sample_weight, n)
-    built = build(last, features, y, weights, labels)
+    weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
+    built = build(last, features, y, Weights(weights, weight_kind), labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
     coordinates = Coordinates()
@@ -86,15 +100,18 @@ def from_sklearn(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> H
         coordinates=coordinates,
         to_host=to_host,
         names=None if names is None else tuple(map(str, names)),
+        weight_kind=weight_kind,
+        df=built.df,
+        penalty_note=penalty_note(last) if np.any(built.ridge) else "",
     )
 
 
 REASONS = {
     "Lasso": "an L1 penalty, whose maximum has corners",
     "ElasticNet": "an L1 penalty, whose maximum has corners",
-    "SVC": "the hinge loss, which is no log-likelihood and has no curvature",
-    "SVR": "a loss with corners, which is no log-likelihood",
-    "LinearSVC": "the hinge loss, which is no log-likelihood and has no curvature",
+    "SVC": "the hinge loss, which is not a log-likelihood and has no curvature",
+    "SVR": "a loss with corners, which is not a log-likelihood",
+    "LinearSVC": "the hinge loss, which is not a log-likelihood and has no curvature",
     "RidgeCV": "a penalty chosen from the data; fit Ridge(alpha=estimator.alpha_) to treat it as "
     "given",
     "LogisticRegressionCV": "a penalty chosen from the data; fit LogisticRegression(C=...) to "
@@ -116,8 +133,8 @@ def _builder(estimator: Any) -> Builder:
         default = "trees, which are piecewise constant and chosen step by step"
     reason = REASONS.get(kind.__name__, default)
     raise UnsupportedModelError(
-        f"from_sklearn does not know {kind.__name__}: it has {reason}. "
-        "`refit` or `Bootstrap`, which only need to fit again, may serve."
+        f"from_sklearn does not support {kind.__name__}: it has {reason}. "
+        "`refit` or `Bootstrap`, which only need to fit again, may work."
     )
 
 

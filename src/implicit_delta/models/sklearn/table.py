@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.models.glm.model import HostLikelihood
@@ -18,6 +18,7 @@ from implicit_delta.models.glm.outcomes import Canonical, Tweedie, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import effective_parameters
 from implicit_delta.models.sklearn.copies import linear_copy, multinomial_copy, perceptron_copy
+from implicit_delta.models.weights import as_mean_one, count_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,8 @@ class Built:
         Names of the coefficients.
     shifted_together : (g, C) array of int or None
         Groups of coefficients, one for each class, that can be shifted together without effect.
+    df : float
+        Residual degrees of freedom, where a noise variance was estimated.
     """
 
     likelihood: HostLikelihood
@@ -45,13 +48,31 @@ class Built:
     to_host: Callable[[Any], Any]
     names: list[str] | None = None
     shifted_together: NDArray[np.intp] | None = None
+    df: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of the rows and their kind."""
+
+    values: Array
+    kind: WeightKind
+
+    @property
+    def count(self) -> float:
+        """The number of observations."""
+        return count_of(self.values, self.kind)
+
+    def total(self, squares: Array) -> float:
+        """Sum squares for a noise variance, which the unit of sampling weights leaves alone."""
+        return as_mean_one(self.values, self.kind) * float(self.values @ squares)
 
 
 # A builder gets the estimator, the design matrix, the targets, the weights and feature names.
-Builder: TypeAlias = Callable[[Any, Array, Any, Array, list[str]], Built]
+Builder: TypeAlias = Callable[[Any, Array, Any, Weights, list[str]], Built]
 
 
-def _least_squares(reg: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
     """Build LinearRegression and Ridge: ``sum w (y - X b)^2 + alpha |coef|^2`` over 2 s2."""
     if reg.positive:
         raise UnsupportedModelError(
@@ -62,32 +83,34 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Array, names: list[str])
     design, b, penalized = _linear(reg, X)
     alpha = penalized * float(np.ravel(getattr(reg, "alpha", 0.0))[0])
     target = np.asarray(y, dtype=np.float64).ravel()
-    squares = float(weights @ (target - design @ b) ** 2)
-    s2 = squares / _freedom((design.T * weights) @ design, weights, alpha)
+    df = _freedom((design.T * weights.values) @ design, weights.count, alpha)
+    s2 = weights.total((target - design @ b) ** 2) / df
     likelihood = LinearPredictors(design, squared_error(target, s2))
-    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), _linear_names(reg, names))
+    labels = _linear_names(reg, names)
+    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df)
 
 
-def _mean_regression(reg: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+def _mean_regression(reg: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
     """Build the regressors that minimize a deviance: mean half deviance + alpha / 2 |coef|^2."""
     powers = {"PoissonRegressor": 1.0, "GammaRegressor": 2.0}
     power = float(powers.get(type(reg).__name__, getattr(reg, "power", 0.0)))
     link = getattr(reg, "link", "log")
     log_link = power > 0 if link == "auto" else link == "log"
     design, b, penalized = _linear(reg, X)
-    alpha = penalized * reg.alpha * weights.sum()
+    alpha = penalized * reg.alpha * weights.values.sum()
     outcome = Tweedie(np.asarray(y, dtype=np.float64).reshape(-1, 1), power, log_link)
-    likelihood = LinearPredictors(design, outcome)
+    likelihood, df = LinearPredictors(design, outcome), np.inf
     if power != 1:
-        gram = likelihood.information(b, weights, np.eye(b.size), "ggn")
-        pearson = float(weights @ outcome.pearson((design @ b)[:, None])[:, 0])
-        outcome = replace(outcome, scale=pearson / _freedom(gram, weights, alpha))
+        gram = likelihood.information(b, weights.values, np.eye(b.size), "ggn")
+        df = _freedom(gram, weights.count, alpha)
+        pearson = weights.total(outcome.pearson((design @ b)[:, None])[:, 0])
+        outcome = replace(outcome, scale=pearson / df)
         likelihood = LinearPredictors(design, outcome)
-    ridge = alpha / outcome.scale
-    return Built(likelihood, b, ridge, partial(linear_copy, reg), _linear_names(reg, names))
+    ridge, labels = alpha / outcome.scale, _linear_names(reg, names)
+    return Built(likelihood, b, ridge, partial(linear_copy, reg), labels, df=df)
 
 
-def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+def _logistic(clf: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
     """Build LogisticRegression: ``C * sum of losses + |coef|^2 / 2``, binary or multinomial."""
     if clf.class_weight is not None:
         raise UnsupportedModelError(
@@ -98,7 +121,8 @@ def _logistic(clf: Any, X: Array, y: Any, weights: Array, names: list[str]) -> B
     several = len(clf.classes_) > 2
     if several and _one_versus_rest(clf):
         raise UnsupportedModelError(
-            "One-versus-rest fits are no single likelihood. Use a multinomial LogisticRegression."
+            "One-versus-rest fits do not maximize one likelihood. Use a multinomial "
+            "LogisticRegression."
         )
     strength = _logistic_penalty(clf)
     codes = _class_codes(clf, y)
@@ -141,7 +165,7 @@ def _logistic_penalty(clf: Any) -> float:
     return 0.0 if penalty is None or np.isinf(clf.C) else 1.0 / clf.C
 
 
-def _perceptron(mlp: Any, X: Array, y: Any, weights: Array, names: list[str]) -> Built:
+def _perceptron(mlp: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
     """Build MLPRegressor and MLPClassifier: ``sum of losses + alpha / 2 |weights|^2``."""
     if mlp.early_stopping:
         raise UnsupportedModelError(
@@ -162,14 +186,14 @@ def _perceptron(mlp: Any, X: Array, y: Any, weights: Array, names: list[str]) ->
     return Built(network, b, penalized * mlp.alpha / scale, to_host, shifted_together=last)
 
 
-def _outputs(mlp: Any, X: Array, y: Any, weights: Array) -> tuple[Likelihood, Any]:
+def _outputs(mlp: Any, X: Array, y: Any, weights: Weights) -> tuple[Likelihood, Any]:
     """Choose the likelihood of the outputs, and its targets."""
     if type(mlp).__name__ == "MLPRegressor":
         _refuse_several_outputs(mlp, y)
         target = np.asarray(y, dtype=np.float64).ravel()
         if getattr(mlp, "loss", "squared_error") == "poisson":
             return Poisson(), target
-        return Gaussian(weights @ (target - mlp.predict(X)) ** 2 / weights.sum()), target
+        return Gaussian(weights.total((target - mlp.predict(X)) ** 2) / weights.count), target
     if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
         raise UnsupportedModelError("Several labels at once are several models; fit one for each.")
     return Bernoulli() if mlp.n_outputs_ == 1 else Categorical(), _class_codes(mlp, y)
@@ -192,9 +216,9 @@ def _linear_names(estimator: Any, names: list[str]) -> list[str]:
     return [*names, "intercept"] if estimator.fit_intercept else names
 
 
-def _freedom(gram: Array, weights: Array, ridge: Array) -> float:
+def _freedom(gram: Array, count: float, ridge: Array) -> float:
     """Observations less the effective number of parameters."""
-    used, count = effective_parameters(gram, ridge), float(weights.sum())
+    used = effective_parameters(gram, ridge)
     if count - used <= 1e-9 * count:
         raise UnsupportedModelError(
             f"{used:.3g} effective parameters leave no degree of freedom to estimate the noise "
@@ -220,6 +244,28 @@ def _refuse_several_outputs(estimator: Any, y: Any) -> None:
             f"{type(estimator).__name__} with several targets at once is not supported, for their "
             "errors are correlated in a way it does not estimate. Fit one for each target."
         )
+
+
+# The setting of each estimator that penalizes, and a fit without a penalty.
+UNPENALIZED = {
+    "Ridge": ("alpha", "use LinearRegression()"),
+    "LogisticRegression": ("C", "fit it with C=np.inf"),
+    "PoissonRegressor": ("alpha", "fit it with alpha=0"),
+    "GammaRegressor": ("alpha", "fit it with alpha=0"),
+    "TweedieRegressor": ("alpha", "fit it with alpha=0"),
+    "MLPClassifier": ("alpha", "fit it with alpha=0"),
+    "MLPRegressor": ("alpha", "fit it with alpha=0"),
+}
+
+
+def penalty_note(estimator: Any) -> str:
+    """Name the setting that penalizes, whether it is the default, and the fit without it."""
+    kind = type(estimator)
+    setting, without = UNPENALIZED[kind.__name__]
+    value, default = getattr(estimator, setting), getattr(kind(), setting)
+    if np.array_equal(value, default):
+        return f"{kind.__name__}() has {setting}={value:g} by default; {without}."
+    return f"{kind.__name__} was fitted with {setting}={value!r}; without a penalty {without}."
 
 
 SUPPORTED: dict[str, Builder] = {

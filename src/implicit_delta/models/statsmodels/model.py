@@ -6,10 +6,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_weights, require_library
-from implicit_delta._core.types import Array
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.base import range_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -18,6 +20,7 @@ from implicit_delta.models.statsmodels.table import (
     numerical,
 )
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
+from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.tracing.traced import Traced
 
 
@@ -26,6 +29,7 @@ def from_statsmodels(
     *,
     alpha: float | Sequence[float] | Array | None = None,
     observed: bool | None = None,
+    weight_kind: WeightKind = "frequency",
 ) -> HostModel:
     r"""Make a fitted model of statsmodels results.
 
@@ -33,10 +37,11 @@ def from_statsmodels(
     `MNLogit`) if the data were pandas or a formula, and an array otherwise, ready for
     ``results.model.predict(params, X)``.
 
-    ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse`` of a
-    fit with the default ``cov_type``; ``robust=True`` has those of ``cov_type="HC0"`` and
-    ``clusters=`` those of ``cov_type="cluster"`` with ``use_correction=False``, whatever the
-    `cov_type` of these results is.
+    ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse``,
+    whatever the `cov_type` of the fit (`model.claimed` holds its covariance if it is not the
+    inverse information), and the degrees of freedom of the fit, if that has `use_t`.
+    ``robust=True`` has those of ``cov_type="HC0"`` instead, and ``clusters=`` those of
+    ``cov_type="cluster"`` with ``use_correction=False``.
 
     Parameters
     ----------
@@ -53,6 +58,9 @@ def from_statsmodels(
         observed information (minus the Hessian, ``curvature="hessian"``) or the expected one
         (``"ggn"``). By default the one that ``results.bse`` has: expected after IRLS, observed
         after another optimizer. Robust errors rest on the observed one, as in statsmodels.
+    weight_kind : {"frequency", "sampling"}
+        Meaning of the `freq_weights` of a GLM: repetitions of rows, as statsmodels has it; or
+        survey weights, with the design-based variance by default. Precisions are `var_weights`.
 
     Returns
     -------
@@ -62,9 +70,14 @@ def from_statsmodels(
     -----
     The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
     are the whitened ones, which is what robust errors then refer to. The partial likelihood of
-    PHReg is no sum over independent rows: it has standard errors and intervals, but neither robust
-    errors nor influences. Frequency weights of a GLM count repetitions in robust errors too, which
-    equals repeating the rows.
+    PHReg is not a sum over independent rows: it has standard errors and intervals, but neither
+    robust errors nor influences. Frequency weights of a GLM count repetitions in robust errors
+    too, which equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are
+    precisions and part of the likelihood: each row is one observation.
+
+    The covariance of a robust fit is a claim of that fit: it is lost when the model moves
+    (`polish`, `model.at`) or is reweighted. An average over the training rows is made of the rows,
+    with the clusters of the fit.
 
     Examples
     --------
@@ -77,7 +90,7 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
-    require_library("statsmodels", "statsmodels")
+    optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
         raise TypeError(
@@ -91,8 +104,11 @@ def from_statsmodels(
     penalty = _penalty(alpha, theta.size)
     built = build(bare, theta, penalty)
     n = count_rows(built.likelihood, theta, "statsmodels")
-    weights = as_weights(built.counts, n)
+    weights = _counts(built.counts, n, weight_kind)
     curvature = host_curvature(bare, built.likelihood, weights)
+    claimed = None
+    if penalty is None and weight_kind != "sampling":
+        claimed = claim_of(bare, n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
     return HostModel(
@@ -105,6 +121,10 @@ def from_statsmodels(
         names=_names(bare, results.params),
         curvature=curvature,
         rows=getattr(bare.model.data, "row_labels", None),
+        weight_kind=weight_kind,
+        df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
+        claimed=claimed,
+        notes=_precisions(bare.model),
     )
 
 
@@ -129,14 +149,34 @@ class LikeParams:
         return type(self.params)(b, index=self.params.index, **labels)
 
 
+def _counts(given: Any, n: int, kind: WeightKind) -> Array:
+    """Check the frequency weights of a GLM, and their kind."""
+    if kind == "precision" or (kind != "frequency" and given is None):
+        raise ValueError(
+            f"weight_kind={kind!r} does not fit: it is about the freq_weights of a GLM, which "
+            "are repetitions or sampling weights. Fit precisions as var_weights of a GLM, or by "
+            "WLS: then they are part of the likelihood."
+        )
+    return observation_weights(given, n, kind, "freq_weights")
+
+
+def _precisions(model: Any) -> dict[str, str]:
+    """Describe the weights that are part of the likelihood."""
+    kind = type(model).__name__
+    weights = getattr(model, "weights" if kind == "WLS" else "var_weights", None)
+    if weights is None or np.all(np.asarray(weights) == 1):
+        return {}
+    return {"precisions": f"{range_of(np.asarray(weights))} (part of the likelihood)"}
+
+
 REASONS = {
-    "GEE": "estimating equations, which are no log-likelihood",
+    "GEE": "estimating equations, which are not a log-likelihood",
     "GLMGam": "a penalty on its smooth terms that is chosen from the data",
     "GLSAR": "a correlation that is estimated along with the coefficients",
     "IV2SLS": "instruments, and no likelihood is maximized",
     "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
-    "QuantReg": "the check loss, which is no log-likelihood and has no curvature",
-    "RLM": "M-estimation, which is no maximum likelihood",
+    "QuantReg": "the check loss, which is not a log-likelihood and has no curvature",
+    "RLM": "M-estimation, which is not maximum likelihood",
 }
 
 
@@ -152,7 +192,7 @@ def _builder(model: Any) -> Builder:
     name = kind.__qualname__
     reason = f" It has {REASONS[name]}." if name in REASONS else ""
     raise UnsupportedModelError(
-        f"from_statsmodels does not know {name}.{reason} If it maximizes a log-likelihood, give "
+        f"from_statsmodels does not support {name}.{reason} If it maximizes a log-likelihood, give "
         "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
         "ability to fit again."
     )
@@ -170,7 +210,7 @@ def _refuse_other_fits(results: Any, alpha: Any) -> None:
         _refuse_lasso(model)
     if getattr(results, "constraints", None) is not None:
         raise UnsupportedModelError(
-            f"These results of {model} were fitted under constraints, so they are no maximum of "
+            f"These results of {model} were fitted under constraints, so they are not a maximum of "
             "the likelihood. Write the constraint into the model (another design matrix)."
         )
     if getattr(results.model, "fixed_params", None) is not None:

@@ -24,11 +24,12 @@ from implicit_delta.models.statsmodels.terms import (
 
 
 class Built(NamedTuple):
-    """A likelihood, the ridge on its scale and frequency weights, None for ones."""
+    """A likelihood, the ridge on its scale, frequency weights and, with a ridge, freedom."""
 
     likelihood: HostLikelihood
     ridge: Array | float = 0.0
     counts: Array | None = None
+    df: float = np.inf
 
 
 # A builder gets results, coefficients and the penalty.
@@ -41,7 +42,8 @@ def _least_squares(results: Any, b: Array, alpha: Array | None) -> Built:
     if alpha is not None:
         freedom = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
         s2 = float(np.sum((y - X @ b) ** 2) / freedom)
-        return Built(LinearPredictors(X, squared_error(y, s2)), len(y) * alpha / s2)
+        ridge = len(y) * alpha / s2
+        return Built(LinearPredictors(X, squared_error(y, s2)), ridge, df=freedom)
     fixed = results.cov_type == "fixed scale"
     s2 = results.cov_kwds.get("scale", 1.0) if fixed else results.scale
     return Built(LinearPredictors(X, squared_error(y, s2)))

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
 
@@ -23,6 +24,7 @@ def from_torch(
     penalty: "Callable[[nn.Module], Any] | None" = None,
     batch_size: int | None = None,
     weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
     dtype: "torch.dtype | None" = None,
 ) -> "TorchModel":
     r"""Make a fitted model of a trained torch module.
@@ -52,7 +54,11 @@ def from_torch(
         Rows at a time. By default as many as fit into 256 MB with their derivatives; it changes
         speed and memory, not the result.
     weights : (n,) array, optional
-        How many times each row counts.
+        How much each row counts.
+    weight_kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row; one over its variance, up to a common factor (or the number of times
+        that its term counts, of one observation); or the number of units of a population that it
+        stands for, as in surveys, with the design-based variance by default.
     dtype : torch.dtype, optional
         Convert the copy, and the data, to this type. ``torch.float64`` is worth its price for
         small modules: derivatives in float32 are good to three or four digits.
@@ -74,13 +80,8 @@ def from_torch(
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)
     """
-    try:
-        from implicit_delta.models.torch.model import make
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(
-            'from_torch needs torch, which is not installed: pip install "implicit-delta[torch]".'
-        ) from error
-    options = Options(l2, penalty, batch_size, weights, dtype)
+    optional("torch", "from_torch")
+    from implicit_delta.models.torch.model import make
+
+    options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     return make(module, data, likelihood, options)

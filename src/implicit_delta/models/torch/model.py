@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
@@ -19,6 +18,7 @@ from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_p
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import separate
 from implicit_delta.models.torch.training import training
+from implicit_delta.models.weights import observation_weights
 
 PROBE_ROWS = 16
 KEPT_BYTES = 2**29  # of the graphs of all batches, to be kept between products
@@ -41,7 +41,8 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         batches=batches,
         sizes=sizes,
         theta=theta,
-        weights=as_weights(options.weights, sum(sizes)),
+        weights=observation_weights(options.weights, sum(sizes), options.weight_kind),
+        weight_kind=options.weight_kind,
         l2=float(options.l2),
         names=functional.names,
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,

@@ -12,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 
 if TYPE_CHECKING:
+    from implicit_delta.numerics.solvers.factor import Factor
     from implicit_delta.numerics.solvers.flat import FlatFactor
 
 Operator = Callable[[Array], Array]
@@ -56,6 +57,8 @@ class Solution:
         knows it only roughly, and that there are some.
     flat : FlatFactor or None
         These directions, if the solver has found all of them and there are any.
+    factor : Factor or None
+        Of A, if it was made and there are none.
     """
 
     x: Array
@@ -72,6 +75,7 @@ class Solution:
     doubtful: bool = False
     flat_directions: float = 0
     flat: "FlatFactor | None" = None
+    factor: "Factor | None" = None
 
 
 class Solver(Named, ABC):

@@ -77,6 +77,7 @@ class Cholesky(Solver):
             asymmetry=float(asymmetry),
             flat_directions=0 if flat is None else flat.count,
             flat=flat,
+            factor=factor if isinstance(factor, Factor) else None,
         )
 
 

@@ -12,7 +12,8 @@ from implicit_delta.numerics.solvers.base import check_finite
 FLAT = 1e-10  # eigenvalues of the unit-diagonal matrix below this are taken for zero
 NORM_SLACK = 10.0  # LAPACK's estimate of a condition number is rarely off by more than 3
 RITZ_VECTORS, RITZ_STEPS = 4, 8
-MOST_NAMED = 3
+MOST_NAMED = 8
+DOMINANT = 0.1  # of the largest entry: four categories beside a constant have one half each
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,16 @@ def not_positive(matrix: Array) -> NotAMaximumError:
     return NotAMaximumError.saddle(smallest if resolved else value / float(step @ step))
 
 
-def flat_along(scale: Array, direction: Array, value: float) -> NotAMaximumError:
-    """Describe a flat direction of the scaled matrix by the parameters that dominate it."""
-    step, weight = scale * direction, np.abs(direction)
+def flat_along(
+    scale: Array, direction: Array, value: float, weight: Array | None = None
+) -> NotAMaximumError:
+    """Describe a flat direction of the scaled matrix by the parameters that dominate it.
+
+    Of several directions, `weight` has the length of each parameter's move.
+    """
+    step, weight = scale * direction, np.abs(direction) if weight is None else weight
     dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
-    positions = sorted(dominant[weight[dominant] > weight.max() / 2])
+    positions = sorted(dominant[weight[dominant] > DOMINANT * weight.max()])
     return NotAMaximumError.flat(value / float(step @ step), positions)
 
 

@@ -107,14 +107,15 @@ class FlatFactor:
         long = np.linalg.norm(parts, axis=0) > UNSEEN * np.linalg.norm(scaled, axis=0)
         seen = np.flatnonzero(long & (weights > NEGLIGIBLE * quadratic))
         if seen.size:
-            raise self._error(parts[:, seen[0]])
+            raise self._error(parts[:, seen])
 
-    def _error(self, part: Array) -> NotAMaximumError:
-        """Describe the flat direction that a column of b lies along."""
-        direction = self.directions @ part / np.linalg.norm(part)
+    def _error(self, parts: Array) -> NotAMaximumError:
+        """Describe the flat directions that columns of b lie along: the first, and who moves."""
+        moves = self.directions @ (parts / np.linalg.norm(parts, axis=0))
+        part, direction = parts[:, 0], moves[:, 0]
         value = float(self.curvatures @ part**2 / (part @ part))
         if value > -FLAT:
-            return flat_along(self.factor.scale, direction, value)
+            return flat_along(self.factor.scale, direction, value, np.abs(moves).max(axis=1))
         step = self.factor.scale * direction
         return NotAMaximumError.saddle(value / float(step @ step))
 

@@ -1,0 +1,97 @@
+"""Target of an interval under a penalty, and how far the penalty has moved psi."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ShrinkageWarning, UnsupportedModelError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
+
+SHRINKAGE_WARNS = 0.25  # standard errors: at 0.25 a 95 % interval covers 94.3 %, at 0.5 92 %
+MOST = 1000  # parameters for which the likelihood's own information is formed
+SINGULAR = 1e-10  # smallest pivot of a correlation-scaled information that is not rounding
+
+PENALIZED = "psi at the maximum of the penalized likelihood, not at the true parameters"
+UNKNOWN = f"{PENALIZED}; how far the penalty has moved it cannot be known, for {{reason}}"
+DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
+
+
+class Target(NamedTuple):
+    """One sentence on what is covered, and the shrinkage in standard errors (NaN if unknown)."""
+
+    text: str = ""
+    shrinkage: float = np.nan
+
+
+def target_of(evaluation: Evaluation, errors: Array) -> Target:
+    """Compare psi with what it would be without the penalty, in standard errors (K,)."""
+    model = evaluation.fitted
+    if model is None or not model.penalized:
+        return Target()
+    if model.d > MOST:
+        return Target(UNKNOWN.format(reason=f"it is looked at with up to {MOST} parameters"))
+    step = newton_step(model)
+    if step is None:
+        return Target(UNKNOWN.format(reason="the data alone do not determine the parameters"))
+    try:
+        move = evaluation(model.theta + step) - evaluation(model.theta)
+    except EvaluationError:
+        return Target(UNKNOWN.format(reason="psi is not defined without the penalty"))
+    shrinkage = float(np.max(ratio(abs(move), errors)))
+    if shrinkage > SHRINKAGE_WARNS:
+        _warn(shrinkage, model)
+    return Target(PENALIZED, shrinkage)
+
+
+def _warn(shrinkage: float, model: FittedModel) -> None:
+    warn(
+        f"The penalty has moved psi by {shrinkage:.2g} standard errors (shrinkage), and the "
+        "interval covers psi of the penalized fit, not the truth."
+        + (f" {model.penalty_note}" if model.penalty_note else "")
+        + " Use `infer(model, psi, debias=True)`, one Newton step without the penalty, or fit the "
+        "model without it.",
+        ShrinkageWarning,
+    )
+
+
+def newton_step(model: FittedModel) -> Array | None:
+    """Return the step of theta toward the maximum without the penalty, (d,); None if unknown."""
+    one = np.eye(model.d)
+    try:
+        information = model.information(model.theta, one, model.curvature)
+    except UnsupportedModelError:
+        return None
+    own = information - model.penalty_information(model.theta, one)
+    scale = np.sqrt(np.maximum(np.diag(own), 0.0))
+    if not np.all(scale > 0):
+        return None
+    try:
+        root = cho_factor(own / np.outer(scale, scale), lower=True)
+    except LinAlgError:
+        return None
+    if np.min(np.diag(root[0])) ** 2 < SINGULAR:
+        return None
+    rise = model.penalty_score(model.theta) + model.score(model.theta)
+    return np.asarray(cho_solve(root, rise / scale) / scale)
+
+
+def debiased(model: FittedModel) -> FittedModel:
+    """Make one Newton step without the penalty."""
+    if not model.penalized:
+        raise ValueError(
+            "debias=True takes the penalty out, but this model has none (l2=, penalty=): leave "
+            "debias out."
+        )
+    step = newton_step(model) if model.d <= MOST else None
+    if step is None:
+        raise UnsupportedModelError(
+            "debias=True needs a likelihood that determines the parameters without the penalty, "
+            f"and at most {MOST} of them; here it does not, or there are more. The interval "
+            "without debias covers psi of the penalized fit."
+        )
+    return model.unpenalized().at(model.theta + step)

@@ -1,0 +1,58 @@
+"""The training loss as psi: recognized, because its error bar is not what one asks for."""
+
+import numpy as np
+
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaError, ImplicitDeltaWarning
+from implicit_delta.evaluation import Evaluation
+
+SAME = 1e-4  # relative: two moves of psi that are those of the log-likelihood
+REASON = (
+    "psi is the training loss, or a multiple of it: training has made it as small as it gets on "
+    "these rows, so that it does not respond to the parameters (its model part vanishes) and is "
+    "optimistic for new rows. "
+)
+ADVICE = (
+    "Evaluate rows that were held out, `Average(lambda m: loss_by_row(m, held_out))`, or "
+    "cross-fit: train on each part of the data and evaluate on the rest."
+)
+
+
+def refuse_training_loss(evaluation: Evaluation, error: ImplicitDeltaError) -> None:
+    """Raise the real reason if a psi that was refused is the training loss."""
+    try:
+        found = evaluation.fitted is not None and _follows_the_likelihood(evaluation)
+    except (ImplicitDeltaError, ArithmeticError):
+        return
+    if found:
+        raise EvaluationError(REASON + ADVICE) from error
+
+
+def warn_of_training_loss(evaluation: Evaluation) -> None:
+    """Warn of an average over training rows that is the loss of each of them."""
+    if evaluation.sample != "training" or evaluation.units is None:
+        return
+    model = evaluation.model
+    terms = model.terms(model.theta)
+    for column in evaluation.units.T:
+        spread = np.ptp(column)
+        if spread > 0 and abs(np.corrcoef(column, terms)[0, 1]) > 1 - 1e-9:
+            optimism = model.d / float(model.counts.sum()) * spread / np.ptp(terms)
+            warn(
+                "h is the loss of each training row: its mean is optimistic for new rows, by about "
+                f"{optimism:.2g} (d / n), and the interval is around that. {ADVICE}",
+                ImplicitDeltaWarning,
+            )
+            return
+
+
+def _follows_the_likelihood(evaluation: Evaluation) -> bool:
+    """Whether psi moves in proportion to the log-likelihood, there, back and elsewhere."""
+    model, rng = evaluation.model, np.random.default_rng(0)
+    step, other = 0.01 * rng.standard_normal((2, model.d)) * np.maximum(abs(model.theta), 0.1)
+    ends = [model.theta + away for away in (step, -2 * step, other, 0 * step)]
+    psi = np.array([evaluation(end)[0] for end in ends])
+    loglik = np.array([float(model.weights @ model.terms(end)) for end in ends])
+    with np.errstate(all="ignore"):
+        ratios = (psi[:3] - psi[3]) / (loglik[:3] - loglik[3])
+    return bool(np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0]))
