@@ -54,6 +54,7 @@ def degrees(model, psi, robust, clusters=None, method=None):
     return Sandwich.of(model, robust, clusters).df(model, response)
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")  # of ratios
 @pytest.mark.parametrize(("case", "evaluation"), EVALUATIONS)
 def test_standard_errors_and_degrees_of_freedom_as_in_r(case, evaluation):
     model, psi = model_of(case), function(evaluation["formula"], case["data"])
@@ -319,6 +320,45 @@ def test_two_ways_are_both_less_what_they_share():
     found = idm.infer(model, lambda b: b[1], clusters=(first, second))
     assert "9 x 7 clusters" in found.diagnostics.notes["variance"]
     assert degrees(model, lambda b: b[1], True, (first, second)) == 6.0
+
+
+def test_two_ways_of_a_sampling_design():
+    """The factor G / (G - 1) of a design, in each way."""
+    X, y, first = problem("gaussian", seed=6)
+    second, weights = np.arange(len(y)) % 7, np.random.default_rng(0).uniform(1, 3, len(y))
+    root = np.sqrt(weights)[:, None]
+    beta = np.linalg.lstsq(root * X, root[:, 0] * y, rcond=None)[0]
+    model = idm.from_residuals(
+        lambda b: y - X @ b, beta, jacobian=lambda b: -X, weights=weights, weight_kind="sampling"
+    )
+    found = idm.infer(model, lambda b: b[1], clusters=(first, second))
+    expected = idm.infer(model, lambda b: b[1], clusters=(first, second), robust="CR1")
+    assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-12)
+    assert found.diagnostics.notes["variance"] == "design-based (9 x 7 clusters)"
+    one = idm.infer(model, lambda b: b[1], clusters=first).standard_error
+    assert found.standard_error != pytest.approx(one, rel=1e-3)
+
+
+@pytest.mark.parametrize("robust", ["HC1", "HC2", "HC3", "CR1", "CR2"])
+def test_precisions_are_as_in_weighted_least_squares(robust):
+    X, y, clusters = problem("gaussian", seed=6)
+    weights = np.random.default_rng(0).uniform(0.2, 3, len(y))
+    results = sm.WLS(y, X, weights=weights).fit()
+    labels = clusters if robust.startswith("CR") else None
+    model = idm.from_residuals(
+        lambda b: y - X @ b,
+        results.params,
+        jacobian=lambda b: -X,
+        weights=weights,
+        weight_kind="precision",
+    )
+    found = idm.infer(model, idm.parameters, robust=robust, clusters=labels)
+    if labels is None:
+        theirs = getattr(results, f"{robust}_se")
+    else:
+        host = idm.from_statsmodels(results)
+        theirs = idm.infer(host, idm.parameters, robust=robust, clusters=labels).standard_error
+    np.testing.assert_allclose(found.standard_error, theirs, rtol=1e-9)
 
 
 def test_each_of_two_ways_is_aligned():
