@@ -1,6 +1,7 @@
 """HC2, HC3 and CR2 with their degrees of freedom, two ways of clustering and HAC."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -636,7 +637,8 @@ def test_many_lags_of_a_short_series_warn():
     X = np.column_stack([np.ones(40), np.arange(40) / 40])
     model = plain(X, np.random.default_rng(0).normal(size=40))
     (text,) = warned(model, slope, idm.HAC(10))
-    assert "covers about 77" in text  # 0.775 of 600 simulated series
+    # of 600 simulated series 0.775 were covered with normal quantiles, two binomial errors 0.034
+    assert 0.74 < float(re.search(r"covers about ([\d.]+)%", text)[1]) / 100 < 0.81
     assert "fewer lags" in text
     longer = np.column_stack([np.ones(400), np.arange(400) / 400])
     model = plain(longer, np.random.default_rng(0).normal(size=400))
