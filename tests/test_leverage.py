@@ -281,6 +281,7 @@ def test_a_network_of_scikit_learn_agrees_with_torch():
     y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=50)
     mlp = MLPRegressor(
         hidden_layer_sizes=(4,),
+        random_state=0,
         activation="tanh",
         solver="lbfgs",
         alpha=0.5,

@@ -87,6 +87,11 @@ class Sandwich:
         return (self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0))
 
     @property
+    def asked(self) -> bool:
+        """Whether it was asked for, and is not due to sampling weights alone."""
+        return self.clusters is not None or self.name != "design"
+
+    @property
     def fewest(self) -> int | None:
         """The number of clusters, the smaller one of two ways."""
         return min(self.counts, default=None)
