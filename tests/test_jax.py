@@ -51,6 +51,7 @@ def linear(beta, X):
     return X @ beta
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(linear_cases()), ids=lambda case: case[0])
 def test_same_covariance_as_the_same_model_in_numpy(case):
@@ -116,6 +117,7 @@ def in_torch(params):
     return net
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 @pytest.mark.slow
 def test_torch_and_jax_give_the_same_numbers(polished):
     (X, y), jaxed = small_data(), polished

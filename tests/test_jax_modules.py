@@ -246,6 +246,7 @@ def mlp(params, x):
     return hidden @ params["outer"]
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 def test_a_model_survives_pickling():
     rng = np.random.default_rng(0)
     params = {

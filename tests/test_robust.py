@@ -25,6 +25,7 @@ def model_of(case):
     return idm.from_loglik(function(case["loglik"], case["data"]), case["theta"])
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")  # of ratios
 @pytest.mark.parametrize(("case", "evaluation"), EVALUATIONS)
 def test_standard_errors_as_in_rs_sandwich(case, evaluation):
     model, psi = model_of(case), function(evaluation["formula"], case["data"])
@@ -41,6 +42,7 @@ def test_standard_errors_as_in_rs_sandwich(case, evaluation):
     )
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")  # of ratios
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_every_method_that_responds_is_robust(method):
     case = CASES["poisson_epil"]

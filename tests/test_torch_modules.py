@@ -145,6 +145,7 @@ def test_gauss_newton_curvature_of_rows_equals_that_of_products(problem):
         np.testing.assert_allclose(formed, products, atol=1e-9 * abs(products).max())
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 def test_a_model_with_frozen_and_shared_parameters_survives_pickling():
     torch.manual_seed(0)
     net, tokens = Encoder().double(), torch.randint(0, 5, (N, 6))

@@ -60,7 +60,8 @@ class Sandwich:
         first = ways[0] if ways else None
         if model.weight_kind == "sampling" and not robust:
             count = float(model.counts.sum()) if first is None else first.count
-            return cls(first, count / (count - 1), "design")
+            crossed = _crossed(model, "CR1", *ways) if len(ways) == 2 else ()
+            return cls(first, count / (count - 1), "design", crossed)
         factor = small_sample_factor(model, robust, first)
         plain = "HC0" if first is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
@@ -73,13 +74,17 @@ class Sandwich:
         return cls(first, factor, name, _crossed(model, robust, *ways))
 
     def __str__(self) -> str:
+        groups = f"{' x '.join(map(str, self.counts))} clusters" if self.counts else ""
         if self.name == "design":
-            groups = "" if self.clusters is None else f" ({self.clusters.count} clusters)"
-            return f"design-based{groups}"
+            return f"design-based ({groups})" if groups else "design-based"
+        return f"clustered ({self.name}, {groups})" if groups else f"robust ({self.name})"
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of clusters of each way."""
         if self.clusters is None:
-            return f"robust ({self.name})"
-        counts = [self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0)]
-        return f"clustered ({self.name}, {' x '.join(map(str, counts))} clusters)"
+            return ()
+        return (self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0))
 
     @property
     def asked(self) -> bool:
@@ -89,11 +94,7 @@ class Sandwich:
     @property
     def fewest(self) -> int | None:
         """The number of clusters, the smaller one of two ways."""
-        if self.clusters is None:
-            return None
-        return min(
-            self.clusters.count, *(way.count for way, _ in self.crossed or [(self.clusters, 1)])
-        )
+        return min(self.counts, default=None)
 
     def influences(self, model: FittedModel, directions: Array) -> Array:
         """Make the influences of all rows, (d, K) to (n, K), adjusted for leverage if it is asked.

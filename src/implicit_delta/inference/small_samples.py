@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
 from implicit_delta._core.clusters import Clusters
@@ -39,7 +40,7 @@ def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Resp
         return
     forecast = _forecast(sandwich, model, response)
     short = forecast.coverage < ACCEPTED
-    covers = f"a nominal 95 % interval covers about {forecast.coverage:.0%}"
+    covers = f"a nominal 95 % interval covers about {forecast.coverage:.1%}"
     if few:
         reason = f" Even if the model is right, {covers} here." if short else ""
         warn(
@@ -49,13 +50,25 @@ def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Resp
             SmallSampleWarning,
         )
     elif short:
-        what = "clusters" if sandwich.clusters else "rows"
         warn(
-            f"Even if the model is right, {covers} with {sandwich.name}: psi rests on few {what} "
-            "(high leverage, unequal sizes, many lags, or few of them), whose residuals are "
-            f"smaller than their noise. {_advice(sandwich, forecast)}",
+            f"Even if the model is right, {covers} with {sandwich.name}: {_cause(sandwich)}. "
+            f"{_advice(sandwich, forecast)}",
             SmallSampleWarning,
         )
+
+
+def _cause(sandwich: Sandwich) -> str:
+    if sandwich.hac is not None:
+        return "so many lags of so short a series are known badly"
+    if sandwich.clusters is not None:
+        return (
+            "psi rests on few clusters (some are larger than others, or a regressor varies between "
+            "them only), whose residuals are smaller than their noise"
+        )
+    return (
+        "psi rests on few rows (there are few, or some have a high leverage), whose residuals are "
+        "smaller than their noise"
+    )
 
 
 def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
@@ -201,8 +214,11 @@ class _Sums(NamedTuple):
             codes = clusters.codes[block.places]
             pulled = np.einsum("bpr,bpk->brk", block.Z, block.along, optimize=True)
             parts = (np.sum(block.along**2, axis=1), pulled, block.along, block.Z, block.residuals)
+            member = csr_array(
+                (np.ones(len(codes)), (codes, np.arange(len(codes)))), (G + 1, len(codes))
+            )
             for total, part in zip(sums, parts, strict=True):
-                np.add.at(total, codes, part)
+                total += (member @ part.reshape(len(codes), -1)).reshape(total.shape)
             squares += float(np.sum(block.residuals**2))
         size, pulled, along, rows, residuals = (total[:G] for total in sums)
         pairs = float(np.sum(counts**2 - counts)) * p
