@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import implicit_delta as idm
@@ -259,3 +260,32 @@ def test_a_hessian_that_is_none_is_told():
     model = idm.from_statsmodels(right)
     plain = idm.infer(model, idm.parameters, robust=True)
     np.testing.assert_allclose(plain.standard_error, right.bse, rtol=1e-3)
+
+
+GROUPS_GIVEN = {
+    "array": GROUPS,
+    "list": [list(GROUPS)],
+    "column": GROUPS[:, None],
+    "Series": pd.Series(GROUPS),
+    "frame": pd.DataFrame({"village": GROUPS}),
+    "two": [GROUPS, np.arange(N) % 30],
+}
+
+
+@pytest.mark.parametrize("given", GROUPS_GIVEN)
+def test_groups_may_be_given_in_any_way(given):
+    claim = {"cov_type": "cluster", "cov_kwds": {"groups": GROUPS_GIVEN[given]}}
+    results = quietly(EXACT["OLS"], **claim)
+    model = idm.from_statsmodels(results)
+    found = idm.infer(model, idm.parameters)
+    np.testing.assert_allclose(found.standard_error, results.bse, rtol=1e-8)
+    assert model.claimed.by_rows == (given != "two")
+
+
+@pytest.mark.parametrize("kind", ["HC0", "HC1", "HC2", "HC3", "cluster"])
+def test_a_covariance_that_was_chosen_after_the_fit_is_honored(kind):
+    asked = {"groups": GROUPS} if kind == "cluster" else {}
+    results = sm.OLS(REAL, X).fit().get_robustcov_results(kind, **asked)
+    found = idm.infer(idm.from_statsmodels(results), idm.parameters)
+    np.testing.assert_allclose(found.standard_error, results.bse, rtol=1e-8)
+    assert found.df == freedom_of(results)

@@ -382,3 +382,16 @@ def test_rows_without_weight_do_not_count():
                 idm.infer(kept, idm.parameters, **asked).covariance,
                 rtol=1e-6,
             )
+
+
+def test_one_row_has_no_design():
+    weights = (np.arange(N) == 3) * 2.0
+    model = idm.from_loglik(
+        lambda m: -((REAL - m[0]) ** 2) / 2, start=[0.0], weights=weights, weight_kind="sampling"
+    )
+    with pytest.raises(idm.UnsupportedModelError, match="only one"):
+        idm.infer(model, lambda m: m[0])
+
+
+def test_whole_numbers_are_whole_up_to_rounding():
+    numpy_model(weights=REPEATS * 0.1 * 10.0)

@@ -38,8 +38,7 @@ class Sandwich:
             groups = Clusters.of(clusters, model.weights, model.rows)
             _warn_of_one_cluster(groups, model.weights)
         if model.weight_kind == "sampling" and not robust:
-            count = float(model.counts.sum()) if groups is None else groups.count
-            return cls(groups, count / (count - 1), "design")
+            return cls(groups, _design_factor(model, groups), "design")
         factor = small_sample_factor(model, robust, groups)
         plain = "HC0" if groups is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
@@ -67,6 +66,17 @@ class Sandwich:
     def of_directions(self, model: FittedModel, directions: Array) -> Array:
         """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
         return self.factor * model.scatter(model.theta, directions, self.clusters)
+
+
+def _design_factor(model: FittedModel, clusters: Clusters | None) -> float:
+    """Return n / (n - 1), with n the rows or clusters that were sampled."""
+    count = float(model.counts.sum()) if clusters is None else clusters.count
+    if count < 2:
+        raise UnsupportedModelError(
+            'The design-based variance of weight_kind="sampling" is that between rows, and there '
+            "is only one with any weight. Give the log-likelihood of each row, and its weight."
+        )
+    return count / (count - 1)
 
 
 def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
