@@ -3,19 +3,23 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
+CLEAN := build/clean
 # -qq hides the warnings of package indexes, not errors.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+PIP := -m pip --disable-pip-version-check -qq install
+INSTALL := $(BIN)/python $(PIP) -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test lint types unit docs pages format linecov coverage bench bench-env reproduce fuzz clean
+.PHONY: help demo test test-lowest lint types unit dist docs pages format linecov coverage bench \
+	bench-env reproduce fuzz clean
 
-unit docs pages linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
+unit test-lowest dist docs pages linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Fit a model, put an interval on a prediction, write demo.png
 	$(BIN)/python examples/demo.py
@@ -31,6 +35,22 @@ types: $(VENV)/.test ## Static types
 
 unit: $(VENV)/.test ## Tests and the examples in docstrings
 	$(PYTEST) -n 2
+
+test-lowest: $(LOWEST)/.done ## The tests with the lower bounds of pyproject.toml (PYTHON=python3.11)
+	$(LOWEST)/bin/python -m pytest -n 2
+
+dist: $(VENV)/.dist ## Build sdist and wheel and try both in a clean environment (FULL=1: all tests)
+	rm -rf dist $(CLEAN) build/sdist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tools/check_wheel.py dist/*.whl
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/python $(PIP) dist/*.whl
+	cd build && clean/bin/python ../tools/try_wheel.py
+	mkdir build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
+	$(CLEAN)/bin/python $(PIP) hypothesis pytest pytest-xdist
+	cd build/sdist && ../clean/bin/python -m pytest -q -n 2 -m "not slow"
+	$(if $(FULL),$(MAKE) -C build/sdist unit)
 
 docs: $(VENV)/.test ## The site, in build/docs (QUICK=1: without running its examples)
 	$(BIN)/python -m sphinx -q -W --keep-going $(if $(QUICK),-D plot_gallery=0) docs build/docs
@@ -68,6 +88,9 @@ clean: ## Remove what the other targets wrote, but not the environment
 
 # Environments: all live in one directory, and a stamp says which one is complete.
 
+# The first pip that installs dependency groups; the one that comes with Python may be older.
+GROUPS_PIP := pip>=25.1
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Creating the environment $(VENV)"
@@ -84,9 +107,30 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 	@$(INSTALL) torch
 	@touch $@
 
-$(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(VENV)/.torch pyproject.toml constraints.txt
-	@echo "Installing the package and what the target '$*' needs (a minute or two)"
-	@$(INSTALL) -e ".[$*]"
+$(VENV)/.test: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "Installing the package and what its tests need (a minute or two)"
+	@$(INSTALL) "$(GROUPS_PIP)"
+	@$(INSTALL) -e ".[all,docs]" --group test
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "Installing the package and its extras (a minute or two)"
+	@$(INSTALL) -e ".[all]"
+	@touch $@
+
+$(VENV)/.dist: | $(BIN)/python
+	@$(INSTALL) build twine
+	@touch $@
+
+# torch stays at the version of constraints.txt, the build for CPUs that is to be had.
+$(LOWEST)/.done: pyproject.toml constraints.txt tools/lowest.py
+	@echo "Creating the environment $(LOWEST) (a few minutes)"
+	@rm -rf $(LOWEST)
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(PYTHON) tools/lowest.py > $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python $(PIP) "$(GROUPS_PIP)"
+	@$(LOWEST)/bin/python $(PIP) -c constraints.txt torch
+	@$(LOWEST)/bin/python $(PIP) -c constraints.txt -c $(LOWEST)/lowest.txt -e ".[all,docs]" --group test
 	@touch $@
 
 # laplace-torch asks for torchvision, whose wheels need not match this torch; it runs without.
@@ -96,6 +140,7 @@ LAPLACE := laplace-torch==0.3 asdfghjkl==0.1a4 backpack-for-pytorch==1.7.1 \
 
 $(VENV)/.laplace: $(VENV)/.bench
 	@echo "Installing laplace-torch and delicatessen"
-	@$(INSTALL) einops opt-einsum lightning-utilities packaging delicatessen
+	@$(INSTALL) "$(GROUPS_PIP)"
+	@$(INSTALL) --group bench
 	@$(INSTALL) --no-deps $(LAPLACE)
 	@touch $@

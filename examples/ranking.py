@@ -102,7 +102,7 @@ except idm.EvaluationError as error:
 # -------------------------------
 # `Simulation` evaluates the share at draws of the parameters. `Smoothed` finds its slope over the
 # range of the estimate, so that the usual methods apply. And refits without gradients push the
-# likelihood towards a larger and a smaller share, as the paper does.
+# likelihood toward a larger and a smaller share, as the paper does.
 
 ways = {
     "simulation": (share, idm.Simulation(rng=0)),

@@ -79,8 +79,8 @@ def train(bonus, start, epochs):
 good = train(None, Regression(), epochs=EPOCHS + EPOCHS // 2)
 
 # %%
-# Psi: the average prediction for new inputs, and its error bar from five trainings that start at
-# the good fit. They must be long enough for psi to respond: what a training leaves out is missing
+# Psi: the average prediction for new inputs, and its error bar from five training runs that start
+# at the good fit. They must be long enough for psi to respond: what a run leaves out is missing
 # from the variance.
 
 
@@ -108,6 +108,6 @@ for row, estimate in enumerate([by_refits, solved]):
     low, high = estimate.confidence_interval()
     ax.plot([low, high], [row, row], lw=3, solid_capstyle="butt")
     ax.plot(estimate.value, row, "ko")
-ax.set_yticks([0, 1], ["five trainings", "one linear solve"])
+ax.set_yticks([0, 1], ["five training runs", "one linear solve"])
 ax.set(ylim=(-0.6, 1.6), xlabel="average prediction, 95 % interval")
 plt.show()

@@ -88,6 +88,6 @@ for row, estimate in enumerate([by_refits, solved]):
     low, high = estimate.confidence_interval()
     ax.plot([low, high], [row, row], lw=3, solid_capstyle="butt")
     ax.plot(estimate.value, row, "ko")
-ax.set_yticks([0, 1], ["five trainings", "one linear solve"])
+ax.set_yticks([0, 1], ["five training runs", "one linear solve"])
 ax.set(ylim=(-0.6, 1.6), xlabel="average probability, 95 % interval")
 plt.show()

@@ -1,8 +1,10 @@
-"""Settings that must precede the import of NumPy, torch, JAX and matplotlib."""
+"""Settings that must precede the import of NumPy, torch, JAX and matplotlib; skipped examples."""
 
+import importlib.util
 import os
+import re
 
-from hypothesis import settings
+import pytest
 
 # One thread each: the tests themselves run in parallel, and sums in a fixed order are reproducible.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -11,5 +13,20 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 # The same examples in every run, and none refused for being slow: a test fails for its own reasons.
-settings.register_profile("reproducible", derandomize=True, deadline=None)
-settings.load_profile("reproducible")
+if importlib.util.find_spec("hypothesis"):
+    from hypothesis import settings
+
+    settings.register_profile("reproducible", derandomize=True, deadline=None)
+    settings.load_profile("reproducible")
+
+IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip examples in docstrings that import what is not installed."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            code = "".join(example.source for example in item.dtest.examples)
+            lacking = [name for name in IMPORT.findall(code) if not importlib.util.find_spec(name)]
+            if lacking:
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(lacking)}"))

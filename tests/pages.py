@@ -87,6 +87,7 @@ def run(text, page):
     """Yield each piece of code with what it prints."""
     from matplotlib import pyplot
 
+    pyplot.close("all")
     pyplot.switch_backend("Agg")
     ours, theirs, found = {"__name__": "page"}, {}, blocks(text)
     skipped = any(block.missing() for block in found if block.theirs)

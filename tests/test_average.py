@@ -1,7 +1,10 @@
 """Averages over an evaluation sample: three ways in which its own error counts."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -141,6 +144,7 @@ def test_clusters_take_the_average_along(problem):
 rows = arrays(float, (12, 3), elements=st.floats(-5, 5))
 
 
+@pytest.mark.slow
 @given(rows, rows)
 def test_the_bound_of_unknown_samples_is_a_covariance_with_added_errors(a, b):
     first, second = a.T @ a, b.T @ b
@@ -152,6 +156,7 @@ def test_the_bound_of_unknown_samples_is_a_covariance_with_added_errors(a, b):
     assert np.all(np.diag((a + b).T @ (a + b)) <= np.diag(bound) + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")
 @given(st.integers(0, 10_000))
 def test_training_is_never_wider_than_unknown(seed):
@@ -167,6 +172,7 @@ def test_training_is_never_wider_than_unknown(seed):
     assert errors["training"] <= errors["unknown"] * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_training_is_the_standard_deviation_over_data_sets():
     """Of 2000 data sets: the error of a standard deviation is 1 / sqrt(4000), 1.6 %."""
     rng = np.random.default_rng(2)
@@ -183,6 +189,7 @@ def test_training_is_the_standard_deviation_over_data_sets():
     assert np.all(np.array(errors) < unknown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", ["independent", "unknown", "training"])
 def test_coverage_of_the_population_mean(sample):
     """95 % intervals of 400 data sets: the binomial error is 1.1 %, three of them are allowed."""

@@ -37,6 +37,7 @@ def test_replicates_are_weighted_means():
     np.testing.assert_allclose(estimate.standard_error, np.std(estimate.draws, ddof=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_standard_error_is_that_of_resampling(kind, weighted):
@@ -50,6 +51,7 @@ def test_the_standard_error_is_that_of_resampling(kind, weighted):
     assert 0.5 < noise * np.sqrt(2 * 599) < 2  # 1 if the replicates were normal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_agrees_with_the_sandwich_where_the_model_is_wrong(kind):
     y = sample(400, seed=2)
@@ -69,6 +71,7 @@ def test_percentile_intervals_follow_the_replicates():
     np.testing.assert_allclose([low, high], np.quantile(estimate.draws, [0.05, 0.95]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_clusters_are_drawn_whole(kind):
     rng = np.random.default_rng(5)

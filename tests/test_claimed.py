@@ -9,8 +9,8 @@ import pytest
 import implicit_delta as idm
 
 sm = pytest.importorskip("statsmodels.api")
-from statsmodels.miscmodels.ordinal_model import OrderedModel  # noqa: E402
-from test_statsmodels import (  # noqa: E402
+from statsmodels.miscmodels.ordinal_model import OrderedModel
+from test_statsmodels import (
     BINARY,
     COUNTS,
     EXACT,

@@ -78,6 +78,7 @@ def test_methods_are_named_by_a_mapping_or_by_themselves(model):
 
 
 def test_several_evaluations(model):
+    pytest.importorskip("matplotlib")
     table = idm.compare(model, lambda b: np.exp(b), [idm.Infinitesimal(), idm.profile])
     assert [(row.method, row.term) for row in table.rows] == [
         ("Infinitesimal", "psi[0]"),
@@ -105,6 +106,8 @@ def test_a_method_that_refuses_does_not_spoil_the_rest(model):
 
 
 def test_table_frame_and_picture(model):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
     table = idm.compare(model, rate, [idm.Infinitesimal(), idm.profile])
     lines = repr(table).splitlines()
     assert lines[0].split() == [

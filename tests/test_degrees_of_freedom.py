@@ -157,6 +157,7 @@ def test_a_profile_of_least_squares_has_t_limits():
 
 
 def test_tables_say_what_they_test():
+    pytest.importorskip("pandas")
     estimate = Estimate([1.0, 3.0], np.eye(2), ("a", "b"), "by hand")
     assert repr(estimate).endswith("Tests of value = 0; normal quantiles.")
     assert "value = 2; t quantiles, df = 7." in Estimate(

@@ -55,6 +55,15 @@ def test_every_error_and_warning_has_an_entry():
     assert {f"`{name}`" for name in kinds} <= set(headings)
 
 
+def test_the_glossary_has_its_ten_words():
+    glossary = (DOCS / "guide" / "glossary.md").read_text().split("```")[1]
+    words = re.findall(r"^(\w+)\n  \S", glossary, re.MULTILINE)
+    assert set(words) == {
+        "psi", "terms", "push", "drift", "response",
+        "budget", "target", "tangent", "shard", "sandwich",
+    }  # fmt: skip
+
+
 def test_every_example_has_a_place_in_the_gallery_once():
     examples = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
     index = (ROOT / "examples" / "index.rst").read_text()
@@ -88,6 +97,7 @@ def test_outputs_are_compared_with_care(shown, printed, same):
 
 
 def test_a_page_that_shows_another_number_fails():
+    pytest.importorskip("matplotlib")
     wrong = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     with pytest.raises(AssertionError, match="line 2: the code prints"):
         pages.check(wrong, "page.md")

@@ -4,10 +4,13 @@ A cell agrees with `infer` within the tolerance of its method, or refuses with a
 is a straight line with known noise, where every method is exact but for its own Monte-Carlo error.
 """
 
+import pytest
+
+pytest.importorskip("torch")
+
 import re
 
 import numpy as np
-import pytest
 import torch
 from scipy.optimize import minimize
 
@@ -185,6 +188,7 @@ REFUSED = {  # the cells that have no honest answer: the entry, the wrapper, and
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -204,7 +208,10 @@ def test_every_door_answers_the_same_question(entry, wrapper, backend):
     np.testing.assert_allclose(ask(side, psi), expected, rtol=rtol)
 
 
-@pytest.mark.parametrize("wrapper", ["plain", "vector", "replicated", "average_independent"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "wrapper", ["plain", "vector", "replicated", "average_independent", "average_training"]
+)
 def test_the_bootstrap_answers_it_too(wrapper):
     psi = WRAPPERS[wrapper](BACKENDS["numpy"])
     model = BACKENDS["numpy"].model()

@@ -1,3 +1,7 @@
+import pytest
+
+pytest.importorskip("hypothesis")
+
 import builtins
 import copy
 import pickle
@@ -5,7 +9,6 @@ import tracemalloc
 from math import atanh, log, tanh
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2, multivariate_normal, norm
@@ -241,6 +244,7 @@ def simulation_error(coverage, critical, level, draws=100_000):
     return np.sqrt(level * (1 - level) / draws) / slope
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [2, 10, 200])
 @pytest.mark.parametrize("level", [0.5, 0.95])
 @pytest.mark.parametrize("rng", [None, 1, 2])
@@ -299,6 +303,7 @@ def test_sup_t_repeats_itself_unless_told_otherwise():
     assert critical_value(est, rng=np.random.default_rng(1)) == critical_value(est, rng=1)
 
 
+@pytest.mark.slow
 def test_sup_t_memory_does_not_grow_with_the_number_of_evaluations():
     est = make(1500, rank=3)
     tracemalloc.start()

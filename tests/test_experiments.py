@@ -1,10 +1,12 @@
 """The paper's 1D figures: parts against closed forms, runs in miniature."""
 
-import numpy as np
 import pytest
 
+pytest.importorskip("experiments")
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
+
+import numpy as np
 
 from experiments import __main__ as command
 from experiments.claim import load_claims
@@ -15,6 +17,8 @@ from experiments.one_d.evidence import NEAR, maximize_evidence, weakest
 from experiments.one_d.tasks import QUADRATIC, SIN
 from experiments.records import load_records, resume, save_records
 from experiments.times import note_time
+
+pytestmark = pytest.mark.slow
 
 SHORT = Training(network=Network(units=4), steps=60, refit_steps=12)
 COVERAGE = coverage.Config(data_sets=2, points=3, training=SHORT)

@@ -1,7 +1,10 @@
 """The command that simulates coverage, with a study whose coverage is known."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("experiments")
+
+import numpy as np
 
 import implicit_delta as idm
 from experiments.coverage import __main__ as command

@@ -1,15 +1,21 @@
 """The experiments on classifiers and autoencoders, at sizes of seconds and on made-up data."""
 
+import pytest
+
+pytest.importorskip("experiments")
+pytest.importorskip("matplotlib")
+pytest.importorskip("torch")
+
 import csv
 import gzip
+import re
 
 import matplotlib as mpl
 import numpy as np
-import pytest
 import torch
 
 from experiments import data
-from experiments.claim import claim, load_claims, save_claims
+from experiments.claim import BEYOND, claim, load_claims, save_claims
 from experiments.classification import claims as classification_claims
 from experiments.classification import costs, figures, settling, study
 from experiments.classification.classifier import average_cost, train
@@ -17,6 +23,8 @@ from experiments.records import save_picture, save_records
 from experiments.report import page as report
 from experiments.vae import claims as vae_claims
 from experiments.vae import reconstruction
+
+pytestmark = pytest.mark.slow
 
 mpl.use("Agg")
 REFITS = study.Refits(batch_size=32, steps=15, samples=5, runs=2, rate=0.2, momentum=0.5)
@@ -227,6 +235,17 @@ def test_the_report_is_one_page_with_everything_in_it(results):
     assert "has not been made yet" in page
     assert "http" not in page
     assert "$" not in page
+
+
+def test_the_tiles_of_the_report_tell_the_papers_claims_from_our_own():
+    of_paper = [claim("a", "yes", "", held, "") for held in (True, False, False)]
+    own = [claim("b", f"{BEYOND}, which has c", "", True, "")] * 2
+    tiles = report.tally(of_paper + own)
+    assert re.findall(r"<b>(.*?)</b>claims of (the paper|our own)", tiles) == [
+        ("1 of 3", "the paper"),
+        ("2 of 3", "the paper"),
+        ("2 of 2", "our own"),
+    ]
 
 
 def test_settling_is_the_recursion_in_the_parameters():

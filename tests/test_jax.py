@@ -3,13 +3,18 @@
 Models choose their own precision, so no test touches the setting of the process.
 """
 
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("optax")
+pytest.importorskip("torch")
+
 import pickle
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 import torch
 from jax import tree_util
 from torch import nn
@@ -46,6 +51,7 @@ def linear(beta, X):
     return X @ beta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(linear_cases()), ids=lambda case: case[0])
 def test_same_covariance_as_the_same_model_in_numpy(case):
     _, y, likelihood, loglik, residual = case
@@ -110,6 +116,7 @@ def in_torch(params):
     return net
 
 
+@pytest.mark.slow
 def test_torch_and_jax_give_the_same_numbers(polished):
     (X, y), jaxed = small_data(), polished
     torched = idm.from_torch(in_torch(jaxed.params), (X, y), idm.Categorical(), l2=3.0)
@@ -127,6 +134,7 @@ def test_torch_and_jax_give_the_same_numbers(polished):
         np.testing.assert_allclose(mine.influence, theirs.influence, atol=1e-8 * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", ["mle", "unbiased", 2.0])
 def test_torch_and_jax_find_the_same_noise(variance):
     X, _ = small_data()
@@ -140,6 +148,7 @@ def test_torch_and_jax_find_the_same_noise(variance):
     )
 
 
+@pytest.mark.slow
 def test_keeps_the_contract(reference):
     X, _ = small_data()
     psi = lambda p: jax.nn.softmax(mlp(p, X[:9]))[:, 0].mean()
@@ -149,6 +158,7 @@ def test_keeps_the_contract(reference):
     check_model(small_model(penalty=squares, weights=weights, batch_size=25, l2=0.0))
 
 
+@pytest.mark.slow
 def test_keeps_the_contract_in_single_precision():
     model = small_model(dtype="float32")
     check_model(model, rtol=1e-2)
@@ -160,6 +170,7 @@ def log_softmax(params, batch):
     return jnp.take_along_axis(jax.nn.log_softmax(logits), batch["label"][:, None], 1)[:, 0]
 
 
+@pytest.mark.slow
 def test_sizes_of_batches_and_the_way_of_writing_do_not_change_the_result(reference):
     X, y = small_data()
     v = np.random.default_rng(0).normal(size=(reference.d, 3))
@@ -178,6 +189,7 @@ def test_sizes_of_batches_and_the_way_of_writing_do_not_change_the_result(refere
         )
 
 
+@pytest.mark.slow
 def test_scatter_of_batches_is_that_of_all_rows():
     weights = np.random.default_rng(0).integers(0, 3, 50).astype(float)
     model = small_model(weights=weights, batch_size=20)
@@ -188,6 +200,7 @@ def test_scatter_of_batches_is_that_of_all_rows():
         np.testing.assert_allclose(model.scatter(model.theta, v, clusters), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     penalty = lambda p: 0.5 * (p["inner"]["w"] ** 2).sum()
     model = small_model(penalty=penalty, weights=np.arange(50.0), batch_size=20)
@@ -200,6 +213,7 @@ def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     np.testing.assert_allclose(wide[:, : model.d], formed)
 
 
+@pytest.mark.slow
 def test_blocks_of_every_width_are_the_same_columns(reference, monkeypatch):
     model = reference
     v = np.random.default_rng(0).normal(size=(model.d, 7))
@@ -209,6 +223,7 @@ def test_blocks_of_every_width_are_the_same_columns(reference, monkeypatch):
     np.testing.assert_allclose(model.information(model.theta, v[:, 3]), whole[:, 3], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_conjugate_gradients_agree_with_the_factorization(polished):
     psi = lambda p: mlp(p, jnp.ones((1, INPUTS))).ravel()
     dense, iterated = (
@@ -218,6 +233,7 @@ def test_conjugate_gradients_agree_with_the_factorization(polished):
     np.testing.assert_allclose(iterated, dense, rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_noise_variance_is_that_of_least_squares():
     X, eta, rng = design()
     Y = np.column_stack([eta, -eta]) + rng.normal(size=(N, 2))
@@ -250,6 +266,7 @@ own_rule.defvjp(
 )
 
 
+@pytest.mark.slow
 def test_operations_with_a_rule_for_reverse_mode_only(reference):
     def apply(params, x):
         hidden = own_rule(x @ params["inner"]["w"] + params["inner"]["b"])
@@ -268,6 +285,7 @@ def test_operations_with_a_rule_for_reverse_mode_only(reference):
     )
 
 
+@pytest.mark.slow
 def test_precision_is_the_models_own():
     params = {"b": jnp.ones(2)}
     data = (np.arange(6.0).reshape(3, 2), np.arange(3.0))
@@ -330,6 +348,7 @@ def test_moved_models_share_nothing_with_the_first():
     np.testing.assert_array_equal(model.terms(model.theta), before)
 
 
+@pytest.mark.slow
 def test_polish_finishes_the_training(reference):
     X, y = small_data()
     psi = lambda p: -log_softmax(p, {"input": X, "label": y}).mean()
@@ -338,6 +357,7 @@ def test_polish_finishes_the_training(reference):
     assert idm.infer(done.model, psi).diagnostics.drift < 1e-5
 
 
+@pytest.mark.slow
 def test_refits_and_simulation_agree_with_the_solve():
     X, eta, rng = design()
     y = rng.poisson(np.exp(eta))
@@ -352,6 +372,7 @@ def test_refits_and_simulation_agree_with_the_solve():
     np.testing.assert_allclose(simulated.standard_error, solved, rtol=allowed)
 
 
+@pytest.mark.slow
 def test_averages_and_random_evaluations_are_evaluations_too(polished):
     (X, _), model = small_data(), polished
     loss = lambda p: jax.nn.softmax(mlp(p, X))[:, 0]
@@ -363,6 +384,7 @@ def test_averages_and_random_evaluations_are_evaluations_too(polished):
     assert idm.infer(model, noisy).budget["model"] == pytest.approx(mean.standard_error)
 
 
+@pytest.mark.slow
 def test_a_step_with_all_rows_is_a_step_of_gradient_descent():
     penalty = lambda p: (p["inner"]["w"] ** 4).sum()
     model = small_model(penalty=penalty, weights=np.arange(50.0))
@@ -374,6 +396,7 @@ def test_a_step_with_all_rows_is_a_step_of_gradient_descent():
         np.testing.assert_allclose(step, theta, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -394,6 +417,7 @@ def test_optax_optimizers_climb(reference, optimizer):
     assert model.objective(last) > model.objective(model.theta) + 5
 
 
+@pytest.mark.slow
 def test_stochastic_refits_agree_with_the_solve():
     X, eta, rng = design()
     y = rng.poisson(np.exp(eta))

@@ -1,9 +1,12 @@
 """What `from_jax` refuses or warns about, and what it leaves alone."""
 
+import pytest
+
+pytest.importorskip("jax")
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import implicit_delta as idm
 
@@ -156,6 +159,7 @@ def test_a_psi_in_another_type_is_explained():
         idm.infer(fitted(), convolve)
 
 
+@pytest.mark.slow
 def test_psi_may_differentiate_the_model_itself_and_return_a_list(model):
     slope = jax.grad(lambda x, p: jax.nn.sigmoid(logits(p, x)))
     average = lambda p: jax.vmap(slope, (0, None))(X, p).mean(0)
@@ -207,6 +211,7 @@ def test_a_saddle_is_refused_with_its_curvature_and_advice():
     assert caught.value.curvature <= 0
 
 
+@pytest.mark.slow
 def test_batches_are_chosen_by_memory(monkeypatch):
     monkeypatch.setattr("implicit_delta.models.jax.model.BATCH_BYTES", 600)
     small = fitted()

@@ -1,17 +1,24 @@
 """Modules of Flax and Equinox as people bring them, and the same network in all of them."""
 
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("equinox")
+pytest.importorskip("flax")
+
 import pickle
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import linen, nnx
 from jax import tree_util
 
 import implicit_delta as idm
 from implicit_delta.testing import check_model
+
+pytestmark = pytest.mark.slow
 
 N, INPUTS, HIDDEN = 60, 2, 3
 
@@ -62,14 +69,17 @@ def test_an_equinox_module_is_a_pytree_with_settings(trained):
     check_model(trained, lambda net: jax.vmap(net)(jnp.ones((2, INPUTS))).ravel())
 
 
+def layers(net):
+    """Kernels and biases as in Flax; in NumPy, as old JAX cannot transpose its float64 outside."""
+    return [
+        {"kernel": np.asarray(layer.weight).T, "bias": np.asarray(layer.bias)}
+        for layer in net.layers
+    ]
+
+
 def linen_model(net):
-    inner, outer = net.layers
-    variables = {
-        "params": {
-            "Dense_0": {"kernel": inner.weight.T, "bias": inner.bias},
-            "Dense_1": {"kernel": outer.weight.T, "bias": outer.bias},
-        }
-    }
+    inner, outer = layers(net)
+    variables = {"params": {"Dense_0": inner, "Dense_1": outer}}
     model = idm.from_jax(
         variables, data(), idm.Gaussian(0.04), apply=Linen().apply, l2=0.5, dtype="float64"
     )
@@ -77,14 +87,19 @@ def linen_model(net):
 
 
 def nnx_parts(net):
-    inner, outer = net.layers
     made = Nnx(nnx.Rngs(0))
     made.eval()
-    made.inner.kernel.set_value(inner.weight.T)
-    made.inner.bias.set_value(inner.bias)
-    made.outer.kernel.set_value(outer.weight.T)
-    made.outer.bias.set_value(outer.bias)
+    for layer, values in zip((made.inner, made.outer), layers(net), strict=True):
+        for name, value in values.items():
+            set_value(getattr(layer, name), value)
     return made
+
+
+def set_value(variable, value):
+    if hasattr(variable, "set_value"):
+        variable.set_value(value)
+    else:  # before Flax 0.12
+        variable.value = value
 
 
 def nnx_model(net):
@@ -146,7 +161,6 @@ def convolutional():
     return net, state, forward, (x, y)
 
 
-@pytest.mark.slow
 def test_batch_norm_with_running_averages():
     net, state, forward, (x, y) = convolutional()
     frozen = eqx.nn.inference_mode(net)
@@ -195,7 +209,6 @@ def test_flax_variables_with_a_state_are_told_from_parameters():
     assert model.d == 2 * INPUTS + INPUTS + 1
 
 
-@pytest.mark.slow
 def test_a_recurrent_network_with_a_variance_head():
     class Recurrent(eqx.Module):
         cell: eqx.nn.GRUCell

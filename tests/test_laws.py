@@ -1,7 +1,10 @@
 """Laws that hold whatever the numbers: of scale, parametrization, repetition and order."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("hypothesis")
+
+import numpy as np
 from cases import logistic
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,14 +1,19 @@
 """One implementation of each likelihood, in three array libraries."""
 
+import pytest
+
+pytest.importorskip("jax")
+pytest.importorskip("torch")
+
 import contextlib
 
 import jax
 import numpy as np
-import pytest
 import torch
 from scipy import stats
 
 import implicit_delta as idm
+from implicit_delta.models.jax.module import x64
 
 rng = np.random.default_rng(7)
 N = 6
@@ -40,7 +45,7 @@ def as_jax(array):
 def convert(request):
     with contextlib.ExitStack() as stack:
         if request.param is as_jax:
-            stack.enter_context(jax.enable_x64(True))
+            stack.enter_context(x64(True))
         yield request.param
 
 

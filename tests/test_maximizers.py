@@ -274,6 +274,7 @@ def test_missing_derivatives_are_refused_with_advice():
         newton_krylov.maximize(Objective(lambda x: -x @ x, lambda x: -2 * x), np.zeros(2))
 
 
+@pytest.mark.slow
 def test_bayesian_optimization_finds_the_higher_of_two_hills():
     pytest.importorskip("bayes_opt")
     hills = Objective(

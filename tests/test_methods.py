@@ -36,6 +36,7 @@ def test_every_entry_of_the_covariance(case):
     np.testing.assert_allclose(covariance / size, case.covariance / size, atol=1e-6)
 
 
+@pytest.mark.slow
 @CASE
 def test_conjugate_gradient_stops_on_the_standard_error(case):
     rough = errors(case, idm.Infinitesimal(solver=idm.conjugate_gradient(rtol=1e-2)))
@@ -58,7 +59,9 @@ def test_maximizers_agree(case, maximize):
     np.testing.assert_allclose(found, case.standard_error, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_bayesian_optimization_in_two_dimensions():
+    pytest.importorskip("bayes_opt")
     case = weibull()
     maximize = idm.bayesian_optimization(evaluations=25)
     found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))
@@ -104,6 +107,7 @@ def test_several_lambdas_are_extrapolated_or_averaged():
     assert estimate.diagnostics.notes["spread_over_lam"] > 0
 
 
+@pytest.mark.slow
 def test_refits_in_parallel_give_the_same_numbers():
     case = next(case for case in CASES if "Poisson" in case.name)
     one = idm.infer(model_of(case), case.psi, idm.FiniteDifference(n_jobs=1))

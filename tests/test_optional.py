@@ -1,10 +1,14 @@
 """Without the libraries it can work with, the package imports, and says what to install."""
 
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+import implicit_delta
 
 OPTIONAL = [
     "torch", "jax", "statsmodels", "sklearn", "pandas", "polars", "matplotlib", "bayes_opt", "dask",
@@ -59,30 +63,72 @@ def test_importing_loads_no_optional_library():
     assert printed.strip() == "[]"
 
 
-CALLS = {
-    "torch": ("idm.from_torch(None, (None, None), idm.Gaussian())", "implicit-delta[torch]"),
-    "jax": ("idm.from_jax(None, (None, None), idm.Gaussian())", "implicit-delta[jax]"),
-    "statsmodels": ("idm.from_statsmodels(None)", "implicit-delta[statsmodels]"),
-    "sklearn": ("idm.from_sklearn(None, None, None)", "implicit-delta[sklearn]"),
-    "pandas": ("est.to_frame()", "implicit-delta[pandas]"),
-    "polars": ("est.to_frame(library='polars')", "implicit-delta[polars]"),
-}
+SETUP = """
+import numpy as np
+import implicit_delta as idm
+
+y = np.array([3, 0, 2, 5, 1, 4, 2, 3])
+model = idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
+mean = lambda th: np.exp(th[0])
+estimate = idm.infer(model, mean)
+one = [idm.Infinitesimal()]
+"""
+
+TRY = """
+try:
+    {}
+except ImportError as error:
+    print(error)
+"""
+
+# What is hidden, the call, its name in the message, the name of the library, and the extra.
+CALLS = [
+    ("torch", "idm.from_torch(None, (None, None), idm.Gaussian())", "from_torch", "torch", "torch"),
+    ("jax", "idm.from_jax(None, (None, None), idm.Gaussian())", "from_jax", "jax", "jax"),
+    ("statsmodels", "idm.from_statsmodels(None)", "from_statsmodels", "statsmodels", "statsmodels"),
+    ("sklearn", "idm.from_sklearn(None, None, None)", "from_sklearn", "scikit-learn", "sklearn"),
+    ("pandas", "estimate.to_frame()", "to_frame()", "pandas", "pandas"),
+    ("pandas", "idm.compare(model, mean, one).to_frame()", "to_frame()", "pandas", "pandas"),
+    ("pandas", "idm.profile(model, mean).to_frame()", "to_frame()", "pandas", "pandas"),
+    ("polars", "estimate.to_frame(library='polars')", "to_frame()", "polars", "polars"),
+    ("matplotlib", "estimate.plot()", "plot()", "matplotlib", "plot"),
+    ("matplotlib", "idm.compare(model, mean, one).plot()", "plot()", "matplotlib", "plot"),
+    ("matplotlib", "idm.profile(model, mean).plot()", "plot()", "matplotlib", "plot"),
+    (
+        "bayes_opt",
+        "idm.infer(model, mean, idm.FiniteDifference(maximizer=idm.bayesian_optimization))",
+        "bayesian_optimization", "bayesian-optimization", "bayes",
+    ),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("library", CALLS)
-def test_what_is_missing_is_named(library):
-    call, remedy = CALLS[library]
-    printed = run(
-        f"""
-        import implicit_delta as idm
+@pytest.mark.slow
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[1])
+def test_what_is_missing_is_named_in_one_sentence(call):
+    hidden, code, user, name, extra = call
+    printed = run(SETUP + TRY.format(code), [hidden])
+    remedy = f'`pip install "implicit-delta[{extra}]"`.'
+    assert printed.strip() == f"{user} needs {name}, which is not installed: {remedy}"
 
-        est = idm.Estimate(1.0, [[1.0]], names=("a",), method="by hand")
-        try:
-            {call}
-        except ImportError as error:
-            print(error)
-        """,
-        [library],
-    )
-    assert "pip install" in printed
-    assert remedy in printed
+
+@pytest.mark.slow
+def test_a_library_without_its_own_requirement_is_no_library():
+    pytest.importorskip("statsmodels")
+    get = "from implicit_delta._core.optional import optional\n"
+    printed = run(get + TRY.format("optional('statsmodels.api', 'This')"), ["pandas"])
+    remedy = '`pip install "implicit-delta[statsmodels]"`.'
+    assert printed.strip() == f"This needs pandas, which is not installed: {remedy}"
+
+
+def test_every_optional_library_goes_through_the_helper():
+    """Beside it, only code that runs when the library is there already: its models, its outputs."""
+    source = Path(implicit_delta.__file__).parent
+    lazy = re.compile(rf"^ +(?:import|from) ({'|'.join([*OPTIONAL, 'optax'])})\b", re.M)
+    typed = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.M)
+    found = {
+        str(path.relative_to(source).as_posix())
+        for path in source.rglob("*.py")
+        if lazy.search(typed.sub("", path.read_text()))
+    }
+    known = {f"models/{name}" for name in ("torch", "jax", "sklearn", "statsmodels")}
+    assert {path for path in found if path.rpartition("/")[0] not in known} <= {"likelihoods.py"}

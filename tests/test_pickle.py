@@ -1,20 +1,23 @@
 """Models can be pickled wherever the functions they are made of can, and print in a few lines."""
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("statsmodels")
+
 import pickle
 
 import numpy as np
-import pytest
+import pandas as pd
+import statsmodels.formula.api as smf
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from test_sklearn import CLASSES, FITTED, NEW, X, logistic
 from test_statsmodels import BINARY, EXACT, ROUGH, quietly
 from test_statsmodels import X as DESIGN
 
 import implicit_delta as idm
-
-smf = pytest.importorskip("statsmodels.formula.api")
-pd = pytest.importorskip("pandas")
-
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 TIMES = np.linspace(0.1, 3.0, 40)
 DECAY = 2.0 * np.exp(-0.7 * TIMES) + 0.1 * np.random.default_rng(3).normal(size=40)

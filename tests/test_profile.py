@@ -24,6 +24,7 @@ def model_of(case):
     return idm.from_loglik(function(case["loglik"], case["data"]), case["theta"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "evaluation"), EVALUATIONS)
 def test_limits_as_in_r(case, evaluation):
     psi = function(evaluation["formula"], case["data"])
@@ -222,6 +223,7 @@ def test_many_parameters_without_a_factorization(monkeypatch):
     np.testing.assert_allclose(idm.profile(model, psi).interval, dense, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "rtol"), [("float64", 1e-6), ("float32", 1e-4)])
 def test_a_torch_model_has_a_profile(precision, rtol):
     torch = pytest.importorskip("torch")
@@ -279,6 +281,8 @@ def test_a_higher_maximum_nearby_is_told():
 
 
 def test_table_and_picture():
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
     _, model = normal_sample()
     found = idm.profile(model, lambda th: np.exp(2 * th[1]), [0.8, 0.95], name="variance")
     frame = found.to_frame()

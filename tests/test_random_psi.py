@@ -37,6 +37,7 @@ def test_common_seeds_cancel_in_differences(model, method):
     assert est.budget["noise"] > 100 * est.budget["model"]
 
 
+@pytest.mark.slow
 def test_noise_is_the_error_of_the_mean(model):
     """Of R repeats the noise is 0.5 / sqrt(R), known to 1 / sqrt(2 R)."""
     repeats = 400
@@ -64,6 +65,7 @@ def test_joint_noise(model):
     np.testing.assert_allclose(noise, noise[0, 0], rtol=1e-9)  # perfectly correlated
 
 
+@pytest.mark.slow
 def test_coverage_with_noise():
     """95 % intervals of 400 trials: the binomial error is 1.1 %, three of them are allowed."""
     rng = np.random.default_rng(5)
@@ -83,6 +85,7 @@ def test_coverage_with_noise():
     assert abs(np.mean(covered) - 0.95) < 0.033
 
 
+@pytest.mark.slow
 def test_smoothing_a_random_step_function(model):
     def arrivals(b, rng):
         return np.mean(rng.uniform(-1, 1, size=2000) < b[0])
@@ -180,6 +183,7 @@ def average_wait(theta, rng):
     return total / 1200
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")  # waits grow with load
 def test_three_ways_agree_on_a_queue():
     rng = np.random.default_rng(8)

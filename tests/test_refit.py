@@ -1,7 +1,10 @@
 """Training loops of any kind as black boxes."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
+import numpy as np
 import torch
 from torch import nn
 
@@ -79,6 +82,7 @@ def test_a_small_lambda_comes_closer():
     assert abs(tenth - exact) < abs(half - exact) / 10  # the error goes with the square
 
 
+@pytest.mark.slow
 def test_trainings_may_run_in_parallel():
     alone = idm.refit(poisson, np.exp)
     together = idm.refit(poisson, np.exp, n_jobs=2)
@@ -122,3 +126,14 @@ def test_a_psi_that_is_zero_has_a_standard_error_too():
     estimate = idm.refit(poisson, lambda theta: theta - np.log(y.mean()), names="log rate")
     assert estimate.standard_error == pytest.approx(1 / np.sqrt(y.sum()), rel=1e-2)
     assert estimate.names == ("log rate",)
+
+
+@pytest.mark.parametrize("rest", [2.0**-52, 1e-13, -1e-15])
+def test_a_psi_that_is_rounding_is_not_pushed_by_its_inverse(rest):
+    estimate = idm.refit(poisson, lambda theta: theta - np.log(y.mean()) + rest)
+    assert estimate.standard_error == pytest.approx(1 / np.sqrt(y.sum()), rel=1e-2)
+
+
+def test_a_psi_in_tiny_units_is_pushed_enough():
+    estimate = idm.refit(poisson, lambda theta: 1e-34 * theta)
+    assert estimate.standard_error == pytest.approx(1e-34 / np.sqrt(y.sum()), rel=1e-2)

@@ -167,6 +167,7 @@ def left_out(model, psi):
     return np.array(values)
 
 
+@pytest.mark.slow
 def test_influence_predicts_leaving_out_rows_of_a_logistic_regression():
     rng = np.random.default_rng(6)
     X = np.column_stack([np.ones(150), rng.normal(size=(150, 2))])
@@ -211,6 +212,7 @@ def network(rng, n, hidden):
     )
 
 
+@pytest.mark.slow
 def test_influence_predicts_leaving_out_rows_of_a_network():
     predict, model = network(np.random.default_rng(7), n=60, hidden=4)
     psi = lambda theta: predict(theta, np.array([0.5]))[0]
@@ -240,6 +242,7 @@ def test_influence_must_have_been_asked_for():
 
 
 def test_influence_is_drawn():
+    pytest.importorskip("matplotlib")
     y, X = overdispersed(50, seed=9)
     estimate = idm.infer(poisson(y, X), lambda b: np.exp(b[1:]), influence=True)
     ax = estimate.plot(kind="influence")

@@ -55,6 +55,7 @@ def test_fewer_pairs_than_parameters():
         idm.infer(model_of(logistic()), logistic().psi, idm.Simulation(draws=4), robust=True)
 
 
+@pytest.mark.slow
 def test_the_stated_error_is_the_spread_over_seeds():
     model, share, _ = steps(count=60)
     results = [idm.infer(model, share, idm.Simulation(draws=100, rng=seed)) for seed in range(100)]
@@ -132,6 +133,7 @@ def test_seeds_jobs_and_generators():
 # Many parameters
 
 
+@pytest.mark.slow
 def test_matrix_free_draws():
     """Of P pairs the relative error of a variance is sqrt(2 / P), of a standard error half that."""
     d = 10_000

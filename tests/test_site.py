@@ -27,8 +27,9 @@ for package in (
     "sphinx_gallery",
 ):
     pytest.importorskip(package)
-if not (ROOT / "docs" / "conf.py").exists():
-    pytest.skip("the pages of the site are not here", allow_module_level=True)
+for path, what in (("docs/conf.py", "pages"), ("results/index.html", "records")):
+    if not (ROOT / path).exists():
+        pytest.skip(f"the {what} of the site are not here", allow_module_level=True)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (390, 1280)
@@ -42,7 +43,7 @@ def site(tmp_path_factory):
     """The site without running its gallery, from a copy of the pages: the originals stay clean."""
     root = tmp_path_factory.mktemp("site")
     for path in ROOT.iterdir():
-        if path.name not in ("docs", "build", ".git", ".venv"):
+        if path.name not in ("docs", "build", ".git", ".venv", ".venv-lowest"):
             (root / path.name).symlink_to(path)
     generated = shutil.ignore_patterns("auto_examples", "generated", "_build")
     shutil.copytree(ROOT / "docs", root / "docs", ignore=generated)
@@ -116,6 +117,17 @@ def test_nothing_is_fetched_from_elsewhere(site):
 
 def test_agents_find_their_file_at_the_root(site):
     assert (site / "llms.txt").read_text().startswith("# implicit-delta")
+
+
+def test_no_record_is_missing_from_the_evidence(site):
+    if not (ROOT / "results").exists():
+        pytest.skip("the records of the experiments are not here")
+    page = (site / "trust" / "evidence.html").read_text()
+    assert "no such record" not in page
+    tables = page.split('<table class="records')[1:]
+    asked = (ROOT / "docs" / "trust" / "evidence.md").read_text().count("```{records}")
+    assert len(tables) == asked
+    assert all(table.split("</table>")[0].count("<tr") > 1 for table in tables)
 
 
 def reached(site):

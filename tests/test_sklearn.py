@@ -3,21 +3,20 @@
 import re
 import warnings
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("statsmodels")
+
 import numpy as np
 import pandas as pd
-import pytest
 import scipy.sparse
+import statsmodels.api as sm
 from scipy.special import expit, logsumexp
-
-import implicit_delta as idm
-from implicit_delta.testing import check_model
-
-pytest.importorskip("sklearn")
-sm = pytest.importorskip("statsmodels.api")
-
-from sklearn.compose import ColumnTransformer  # noqa: E402
-from sklearn.ensemble import RandomForestClassifier  # noqa: E402
-from sklearn.linear_model import (  # noqa: E402
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
     Lasso,
@@ -28,11 +27,14 @@ from sklearn.linear_model import (  # noqa: E402
     RidgeCV,
     TweedieRegressor,
 )
-from sklearn.model_selection import GridSearchCV  # noqa: E402
-from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler  # noqa: E402
-from sklearn.svm import SVC  # noqa: E402
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC
+
+import implicit_delta as idm
+from implicit_delta.testing import check_model
 
 RNG = np.random.default_rng(8)
 N = 250
@@ -410,7 +412,9 @@ def test_unsupported_estimators_are_refused_by_name():
 
 
 def test_unsupported_settings_are_refused():
-    lasso = logistic(C=0.1, l1_ratio=1.0, solver="saga").fit(X, BINARY)
+    # Before scikit-learn 1.8 a penalty has a name of its own.
+    old = {"penalty": "elasticnet"} if LogisticRegression().penalty == "l2" else {}
+    lasso = logistic(C=0.1, l1_ratio=1.0, solver="saga", **old).fit(X, BINARY)
     refused("L1", lasso, BINARY)
     refused("class_weight", logistic(C=1.0, class_weight="balanced").fit(X, BINARY), BINARY)
     refused("positive", Ridge(positive=True).fit(X, REAL))

@@ -48,6 +48,7 @@ def test_steps_have_a_standard_error(method):
     assert est.diagnostics.notes["smoothing_change"] < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximize", [idm.nelder_mead(tolerance=1e-2), idm.cobyqa], ids=repr)
 def test_refits_without_gradients(maximize):
     """Refits choose among the steps what suits them: a few percent more than the exact error."""
@@ -73,6 +74,7 @@ def test_steps_beside_something_smooth():
     assert est.covariance[0, 1] == pytest.approx(2 * exact**2, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_median_has_many_kinks():
     """The derivative of a median is that of the one row in the middle: not its course."""
     torch = pytest.importorskip("torch")

@@ -1,9 +1,12 @@
 """Linear solvers against dense solves, and their refusals."""
 
+import pytest
+
+pytest.importorskip("hypothesis")
+
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

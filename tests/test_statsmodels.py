@@ -1,21 +1,23 @@
 """statsmodels: its own standard errors, in its own language."""
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("statsmodels")
+
 import warnings
 
 import numpy as np
 import pandas as pd
-import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
 from scipy.special import expit
 from scipy.stats import norm
+from statsmodels.base.model import GenericLikelihoodModel
+from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import implicit_delta as idm
 from implicit_delta.testing import check_model
-
-sm = pytest.importorskip("statsmodels.api")
-smf = pytest.importorskip("statsmodels.formula.api")
-
-from statsmodels.base.model import GenericLikelihoodModel  # noqa: E402
-from statsmodels.miscmodels.ordinal_model import OrderedModel  # noqa: E402
 
 RNG = np.random.default_rng(5)
 N = 300

@@ -1,7 +1,10 @@
 """Stochastic training against exact solutions, and what it says about its own error."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
+import numpy as np
 import torch
 from scipy import stats
 from torch import nn
@@ -54,10 +57,12 @@ def test_logistic_regression_and_the_error_of_its_error():
     assert covered >= 9
 
 
+@pytest.mark.slow
 def test_keeps_the_contract():
     check_method(StochasticFiniteDifference(rng=0, samples=20), rtol=0.02)
 
 
+@pytest.mark.slow
 def test_noise_of_the_training_is_a_bias_that_an_anchor_removes():
     """Identical seeds, so both see the same minibatches; only the anchored ones hold still."""
     model, psi = logistic(n=2_000)
@@ -201,6 +206,7 @@ def penalized():
     return idm.polish(model), lambda m: m(at).squeeze()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [None, lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5)],
@@ -218,6 +224,7 @@ def test_weights_and_penalties_are_part_of_the_training(optimizer):
     assert np.max(abs(estimate.covariance - exact) / scale) < 0.03  # lambda is not infinitesimal
 
 
+@pytest.mark.slow
 def test_adam_agrees_too():
     model, psi = logistic(n=2_000)
     exact = idm.infer(model, psi).standard_error

@@ -1,10 +1,13 @@
 """Torch models against the same models in NumPy, and against numbers from laplace-torch."""
 
+import pytest
+
+pytest.importorskip("torch")
+
 import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -59,6 +62,7 @@ def test_same_covariance_as_the_same_model_in_numpy(case, curvature):
     np.testing.assert_allclose(mine.covariance, theirs.covariance, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_sin_network_agrees_with_residuals():
     """The paper's one-dimensional task: 80 predictions of a network of 20 tanh units."""
     rng = np.random.default_rng(1)

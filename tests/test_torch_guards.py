@@ -1,9 +1,12 @@
 """What `from_torch` refuses or warns about, and what it leaves alone."""
 
+import pytest
+
+pytest.importorskip("torch")
+
 import copy
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F

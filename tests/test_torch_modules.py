@@ -1,14 +1,19 @@
 """Modules as people bring them: convolutions, attention, recurrence, a variance head."""
 
+import pytest
+
+pytest.importorskip("torch")
+
 import pickle
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.testing import check_model
+
+pytestmark = pytest.mark.slow
 
 torch.set_num_threads(1)
 N = 40

@@ -23,7 +23,6 @@ import implicit_delta as idm
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 RESULTS = ROOT / "results"
-COVERAGE = ROOT / "experiments" / "results" / "coverage.csv"
 Z = 2.0  # binomial errors beyond which a coverage is marked
 AGREES = 1e-6  # relative
 METHODS = {
@@ -44,7 +43,7 @@ def coverage():
     """Simulated coverage of each task and method."""
     header = ["task", "n", "method", "nominal", "covered", "of", "coverage", "refused"]
     rows = []
-    for r in _rows(COVERAGE):
+    for r in _rows("coverage/table.csv"):
         nominal, of = float(r["nominal"]), int(r["replications"])
         found = int(r["covered"]) / of
         error = np.sqrt(nominal * (1 - nominal) / of)
@@ -58,7 +57,7 @@ def coverage():
 def tasks():
     """Coverage of the paper's one-dimensional tasks, averaged over inputs."""
     groups = defaultdict(list)
-    for r in _rows(RESULTS / "coverage_1d_table.csv"):
+    for r in _rows("one_d/coverage_table.csv"):
         groups[r["task"], r["method"]].append((float(r["covered"]), float(r["x"])))
     header = ["task", "method", "mean coverage", "smallest", "at x"]
     rows = []
@@ -89,7 +88,7 @@ def run_times():
         "bootstrap / solve",
     ]
     rows = []
-    for r in _rows(RESULTS / "run_times.csv"):
+    for r in _rows("classification/run_times.csv"):
         seconds = [
             f"{float(r[name]):.3g} s"
             for name in ("training", "bootstrap", "sg_refit", "infinitesimal")
@@ -104,7 +103,7 @@ def classification():
     """Standard errors of the validation loss by every method."""
     header = ["data set", "fit", "method", "loss", "standard error", "drift", "seconds"]
     rows = []
-    for r in _rows(RESULTS / "classification_table.csv"):
+    for r in _rows("classification/table.csv"):
         cells = [
             f"{float(r[name]):.3g}" if r[name] else ""
             for name in ("value", "std_error", "drift", "seconds")
@@ -118,15 +117,17 @@ def classification():
 def claims():
     """The paper's claims that did not hold when they were repeated."""
     header = ["claim", "paper", "found here"]
-    return header, [[c["claim"], c["paper"], c["ours"], False] for c in _claims() if not c["holds"]]
+    paper, _ = _claims()
+    return header, [[c["claim"], c["paper"], c["ours"], False] for c in paper if not c["holds"]]
 
 
 def claim_counts():
-    """How many of the claims hold."""
-    held = Counter(c["holds"] for c in _claims())
-    return ["claims repeated", "hold", "do not hold"], [
-        [str(held.total()), str(held[True]), str(held[False]), False]
-    ]
+    """Count of the claims that hold, of the paper and of our own."""
+    rows = []
+    for whose, part in zip(("the paper's", "our own, beyond the paper"), _claims(), strict=True):
+        held = Counter(c["holds"] for c in part)
+        rows.append([whose, *map(str, (held.total(), held[True], held[False])), False])
+    return ["claims", "looked at", "hold", "do not hold"], rows
 
 
 def goldens():
@@ -151,15 +152,23 @@ def hostile():
 
 
 @cache
-def _rows(path):
-    with path.open(newline="") as file:
+def _rows(name):
+    with _stored(name).open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def _claims():
-    return [
-        c for path in sorted(RESULTS.glob("claims_*.json")) for c in json.loads(path.read_text())
-    ]
+    """Claims of the paper, and those of our own: questions and settings that it does not have."""
+    names = [f"{part}/claims.json" for part in ("one_d", "classification", "vae")]
+    found = [c for name in names for c in json.loads(_stored(name).read_text(encoding="utf-8"))]
+    own = [c for c in found if c["paper"].startswith("not in the paper")]
+    return [c for c in found if c not in own], own
+
+
+def _stored(name):
+    if not (RESULTS / name).exists():
+        raise FileNotFoundError(f"results/{name}")
+    return RESULTS / name
 
 
 def _cases(name):

@@ -1,6 +1,6 @@
 """Claims of the paper on classification costs, beside the records."""
 
-from experiments.claim import claim, save_claims
+from experiments.claim import BEYOND, claim, save_claims
 from experiments.classification.figures import by_method, datasets, run_times, titled
 from experiments.records import load_records
 
@@ -53,7 +53,7 @@ def _against_solve(name, rows):
     gap = sg["std_error"] / solved["std_error"] - 1
     return claim(
         f"{titled(name)}: SG-FDIDM finds what one solve on the same objective finds",
-        "not in the paper",
+        BEYOND,
         f"{_error(sg)} against {solved['std_error']:.3g} ({gap:+.1%})",
         abs(gap) <= 2 * sg["monte_carlo_error"],
         "Two Monte-Carlo errors are the mark. " + _what_is_missing(rows),
@@ -87,7 +87,7 @@ def claims_on_times(records):
         ratio = row["infinitesimal_times_faster"]
         yield claim(
             f"{name}: one linear solve instead",
-            "not in the paper",
+            BEYOND,
             f"{ratio:,.0f} times faster than 50 trainings ({row['infinitesimal']:.2g} s)",
             ratio >= LEAST_SPEEDUP,
             f"{LEAST_SPEEDUP} times is the mark. Conjugate gradients took {row['passes']} passes "
@@ -110,7 +110,7 @@ def claims_on_bootstrap(records):
             yield _agreement(
                 f"{titled(name)}, at a maximum: the sandwich agrees with a bootstrap whose "
                 "fits are finished",
-                "not in the paper", beyond["robust"], beyond["warm bootstrap"],
+                BEYOND, beyond["robust"], beyond["warm bootstrap"],
                 f"The model's own standard error is {beyond['hessian']['std_error']:.4f}. The "
                 f"replicates' mean is shifted by {shift:+.4f}: where that is large, they move to "
                 "other optima.",

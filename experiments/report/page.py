@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from experiments.claim import load_claims
+from experiments.claim import by_author, load_claims
 from experiments.report.exhibits import EXHIBITS
 from experiments.report.tables import claims_table, tables_of_classification, times_table
 
@@ -25,7 +25,9 @@ def page(results, quick=False):
         if exhibit.anchor == "utility":
             body += tables_of_classification(results)
         parts.append((exhibit.anchor, exhibit.link, exhibit.title, body))
-    parts.append(("claims", "Claims", "All claims", claims_table(claims)))
+    paper, own = by_author(claims)
+    parts.append(("paper", "The paper's claims", "Claims of the paper", claims_table(paper)))
+    parts.append(("own", "Our claims", "Claims of our own, beyond the paper", claims_table(own)))
     parts.append(("times", "Times", "How long it took", times_table(results)))
     sections = "\n".join(
         f'<section id="{anchor}"><h2>{escape(title)}</h2>{body}</section>'
@@ -46,9 +48,23 @@ def claims_of(results):
 
 
 def tally(claims):
-    held = sum(bool(claim["holds"]) for claim in claims)
-    cells = ((len(claims), "claims looked at"), (held, "hold"), (len(claims) - held, "do not hold"))
-    return "".join(f"<div><b>{number}</b>{label}</div>" for number, label in cells)
+    """Tiles that say whose claims hold, and out of how many."""
+    paper, own = by_author(claims)
+    held, own_held = (sum(bool(claim["holds"]) for claim in part) for part in (paper, own))
+    tiles = (
+        ("paper", held, len(paper), "claims of the paper hold when repeated as written"),
+        (
+            "paper",
+            len(paper) - held,
+            len(paper),
+            "claims of the paper do not, for reasons given below",
+        ),
+        ("own", own_held, len(own), "claims of our own, beyond the paper, hold"),
+    )
+    return "".join(
+        f'<a href="#{anchor}"><b>{number} of {total}</b>{label}</a>'
+        for anchor, number, total, label in tiles
+    )
 
 
 def figure(results, exhibit):

@@ -46,7 +46,7 @@ class ConvergenceError(ImplicitDeltaError):
 
 
 class NotAMaximumError(ImplicitDeltaError):
-    """The log-likelihood is flat or curves upwards in some direction at the given parameters.
+    """The log-likelihood is flat or curves upward in some direction at the given parameters.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class NotAMaximumError(ImplicitDeltaError):
             "The log-likelihood has no strict maximum: it is flat, to working precision, along one "
             f"direction{where if positions else ''} (curvature {curvature:.1e}). Usual causes: "
             "redundant parameters (collinear columns, a column for every category beside the "
-            "intercept, units that duplicate each other), parameters that the data do not reach, "
+            "intercept, units that duplicate each other), parameters that the data do not inform, "
             "training stopped early. Ask for what the data determine (a prediction, a contrast), "
             "remove what is redundant, finish the training with `polish(model)`, or fit with a "
             "penalty (`l2=`). `Infinitesimal(damping=a)` shrinks the standard error: it is that "

@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from implicit_delta.errors import UnsupportedModelError
+
 Product: TypeAlias = Callable[[Any], Any]
 
 __all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood", "Poisson"]
@@ -49,6 +51,23 @@ class Likelihood(ABC):
     def check(self, outputs: Any, targets: Any) -> None:
         """Explain with a ValueError why these outputs and targets do not fit together."""
 
+    def draw(self, outputs: Any, rng: np.random.Generator, counts: Any = 1.0) -> Any:
+        """Draw targets given outputs, in NumPy.
+
+        A row that counts several times, in (n,) counts, gets the mean of that many draws, whose
+        term times the count has the derivatives of the sum of theirs. A likelihood need not have
+        it; `Bootstrap(kind="parametric")` does.
+        """
+        raise UnsupportedModelError(
+            f"{type(self).__name__} has no `draw(outputs, rng, counts)`, so new targets cannot be "
+            'drawn from it. Define it, or use `Bootstrap(kind="resample")`.'
+        )
+
+    def redraw(self, outputs: Any, targets: Any, rng: np.random.Generator, counts: Any) -> Any:
+        """Draw new targets in the shape of those that are there, if they have as many numbers."""
+        drawn = self.draw(outputs, rng, counts)
+        return drawn.reshape(np.shape(targets)) if drawn.size == np.size(targets) else drawn
+
 
 class _Elementwise(Likelihood):
     """One target for each output; the terms of a row are summed over its outputs."""
@@ -75,6 +94,14 @@ class _Elementwise(Likelihood):
                 "such as a variance, needs a loglik function of your own."
             )
         self._check_targets(targets)
+
+    def draw(self, outputs: Any, rng: np.random.Generator, counts: Any = 1.0) -> Any:
+        f, often = np.asarray(outputs, dtype=np.float64), as_counts(counts)
+        return self._draw(f, rng, often.reshape(-1, *[1] * (f.ndim - 1)))
+
+    @abstractmethod
+    def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
+        """Mean of as many draws for each output."""
 
     @abstractmethod
     def _terms(self, f: Any, y: Any) -> Any:
@@ -141,6 +168,9 @@ class Gaussian(_Elementwise):
     def _bend(self, f: Any) -> Any:
         return 1 / self._noise
 
+    def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
+        return f + np.sqrt(self._noise / counts) * rng.normal(size=f.shape)
+
     def _check_targets(self, targets: Any) -> None:
         if not np.all(np.isfinite(targets)):
             raise ValueError("Some targets are NaN or infinite: leave out rows without a target.")
@@ -164,6 +194,10 @@ class Bernoulli(_Elementwise):
         p = _functions(f).sigmoid(f)
         return p * (1 - p)
 
+    def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
+        often = np.broadcast_to(whole(counts), f.shape)
+        return rng.binomial(often, _functions(f).sigmoid(f)) / often
+
     def _check_targets(self, targets: Any) -> None:
         _check_range(targets, 0, 1, "Bernoulli() needs targets 0 or 1")
 
@@ -181,6 +215,9 @@ class Poisson(_Elementwise):
 
     def _bend(self, f: Any) -> Any:
         return _functions(f).exp(f)
+
+    def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
+        return rng.poisson(counts * np.exp(f)) / counts
 
     def _check_targets(self, targets: Any) -> None:
         _check_range(targets, 0, np.inf, "Poisson() needs counts")
@@ -226,6 +263,14 @@ class Categorical(Likelihood):
         p = _functions(outputs).softmax(outputs, -1)
         return lambda u: p**0.5 * (u - (p * u).sum(-1)[..., None])
 
+    def draw(self, outputs: Any, rng: np.random.Generator, counts: Any = 1.0) -> Any:
+        """Draw class numbers, or shares of the classes where rows count several times."""
+        p = _functions(np.zeros(0)).softmax(np.asarray(outputs, dtype=np.float64), -1)
+        often = whole(as_counts(counts))
+        often = np.broadcast_to(often.reshape(-1, *[1] * (p.ndim - 2)), p.shape[:-1])
+        drawn = rng.multinomial(often, p)
+        return np.argmax(drawn, axis=-1) if np.all(often == 1) else drawn / often[..., None]
+
     def check(self, outputs: Any, targets: Any) -> None:
         """The targets must be class numbers from 0 to C - 1, or probabilities."""
         shape, classes = np.shape(outputs), np.shape(outputs)[-1]
@@ -246,8 +291,25 @@ class Categorical(Likelihood):
                 "Categorical() needs class numbers of an integer type, not "
                 f"{np.asarray(targets).dtype}: convert them, for example with `.long()`."
             )
-        advice = "Leave out rows or positions without a class with a loglik function of your own."
+        advice = "To leave out rows without a class, use a loglik function of your own."
         _check_range(targets, 0, classes - 1, f"There are {classes} logits", advice)
+
+
+def as_counts(counts: Any) -> Any:
+    """Make counts an array, with one draw for rows that do not count."""
+    often = np.atleast_1d(np.asarray(counts, dtype=np.float64))
+    return np.where(often > 0, often, 1.0)
+
+
+def whole(counts: Any) -> Any:
+    """Return counts as integers, if they are."""
+    often = np.rint(counts).astype(np.int64)
+    if not np.allclose(often, counts, rtol=1e-9, atol=0.0):
+        raise UnsupportedModelError(
+            "Weights that are no whole numbers are no number of draws from a discrete "
+            'distribution. Use `Bootstrap(kind="resample")`, or weights that count repetitions.'
+        )
+    return often
 
 
 def _aligned(outputs: Any, targets: Any) -> tuple[Any, Any]:

@@ -1,10 +1,14 @@
 """Averages that are asked wrongly: combinations of bounds, rows out of order, h that is no h."""
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("statsmodels")
+
 import pickle
 
 import numpy as np
 import pandas as pd
-import pytest
 import statsmodels.api as sm
 from scipy.linalg import eigh
 

@@ -1,8 +1,12 @@
 """Cluster labels of every kind: the same groups give the same error, and no groups a refusal."""
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("statsmodels")
+
 import numpy as np
 import pandas as pd
-import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 

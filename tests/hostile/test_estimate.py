@@ -1,5 +1,11 @@
 """Estimates and evaluations misused: each ends in the right number, a refusal or a warning."""
 
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
 import array
 import re
 from decimal import Decimal
@@ -7,7 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 from scipy.special import ndtri
 from scipy.stats import chi2
@@ -282,6 +287,7 @@ def test_what_does_not_vary_leaves_the_others_alone():
     assert STILL.test(joint=True).statistic == pytest.approx(25.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [1, 7, 999, 1001])
 def test_a_thousand_at_once(rank):
     """Singular or not: the critical value lies between those of one and of independent ones."""

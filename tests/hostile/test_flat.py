@@ -351,6 +351,7 @@ NETWORK_WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", NETWORK_WAYS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_rotations_of_an_adapter(dtype, way):
@@ -366,6 +367,7 @@ def test_rotations_of_an_adapter(dtype, way):
         assert est.diagnostics.notes["flat_directions"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_factors_of_an_adapter_are_refused_by_name(dtype):
     module, _, x, y = adapted(dtype)
@@ -511,6 +513,7 @@ def test_dead_units(way):
         assert est.diagnostics.notes["flat_directions"] == 9  # two units of four, and a scale
 
 
+@pytest.mark.slow
 def test_rotations_in_jax():
     jax = pytest.importorskip("jax")
     module, fixed, x, y = adapted()
@@ -524,6 +527,7 @@ def test_rotations_in_jax():
     assert est.diagnostics.notes["flat_directions"] == 4
 
 
+@pytest.mark.slow
 def test_a_large_dummy_trap_goes_through_conjugate_gradients():
     """Answered, or refused by name: the doubt of conjugate gradients ends in a factorization."""
     d, rng = 1100, np.random.default_rng(0)

@@ -4,6 +4,7 @@ import pytest
 from hostile.fuzz import KINDS, attack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_attack_is_silent(kind):
     found = [attack(kind, seed) for seed in range(60)]

@@ -296,6 +296,7 @@ def no_variance(th):
     return norm.logpdf(Y[:1], th[0], np.exp(th[1]))
 
 
+@pytest.mark.slow
 def test_a_likelihood_without_bound_is_refused_within_seconds():
     def ask():
         return idm.infer(idm.from_loglik(no_variance, start=[0.0, 0.0]), lambda th: th[0])

@@ -197,6 +197,7 @@ def mean_of_wide(**options):
     return model, options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"robust": True}, {"robust": "HC1"}, {"clusters": GROUPS}], ids=str
 )
@@ -216,6 +217,7 @@ def test_percentiles_are_as_robust_as_the_standard_error(options, average):
     )
 
 
+@pytest.mark.slow
 def test_percentiles_of_a_robust_simulation_cover():
     """Coverage over data sets: 95 % within three binomial errors; 57 % of them before."""
     hits, repeats = 0, 200
@@ -290,6 +292,7 @@ def log_density(t):
     return -t[1] - ((CENTERS - t[0]) * np.exp(-t[1])) ** 2 / 2
 
 
+@pytest.mark.slow
 def test_a_bootstrap_of_bins_is_doubted_and_the_advice_works():
     inside = idm.from_loglik(lambda t: BINS * log_density(t), start=[100.0, 2.7])
     advised = idm.from_loglik(log_density, start=[100.0, 2.7], weights=BINS)
@@ -300,6 +303,7 @@ def test_a_bootstrap_of_bins_is_doubted_and_the_advice_works():
     assert right.standard_error == pytest.approx(true, rel=4 / np.sqrt(200))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*have no fit:implicit_delta.ImplicitDeltaWarning")
 def test_a_bootstrap_of_the_bins_of_a_peak_is_doubted():

@@ -1,10 +1,13 @@
 """Training loops that stop early, scale wrongly, ignore the bonus or turn it around."""
 
+import pytest
+
+pytest.importorskip("torch")
+
 import re
 import warnings
 
 import numpy as np
-import pytest
 import torch
 from scipy.optimize import minimize
 
@@ -175,6 +178,7 @@ UNFINISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:psi bends:implicit_delta.NonlinearityWarning")
 @pytest.mark.parametrize("attack", UNFINISHED)
 def test_a_training_that_does_not_finish_is_noticed(attack):
@@ -202,6 +206,7 @@ FINISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FINISHED)
 def test_a_training_that_finishes_is_left_alone(case):
     train, psi = FINISHED[case]
@@ -244,6 +249,7 @@ def test_the_advice_to_train_longer_works():
     )
 
 
+@pytest.mark.slow
 def test_a_training_compiled_by_jax_is_checked_too():
     """A compiled loop calls the bonus once, to trace it: the check must not count its calls."""
     jax = pytest.importorskip("jax")

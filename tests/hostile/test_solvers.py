@@ -49,6 +49,7 @@ SPECTRA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [1, 7])
 @pytest.mark.parametrize("share", [None, 1e-2, HIDDEN, 10.0])
 @pytest.mark.parametrize("name", SPECTRA)
@@ -81,6 +82,7 @@ def random_case(rng):
     return values, b, basis, rng.random() < 0.25
 
 
+@pytest.mark.slow
 def test_no_bound_fails_in_random_cases():
     rng, bounded = np.random.default_rng(0), 0
     for case in range(250):
@@ -274,6 +276,7 @@ def torch_linear(X, y):
     return idm.from_torch(module, data, idm.Gaussian(1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.3, 1e-2, 1e-4])
 def test_a_linear_model_with_a_nearly_collinear_pair(gap):
     """It was 9.8 % low at a reported 9e-5."""

@@ -338,6 +338,7 @@ def zeros(path, name, count):
                 member.write(bytes(2**20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["influence", "draws", "covariance", "junk"])
 def test_bombs(name, tmp_path):
     zeros(tmp_path / "est", name, 2**24)
@@ -349,6 +350,7 @@ def test_bombs(name, tmp_path):
     assert peak < MEMORY
 
 
+@pytest.mark.slow
 def test_a_text_bomb(tmp_path):
     forged(tmp_path / "est", json.dumps(HEADER) + " " * 2**25)
     tracemalloc.start()
@@ -358,6 +360,7 @@ def test_a_text_bomb(tmp_path):
     assert peak < MEMORY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_bombs_of_better_compression(compression, tmp_path):
     influence = claimed((2**22, 2), data=bytes(2**26))
@@ -390,6 +393,7 @@ def test_a_name_that_is_there_twice(tmp_path):
     refused(tmp_path / "est")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [10**5, 5 * 10**6])
 def test_large_and_monotonous_is_no_bomb(rows, tmp_path):
     """Influences of a sparse design: nearly all zero, and a real estimate."""

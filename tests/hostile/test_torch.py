@@ -1,7 +1,10 @@
 """Modules and losses that break a silent assumption."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
+import numpy as np
 import torch
 from torch import nn
 
@@ -98,6 +101,7 @@ def ridge_variance(seed, l2):
     return float(np.sum((y - A @ model.theta) ** 2) / -2 / np.sum(model.terms(model.theta)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("l2", [0.0, 5.0, 20.0])
 def test_an_unbiased_noise_variance_is_unbiased_under_a_ridge(l2):
     """Four Monte-Carlo errors of the mean of 100; the signal is small, so shrinkage adds little."""

@@ -2,22 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array
-
-
-def require_library(module: str, name: str) -> None:
-    """Import an optional library, or raise with the command that installs it."""
-    try:
-        import_module(module)
-    except ImportError:
-        raise ImportError(
-            f'from_{module} needs {name}: pip install "implicit-delta[{module}]"'
-        ) from None
 
 
 def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:

@@ -51,7 +51,7 @@ class Clusters:
                 "There is only one cluster, so the variance between clusters is unknown."
                 if count < 2
                 else "There are two clusters, and the variance between two clusters is not "
-                "estimable: what one has too much, the other has too little."
+                "estimable: their deviations are equal and opposite."
             )
             raise ValueError(f"{only} Leave clusters out, or give labels of smaller groups.")
         codes = np.full(weights.shape, count, dtype=np.intp)
@@ -80,7 +80,7 @@ def _in_order(labels: Any, rows: Any) -> Any:
         return labels
     if np.any(places < 0):
         raise ValueError(
-            f"clusters is labelled by its index, which lacks or repeats {int(np.sum(places < 0))} "
+            f"clusters is labeled by its index, which lacks or repeats {int(np.sum(places < 0))} "
             f"of the {len(places)} rows of the model, the first of them "
             f"{list(rows)[int(np.argmin(places))]!r}. Give the column of the data that the model "
             "was fitted to, or, if its order is that of the model's rows, `clusters.to_numpy()`."

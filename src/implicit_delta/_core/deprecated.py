@@ -13,7 +13,8 @@ def renamed(maximizer: T | None, maximize: T | None) -> T | None:
         return _checked(maximizer)
     if maximizer is not None:
         raise TypeError("maximize= is the old name of maximizer=; give only maximizer=.")
-    warn("maximize= is now called maximizer=; the old name goes in 0.3.", DeprecationWarning)
+    text = "maximize= is now called maximizer=; the old name will be removed in 0.3."
+    warn(text, DeprecationWarning)
     return _checked(maximize)
 
 

@@ -1,10 +1,62 @@
-"""Progress bar that appears after two seconds."""
+"""Progress bar that appears after two seconds, where somebody can see it.
 
+Bars are drawn in a terminal and in a notebook, and stay out of pipes and log files. The environment
+variable ``IMPLICIT_DELTA_PROGRESS`` overrides this: ``off`` hides every bar, ``on`` shows them even
+in a pipe. It is read when a bar opens, so a running program may set it in ``os.environ``.
+"""
+
+import importlib.util
+import os
+import sys
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
+
+DELAY = 2.0  # seconds: most calls are done before
+VARIABLE = "IMPLICIT_DELTA_PROGRESS"
+SWITCH = {"": None, "auto": None, "on": True, "1": True, "off": False, "0": False}
 
 
 def progress(label: str, total: int | None = None, unit: str = "it") -> Any:
     """Open a bar, a context manager with `update`."""
-    return tqdm(desc=label, total=total, unit=unit, delay=2.0, leave=False, dynamic_ncols=True)
+    switch, notebook = _switch(), _in_notebook()
+    shown = switch if switch is not None else notebook or _in_terminal()
+    # A bar that is shown leaves `disable` alone, so that tqdm's own TQDM_DISABLE still counts.
+    look: dict[str, Any] = {"leave": False, "dynamic_ncols": True} if shown else {"disable": True}
+    bar = _notebook_bar if notebook and shown else tqdm
+    return bar(desc=label, total=total, unit=unit, delay=DELAY, **look)
+
+
+def _switch() -> bool | None:
+    """Read the environment variable: on, off, or None for the automatic choice."""
+    setting = os.environ.get(VARIABLE, "").strip().lower()
+    if setting not in SWITCH:
+        raise ValueError(
+            f"The environment variable {VARIABLE} is {setting!r}: set it to 'on' or 'off', or to "
+            "'auto' for bars in terminals and notebooks only."
+        )
+    return SWITCH[setting]
+
+
+def _in_terminal() -> bool:
+    """Tell whether errors are printed to a terminal; programs without a console have no stderr."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _in_notebook() -> bool:
+    """Tell whether a Jupyter kernel runs this; nothing is imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def _notebook_bar(**options: Any) -> Any:
+    """Open a widget where widgets are installed, else a line of text.
+
+    `tqdm.auto` would warn about the missing widgets. Text goes to stdout: notebooks print stderr in
+    red.
+    """
+    if importlib.util.find_spec("ipywidgets") is None:
+        return tqdm(file=sys.stdout, **options)
+    from tqdm.notebook import tqdm as widget
+
+    return widget(**options)

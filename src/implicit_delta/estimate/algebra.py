@@ -46,8 +46,11 @@ def combine_draws(rows: Array, draws: Array, before: Array, after: Array) -> Arr
 
 
 def stretch(parts: Mapping[str, Array], total: Array) -> Array:
-    """Return the ratio of the total standard error to that of the model, 1 where that is none."""
-    model = deviations(parts.get("model", total))
+    """Return the ratio of the total standard error to that of the draws, 1 where that is none.
+
+    These are of the model alone, or of the rows of an average and the model together.
+    """
+    model = deviations(parts.get("model", parts.get("rows", total)))
     return np.divide(deviations(total), model, out=np.ones_like(model), where=model > 0)
 
 

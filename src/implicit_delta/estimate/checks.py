@@ -46,7 +46,7 @@ def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) ->
     if V[worst, worst] < 0:
         raise ValueError(
             f"{what} gives {names[worst]!r} the negative variance {V[worst, worst]:.3g}. Usual "
-            "causes: an inexact solve, an optimum that is none, or a combination of evaluations "
+            "causes: an inexact solve, an optimum that is not one, or a combination of evaluations "
             "whose covariance is not positive semi-definite. Tighten the solver or polish the fit."
         )
     errors = np.sqrt(np.diag(V))

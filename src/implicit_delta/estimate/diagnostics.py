@@ -10,7 +10,7 @@ RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Measures of how far an estimate can be trusted; NaN is unknown to the method.
+    """Measures of how far an estimate can be trusted; NaN where the method cannot tell.
 
     Attributes
     ----------
@@ -67,6 +67,6 @@ def restored(content: Mapping[str, Any]) -> Diagnostics:
 
 def _number(content: Any) -> Any:
     if isinstance(content, bool | str):
-        raise TypeError(f"{content!r:.60} is no number")
+        raise TypeError(f"{content!r:.60} is not a number")
     float(content)  # of a list there is none, nor of an integer with hundreds of digits
     return content

@@ -104,8 +104,8 @@ class Estimate:
     influence : (n, K) array, optional
         First-order change of psi when one more copy of training row i is added.
     parts : mapping of str to (K, K) array
-        Covariance of each source of error (``model``, ``evaluation``, ``noise``); empty when
-        there is only one.
+        Covariance of each source of error (``model``, ``evaluation``, ``noise``, or ``rows`` for
+        the first two together); empty when there is only the model.
     draws : (B, K) array, optional
         Psi over replicates, from simulation or bootstrap; stretched to the total error.
     errors_add : bool
@@ -222,8 +222,10 @@ class Estimate:
             ``max_k |Z_k|``, with Z normal and correlated like the estimates (sup-t band).
         kind : {"normal", "percentile", "basic", "bca"}
             ``"normal"`` has normal or, with finite `df`, Student's t quantiles. The others read
-            ``draws`` instead: their quantiles; these reflected at the value; or quantiles
-            corrected for bias and skewness, of a `Bootstrap`.
+            ``draws`` instead, of which there should be about 1000: ``"percentile"`` takes their
+            quantiles, ``"basic"`` reflects these at the value, and ``"bca"``, for a `Bootstrap`,
+            moves their levels for median bias and skewness, which makes it accurate to the
+            second order.
         rng : int or numpy.random.Generator, optional
             Source of the 100 000 draws behind ``simultaneous``; a fixed seed unless given.
 
@@ -468,7 +470,7 @@ class Estimate:
         ------
         ValueError
             The file is damaged, something else, or of a later release. Nothing in it is run, and
-            no more memory is taken than a file of its size can ask for.
+            no more memory is taken than a file of its size can need.
         """
         return read(path, cls._restored)
 
@@ -545,6 +547,9 @@ class Estimate:
     ) -> Axes:
         """Draw the estimate and return the axes.
 
+        In a new figure, evaluations of very different size (dollars and shares, say) get an axis of
+        their own, one below the other: the first is returned, and ``ax.figure.axes`` has all.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
@@ -552,8 +557,9 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else the
-            covariance as an image. ``"influence"`` draws that of each training row.
+            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
+            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
+            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         **style
@@ -601,9 +607,11 @@ class Estimate:
         if transform is not None or simultaneous:
             raise ValueError(
                 f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and know no other evaluation. Use kind='normal'."
+                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
             )
-        return replicate_ends(kind, level, np.atleast_1d(self.value), draws, self.acceleration)
+        reason = str(self.diagnostics.notes.get("no_bca", ""))
+        value = np.atleast_1d(self.value)
+        return replicate_ends(kind, level, value, draws, self.acceleration, reason)
 
     def _budget_cells(self) -> list[list[str]]:
         errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from implicit_delta._core.optional import optional
+from implicit_delta.estimate.scales import (
+    in_lines,
+    in_one_line,
+    label_rows,
+    letters,
+    panels,
+    scales,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +26,6 @@ __all__ = [
     "band_plot",
     "covariance_plot",
     "estimate_plot",
-    "influence_plot",
     "interval_plot",
 ]
 
@@ -45,7 +53,7 @@ def estimate_plot(
     x : (K,) array, optional
         Position of each evaluation.
     kind : {"interval", "band", "covariance", "influence"}, optional
-        A band when ``x`` is given, intervals for up to 30 evaluations, else the covariance.
+        A band when ``x`` is given, intervals for up to 30 evaluations, else the correlations.
     confidence_level, simultaneous
         As in :meth:`Estimate.confidence_interval`.
     **style
@@ -55,6 +63,8 @@ def estimate_plot(
     if kind == "covariance":
         return covariance_plot(estimate, ax, x=x, **style)
     if kind == "influence":
+        from implicit_delta.estimate.influence_plot import influence_plot
+
         return influence_plot(estimate, ax, **style)
     levels: dict[str, Any] = {"confidence_level": confidence_level, "simultaneous": simultaneous}
     if kind == "interval":
@@ -74,21 +84,32 @@ def interval_plot(
     simultaneous: bool = False,
     **style: Any,
 ) -> Axes:
-    """Draw each evaluation as a point with a horizontal bar, the first on top."""
+    """Draw each evaluation as a point with a horizontal bar, the first on top.
+
+    In a new figure, evaluations of other sizes (dollars and shares, say) get an axis of their own
+    below; the first axes are returned, and ``ax.figure.axes`` has all. In axes that are given,
+    everything is drawn on their one scale.
+    """
     K = len(estimate.names)
-    ax = new_axes(width=6.0, height=1.1 + 0.3 * K) if ax is None else ax
     value = np.atleast_1d(estimate.value)
     low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
+    groups = scales(low, high) if ax is None else [list(range(K))]
+    axes = [ax] if ax is not None else row_axes([[estimate.names[k] for k in g] for g in groups])
+    for panel, group in zip(axes, groups, strict=True):
+        _draw_intervals(panel, value[group], low[group], high[group], style)
+        label_rows(panel, np.arange(len(group)), [estimate.names[k] for k in group])
+    axes[-1].set_xlabel(
+        f"estimate, {_described(confidence_level, simultaneous and K > 1, '')} interval"
+    )
+    return axes[0]
+
+
+def _draw_intervals(ax: Axes, value: Any, low: Any, high: Any, style: dict[str, Any]) -> None:
     look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
-    ax.errorbar(value, np.arange(K), xerr=[value - low, high - value], **look)
-    ax.set_yticks(np.arange(K), estimate.names)
-    ax.set_ylim(K - 0.4, -0.6)
+    ax.errorbar(value, np.arange(len(value)), xerr=[value - low, high - value], **look)
+    ax.set_ylim(len(value) - 0.4, -0.6)
     if low.min() < 0 < high.max():
         ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_xlabel(
-        f"estimate with {_described(confidence_level, simultaneous and K > 1, '')} interval"
-    )
-    return ax
 
 
 def band_plot(
@@ -124,12 +145,24 @@ def band_plot(
 
 
 def covariance_plot(
-    estimate: Estimate, ax: Axes | None = None, *, x: ArrayLike | None = None, **style: Any
+    estimate: Estimate,
+    ax: Axes | None = None,
+    *,
+    x: ArrayLike | None = None,
+    correlation: bool | None = None,
+    **style: Any,
 ) -> Axes:
-    """Draw the covariance as an image, red above zero and blue below, first evaluation on top."""
+    """Draw the covariance as an image, red above zero and blue below, first evaluation on top.
+
+    Correlations are drawn unless ``x`` is given: evaluations along x have one unit, others need
+    not. ``correlation=True`` or ``False`` decides otherwise. What has no error has no correlation,
+    and is left white.
+    """
     K = len(estimate.names)
     ax = new_axes(width=5.6, height=4.6) if ax is None else ax
-    ends = np.abs(estimate.covariance).max() or 1.0
+    scaled = x is None if correlation is None else correlation
+    shown = _correlation(estimate.covariance) if scaled else estimate.covariance
+    ends = 1.0 if scaled else np.abs(shown).max() or 1.0
     look: dict[str, Any] = {
         "cmap": "RdBu_r",
         "vmin": -ends,
@@ -138,46 +171,37 @@ def covariance_plot(
     } | style
     at = np.arange(K) if x is None else _positions(estimate, x)
     order = np.argsort(at, kind="stable")
-    image = ax.pcolormesh(at[order], at[order], estimate.covariance[np.ix_(order, order)], **look)
-    ax.figure.colorbar(image, ax=ax, label="covariance")
+    # Centers do not tell the size of a single cell; edges do.
+    edges = at[order] if x is not None and K > 1 else np.arange(K + 1) - 0.5 + (at[0] if K else 0)
+    image = ax.pcolormesh(edges, edges, shown[np.ix_(order, order)], **look)
+    ax.figure.colorbar(image, ax=ax, label="correlation" if scaled else "covariance")
     ax.set_aspect("equal")
     ax.invert_yaxis()
     if x is not None:
         ax.set(xlabel="x", ylabel="x")
     elif K <= FEW:
-        ax.set_xticks(at, estimate.names, rotation=90)
-        ax.set_yticks(at, estimate.names)
+        _label_cells(ax, at, [in_one_line(name) for name in estimate.names])
     else:
         ax.set(xlabel="evaluation", ylabel="evaluation")
     return ax
 
 
-def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the influence of every training row, with the numbers of the ten largest."""
-    top = estimate.top_influence(10)
-    rows = np.asarray(estimate.influence)
-    ax = new_axes(width=6.4) if ax is None else ax
-    look: dict[str, Any] = {"marker": ".", "linestyle": "none", "markersize": 3.0} | style
-    for k, name in enumerate(estimate.names):
-        ax.plot(np.arange(len(rows)), rows[:, k], label=name, **look)
-    for row in top.row:
-        k = int(np.argmax(np.abs(rows[row])))
-        up = rows[row, k] >= 0
-        ax.annotate(
-            f"{row}",
-            (row, rows[row, k]),
-            (0, 3 if up else -3),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if up else "top",
-            fontsize="x-small",
-        )
-    ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.margins(y=0.12)
-    ax.set(xlabel="training row", ylabel="influence of one more copy")
-    if len(estimate.names) > 1:
-        ax.legend()
-    return ax
+def _label_cells(ax: Axes, at: Any, names: list[str]) -> None:
+    """Write names along both axes, then shrink them to the cells that they left room for."""
+    ax.set_xticks(at, names, rotation=90)
+    ax.set_yticks(at, names)
+    figure: Any = ax.figure
+    figure.draw_without_rendering()
+    size = letters(ax, len(names))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_tick_params(labelsize=size)
+
+
+def _correlation(covariance: Any) -> Any:
+    error = np.sqrt(np.diag(covariance))
+    product = np.outer(error, error)
+    known = np.where(product > 0, product, 1.0)
+    return np.ma.masked_where(product <= 0, np.clip(covariance / known, -1.0, 1.0))
 
 
 def _fitting_kind(estimate: Estimate, x: ArrayLike | None) -> str:
@@ -204,18 +228,17 @@ def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any
     return at
 
 
+def row_axes(names: list[list[str]]) -> list[Axes]:
+    """Make a figure with a row for each name, in axes one below the other."""
+    lines = [sum(1 + 0.5 * in_lines(name).count("\n") for name in group) for group in names]
+    ax = new_axes(width=6.0, height=0.7 + 0.4 * len(names) + 0.3 * sum(lines))
+    return panels(ax, lines)
+
+
 def new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
     """Make a figure with one pair of axes."""
-    _, ax = _pyplot().subplots(figsize=(width, height), layout="compressed")
+    _, ax = optional("matplotlib.pyplot", "plot()").subplots(
+        figsize=(width, height), layout="compressed"
+    )
     axes: Axes = ax
     return axes
-
-
-def _pyplot() -> ModuleType:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "Plots need matplotlib, which is not installed: `pip install 'implicit-delta[plot]'`."
-        ) from error
-    return pyplot

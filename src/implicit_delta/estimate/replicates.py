@@ -6,6 +6,10 @@ from scipy.special import ndtr, ndtri
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
 
+NO_BCA = (
+    "only Bootstrap computes it, and for psi itself, not for combinations. Use "
+    "`infer(model, psi, Bootstrap(1000))`"
+)
 KINDS = ("percentile", "basic", "bca")
 
 
@@ -15,19 +19,21 @@ def replicate_ends(
     value: Array,
     draws: Array,
     acceleration: Array | None,
+    reason: str = "",
 ) -> tuple[Array, Array]:
     """Return both ends, (K,) each, of the interval of this kind.
 
     ``"percentile"`` takes the quantiles of the replicates, ``"basic"`` reflects these at the value
     (a replicate is to the value as the value is to the truth), and ``"bca"`` moves their levels for
-    median bias and for a standard error that changes along psi (Efron 1987).
+    median bias and for a standard error that changes along psi (Efron 1987). Without an
+    acceleration there is no BCa interval, for the reason given.
     """
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     if kind == "bca":
         if acceleration is None:
             raise ValueError(
-                "kind='bca' needs the influence of each observation, which only Bootstrap looks "
-                "at. Use `infer(model, psi, Bootstrap(1000))`, or kind='percentile'."
+                "kind='bca' needs the influence of each observation, and there is none here: "
+                f"{reason or NO_BCA}. kind='percentile' and kind='basic' need none."
             )
         levels = _bca_levels(tails, value, draws, acceleration)
         ends = [np.quantile(column, at) for column, at in zip(draws.T, levels, strict=True)]

@@ -91,7 +91,7 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     with archive.open(entry) as member:
         shape, _, dtype = _description(member)
         if shape != () or dtype.kind != "U":
-            raise ValueError("a header that is no text")
+            raise ValueError("a header that is not text")
         text = str(np.frombuffer(member.read(), dtype)[0])
     header = json.loads(text)
     if header["format"] != FORMAT or not isinstance(header["version"], int):
@@ -104,11 +104,11 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     _check_depth(header, DEEPEST)
     for key in ("names", "parts"):
         if not isinstance(header[key], list) or {*map(type, header[key])} - {str}:
-            raise TypeError(f"{key} that are no list of strings")
+            raise TypeError(f"{key} that are not a list of strings")
     if len(set(header["parts"])) < len(header["parts"]) or not isinstance(header["method"], str):
-        raise ValueError("parts of the same name, or a method that is no text")
+        raise ValueError("parts of the same name, or a method that is not text")
     if not isinstance(header.get("target", ""), str):
-        raise TypeError("a target that is no text")
+        raise TypeError("a target that is not text")
     return dict(header)
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from implicit_delta._core.optional import optional
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import checked_level
 
@@ -176,16 +177,6 @@ def as_html(cells: list[list[str]], caption: str) -> str:
 
 def data_frame(library: str, columns: dict[str, list[Any]]) -> Any:
     """Make a data frame of one of two libraries, or say what to install."""
-    try:
-        if library == "pandas":
-            import pandas as frames
-        elif library == "polars":
-            import polars as frames
-        else:
-            raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
-    except ImportError as error:
-        raise ImportError(
-            f"to_frame() needs {library}, which is not installed: "
-            f"`pip install 'implicit-delta[{library}]'`. to_dict() gives the same columns without."
-        ) from error
-    return frames.DataFrame(columns)
+    if library not in ("pandas", "polars"):
+        raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
+    return optional(library, "to_frame()").DataFrame(columns)

@@ -80,7 +80,7 @@ def ends_on_scale(
         if not usable.all():
             k = int(np.argmin(usable))
             raise ValueError(
-                f"The transform asks for values {scale.domain}, but {names[k]!r} is "
+                f"The transform needs values {scale.domain}, but {names[k]!r} is "
                 f"{value[k]:.6g}. Choose another transform, or none."
             )
         half = critical * np.abs(slope) * error
@@ -137,8 +137,8 @@ def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[st
             k = int(np.argmin(good))
             raise ValueError(
                 f"forward and inverse do not undo each other for {names[k]!r}: {point[k]:.6g} on "
-                f"the transformed scale comes back as {back[k]:.6g}. Either they are no pair, or "
-                "the interval leaves the range of forward; take a forward onto the whole line."
+                f"the transformed scale comes back as {back[k]:.6g}. Either they are not a pair, "
+                "or the interval leaves the range of forward; take a forward onto the whole line."
             )
 
 

@@ -23,7 +23,7 @@ class Average:
     with that of the model (the paper's section on evaluation uncertainty):
 
     ================  =============================================================================
-    ``independent``   other rows than those of the training: the variances add
+    ``independent``   rows that the training did not use: the variances add
     ``training``      the training rows, in order: the influence of row i on the average is
                       :math:`s_i' A^{-1} g + (h_i - \bar h) / n`, and the sum of its squares is the
                       variance, with the covariance of the two parts, and robust
@@ -35,11 +35,11 @@ class Average:
     `Estimate.budget` lists the parts.
 
     With ``"training"``, row i of h has to be training row i. Labels are compared where both sides
-    have some (a pandas Series against a model that knows its rows); otherwise nothing can tell
-    rows in another order, which leave the mean alone and make its error wrong. A row counts as
-    much as its frequency or sampling weight says (`weights=`, statsmodels' `freq_weights`).
-    Precisions (`weight_kind="precision"`, `var_weights`, the weights of WLS) are no counts: each
-    row counts once. For another weighting w return ``h * w / w.mean()``.
+    have some (a pandas Series and a model with row labels); otherwise rows in another order
+    cannot be detected: the mean stays right, and its error is wrong. A row counts as much as
+    its frequency or sampling weight (`weights=`, statsmodels' `freq_weights`). Precisions
+    (`weight_kind="precision"`, `var_weights`, the weights of WLS) are not counts: each row counts
+    once. For another weighting w return ``h * w / w.mean()``.
 
     Parameters
     ----------

@@ -9,7 +9,6 @@ from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.average import sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
-from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 
@@ -22,7 +21,8 @@ class TotalError:
     covariance : (K, K) array
         The total.
     parts : mapping of str to (K, K) array
-        ``model``, ``evaluation`` and ``noise``; empty if there is only the model.
+        ``model``, ``evaluation`` and ``noise``, or for a bootstrap of the rows of an average
+        ``rows`` in place of the first two; empty if there is only the model.
     influence : (n, K) array or None
         Of each training row, on the average too if it is one of these rows.
     draws : (B, K) array or None
@@ -44,6 +44,7 @@ def total_error(
     influence: Array | None = None,
     draws: Array | None = None,
     sandwich: Callable[[Array], Array] | None = None,
+    whole: bool = False,
 ) -> TotalError:
     """Combine the model's part with what the evaluation adds.
 
@@ -58,14 +59,16 @@ def total_error(
         With the variances of the model's part.
     sandwich : callable or None
         Makes a covariance of influences, (n, K) to (K, K); needed likewise.
+    whole : bool
+        Whether the covariance has the sampling error of the training rows in it.
     """
-    parts, total = {"model": covariance}, covariance
-    units = evaluation.units
+    parts, total = {"rows" if whole else "model": covariance}, covariance
+    units = None if whole else evaluation.units
     unknown = evaluation.sample == "unknown"
     if units is not None and evaluation.sample == "training":
         assert influence is not None
         assert sandwich is not None
-        sampling = _spread(evaluation.model)[:, None] * (units - evaluation.value)
+        sampling = evaluation.deviations
         parts = {"model": sandwich(influence), "evaluation": sandwich(sampling)}
         influence = influence + sampling
         total = sandwich(influence)
@@ -77,13 +80,8 @@ def total_error(
         parts["noise"] = evaluation.noise
         total = total + evaluation.noise
     if len(parts) == 1:
-        return TotalError(covariance, {}, influence, draws)
+        return TotalError(covariance, parts if whole else {}, influence, draws)
     return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)
-
-
-def _spread(model: FittedModel) -> Array:
-    """Share of each observation in an average over the training rows, (n,)."""
-    return np.asarray(ratio(model.shares, model.counts) / model.shares.sum())
 
 
 def stretched(draws: Array | None, own: Array, covariance: Array) -> Array | None:

@@ -23,7 +23,7 @@ SURE = 3.0  # Monte-Carlo errors that a change or a bend must exceed before it i
 
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    r"""The evaluation as it looks from a distance of one standard error.
+    r"""The evaluation, smoothed over about one standard error.
 
     A psi that jumps has a derivative of zero almost everywhere, and yet moves when the parameters
     do. What counts for its standard error is its slope over the range of the estimate,
@@ -52,7 +52,7 @@ class Smoothed:
     rng : int or numpy.random.Generator, optional
         Source of z; fresh unless given.
     curvature : {"hessian", "ggn"}, optional
-        Which A; the one that the model prefers unless given.
+        Which A; that of the model unless given.
     n_jobs : int
         How many evaluations run at once (joblib).
 
@@ -228,7 +228,7 @@ def _warn_uncertain(slope: _Slope) -> None:
 
 
 def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
-    """Compare the standard errors at both widths, and warn of a change that is no accident."""
+    """Compare the standard errors at both widths, and warn of a change that is not an accident."""
     change = abs(np.sqrt(narrow.variance / wide.variance) - 1)
     doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)
     if np.any(change > np.maximum(CHANGE_WARNS, doubt)):

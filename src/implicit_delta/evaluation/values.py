@@ -108,7 +108,7 @@ def check_blur(blur: Array, errors: Array, names: tuple[str, ...], strict: bool)
         "own, or leave out a large constant in it."
     )
     if strict and shares[k] > BLUR_REFUSES:
-        raise EvaluationError(text + " Pass `strict=False` to get the number all the same.")
+        raise EvaluationError(text + " Pass `strict=False` to get the number anyway.")
     warn(text, ImplicitDeltaWarning)
 
 
@@ -123,7 +123,7 @@ def noise_of_mean(values: Array) -> Array | None:
 def evaluation_names(
     given: Any, psi: Any, raw: Any = None, value: Array | None = None
 ) -> tuple[str, ...]:
-    """Use the names given, those of a labelled result, or the function's own with an index.
+    """Use the names given, those of a labeled result, or the function's own with an index.
 
     In place of psi and its value, default names can be given themselves.
     """
@@ -133,7 +133,7 @@ def evaluation_names(
         if len(labels) != count:
             raise ValueError(f"{len(labels)} names were given for {count} evaluations.")
         if distinct(labels) != labels:
-            raise ValueError(f"names are empty or there twice: {labels!r:.80}.")
+            raise ValueError(f"names are empty or repeated: {labels!r:.80}.")
         return labels
     if value is None:
         return tuple(psi)

@@ -88,9 +88,7 @@ def assemble(
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
-    if evaluation.fitted is None:
-        check_bend(response.nonlinearity, strict)
-    else:
+    if evaluation.fitted is not None:
         drift = guard(evaluation.model, response, covariance, strict, debias)
     rows = _influence(evaluation, response, sandwich, influence)
     if brought is not None:
@@ -110,7 +108,10 @@ def assemble(
         rows,
         _robust_draws(response, covariance, replaced),
         lambda rows: plain.of_rows(evaluation.model, rows),
+        whole=response.whole,
     )
+    bend = response.nonlinearity * _weight_of_bend(response, covariance, total)
+    check_bend(bend, strict)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
@@ -199,13 +200,20 @@ def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> 
     return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
 
 
+def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:
+    """Return how much of the bend of psi shows in the interval.
+
+    It grows with the errors of the parameters, which a robust variance may find larger, and is
+    diluted by errors of other sources.
+    """
+    found, own, whole = (
+        np.sqrt(np.diag(V)) for V in (response.covariance, covariance, total.covariance)
+    )
+    return float(np.max(ratio(own, found, otherwise=1.0) * ratio(own, whole, otherwise=1.0)))
+
+
 def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
     """Carry a covariance of the parameters over to psi."""
-    if response.robust:
-        raise ValueError(
-            f"{response.method.split('(')[0]} finds the variance by itself: leave out "
-            "covariance=, or the method."
-        )
     if evaluation.sample == "training":
         raise ValueError(
             'Average(sample="training") needs to know how each row moves the parameters, which '
@@ -237,7 +245,7 @@ def _influence(
     evaluation: Evaluation, response: Response, sandwich: Sandwich | None, asked: bool
 ) -> Array | None:
     """Make the influences, (n, K), where rows are asked for, or few enough to keep unasked."""
-    needed = asked or evaluation.sample == "training"
+    needed = asked or (evaluation.sample == "training" and not response.whole)
     if not needed and sandwich is None:
         return None
     model = evaluation.model

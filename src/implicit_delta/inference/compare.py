@@ -48,10 +48,10 @@ def compare(
         A method is a `Method`, or any function of (model, psi) that returns an `Estimate` or a
         `Profile`, such as `profile` itself. By default `Infinitesimal`, `FiniteDifference`, the
         robust (sandwich) variance, `Bootstrap` with 200 replicates and a fixed seed, and
-        `profile`. The question is asked once: psi is evaluated, and smoothed or replicated, for
-        all methods together; a function of your own asks it again.
+        `profile`. Psi is evaluated, and smoothed or replicated, once for all methods
+        together; a function of your own evaluates it again.
     confidence_level : float
-        Of the intervals; `profile` is asked for this level.
+        Of the intervals; `profile` uses this level.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate import Estimate
-from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
+from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent
 from implicit_delta.inference.profile.result import Profile
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ class Comparison:
 
     def to_frame(self) -> DataFrame:
         """Return the table as a pandas data frame, one row per method and evaluation."""
-        from pandas import DataFrame
-
-        return DataFrame(self.to_dict()).set_index(["method", "term"])
+        return data_frame("pandas", self.to_dict()).set_index(["method", "term"])
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the interval of each method and return the axes.

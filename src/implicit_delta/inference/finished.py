@@ -127,11 +127,11 @@ class Finish:
         elif self.share < REACHED:
             off = f", and psi is about {self.drift:.2g} standard errors short of its end"
             warn(
-                f"The trainings do not finish: they reach about {self.share:.0%} of the variance "
-                f"of psi{off if self.drift > DRIFT_WARNS else ''}, so the standard error is "
-                "doubtful, and mostly too small. Train longer, with a larger learning rate, to a "
-                "tighter tolerance, or from a good fit. If the model can be given to `from_torch` "
-                "or another `from_*` function, `infer` needs no training.",
+                f"The training runs do not finish: they reach about {self.share:.0%} of the "
+                f"variance of psi{off if self.drift > DRIFT_WARNS else ''}, so the standard error "
+                "is doubtful, and mostly too small. Train longer, with a larger learning rate, to "
+                "a tighter tolerance, or from a good fit. If the model can be given to "
+                "`from_torch` or another `from_*` function, `infer` needs no training.",
                 DriftWarning,
             )
 
@@ -173,7 +173,7 @@ def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tupl
 
 def _warn_unknown(error: Exception) -> None:
     warn(
-        "Whether the trainings finish is unknown, since one with a curved bonus failed "
+        "Whether the training runs finish is unknown, since one with a curved bonus failed "
         f"({type(error).__name__}: {error!s:.60}). Compare with a training twice as long.",
         DriftWarning,
     )

@@ -39,7 +39,6 @@ def guard(
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
         check_drift(model, drift, strict, debias)
         _check_parabola(model, response, score, strict)
-    check_bend(response.nonlinearity, strict)
     return drift
 
 
@@ -115,7 +114,7 @@ def _check_fall(fall: float, strict: bool) -> None:
     """Object to a curvature that the objective does not have: `fall` is 1 for a parabola."""
     text = (
         f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
-        "times what its second derivative promises, so the standard error is not to be trusted. "
+        "times what its second derivative implies, so the standard error cannot be trusted. "
         "Usual causes: it has no finite maximum (separated classes, an empty cell: add `l2=`), it "
         "has kinks (absolute errors), or a derivative is wrong (`score=`, single precision). "
         "`profile(model, psi)` and `Bootstrap()` use no second derivative."
@@ -126,5 +125,5 @@ def _check_fall(fall: float, strict: bool) -> None:
 
 def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:
     if refuse:
-        raise ConvergenceError(text + " Pass `strict=False` to get the number all the same.")
+        raise ConvergenceError(text + " Pass `strict=False` to get the number anyway.")
     warn(text, warning)

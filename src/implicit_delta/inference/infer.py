@@ -56,7 +56,7 @@ def infer(
         d beyond                             ``Infinitesimal(solver=conjugate_gradient)``
         ===================================  =============================================
 
-        and ``estimate.method`` says what it was.
+        and ``estimate.method`` names it.
     robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
         Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
@@ -65,7 +65,7 @@ def infer(
     clusters : (n,) array, list or pandas Series, optional
         Labels of three or more groups within which observations may be dependent; the variance is
         then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
-        is aligned by its index if the model knows the labels of its rows.
+        is aligned by its index if the model has labels for its rows.
     covariance : (d, d) array, optional
         A covariance of the parameters from elsewhere, to take instead of the model's own.
     df : float, optional
@@ -162,6 +162,7 @@ def answer(
         )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
+    method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
     try:

@@ -82,8 +82,8 @@ def polish(
     Returns
     -------
     FittedModel, or Polished if psi is given
-        How far the objective rose is also logged (logger ``implicit_delta``, level INFO). An
-        estimate made from the finished model tells in its summary how far psi has moved: it is
+        How far the objective rose is also logged (logger ``implicit_delta``, level INFO). The
+        summary of an estimate made from the finished model has how far psi has moved: it is
         about that model, and not about the one that was deployed.
 
     Raises

@@ -20,6 +20,7 @@ from implicit_delta.methods.base import PROBE, Response, described_range, relati
 PUSH = 0.25  # of a standard error: the error of the result goes with the square of it
 NEAR, FAR = 0.1, 1.0  # pushes that will do; noise asks for more than a quarter
 FIRST = 0.1  # the first lambda, over the size of psi
+ROUNDING = 1e-12  # a psi below has tiny units, or it is zero but for rounding, which is tried first
 MOST_TRIES = 8  # lambdas that are tried before giving up
 NOISE = 0.01  # of the standard error: noise of the training that is worth a warning
 
@@ -59,21 +60,21 @@ def refit(
         The push, in units of 1 / psi. By default about a quarter of a standard error of each psi_k,
         found by trial: a small push tells how large the standard error is.
     n_jobs : int
-        How many trainings run at once (joblib).
+        Number of training runs at once (joblib).
     names : sequence of str, optional
         Names of the evaluations, for tables.
     check : bool
-        Whether to see, by three trainings more for each psi_k (for at most eight of them), that
-        trainings finish. One that stops early underestimates, however well it can be repeated.
+        Whether to see, by three more training runs for each psi_k (for at most eight of them), that
+        the runs finish. One that stops early underestimates, however well it can be repeated.
 
     Returns
     -------
     Estimate
         Its value is that of a training without bonus. ``diagnostics.notes`` has ``lam``, the number
         of ``trainings`` and ``check_trainings``, and the ``noise_floor``: by how much psi differs
-        between two trainings without bonus. That is no accuracy: ``share_reached``, the share of
-        the variance that the trainings have reached, is, and ``unfinished``, by how many standard
-        errors psi would still move. See `implicit_delta.inference.finished.Finish`.
+        between two training runs without bonus. Accuracy is measured by ``share_reached``, the
+        share of the variance that the runs have reached, and by ``unfinished``, the number of
+        standard errors that psi would still move. See `implicit_delta.inference.finished.Finish`.
 
     Warns
     -----
@@ -82,7 +83,7 @@ def refit(
     NonlinearityWarning
         Psi bends within half a standard error, or `lam` pushes it too far.
     NotDeterministicWarning
-        Trainings differ by more than they should.
+        Training runs differ by more than they should.
 
     Examples
     --------
@@ -139,10 +140,10 @@ def refit(
 
 
 def _function(psi: Any) -> Psi:
-    """Take the wrappers of psi apart, and refuse those that need more than trainings."""
+    """Take the wrappers of psi apart, and refuse those that need more than training runs."""
     if isinstance(psi, Smoothed):
         raise EvaluationError(
-            "Smoothed(psi) evaluates psi at draws of the parameters, and `refit` knows no "
+            "Smoothed(psi) evaluates psi at draws of the parameters, and `refit` sees no "
             "parameters. Make a fitted model with `from_torch` or another `from_*` function, or "
             "give a psi that is smooth itself."
         )
@@ -150,7 +151,7 @@ def _function(psi: Any) -> Psi:
     if isinstance(function, Composed) and function.sample == "training":
         raise EvaluationError(
             'Average(h, sample="training") needs the influence of each training row, and `refit` '
-            'knows no rows. Use `Average(h, sample="unknown")` for an upper bound, or make a '
+            'sees no rows. Use `Average(h, sample="unknown")` for an upper bound, or make a '
             "fitted model with `from_torch` or another `from_*` function."
         )
     return function
@@ -188,7 +189,8 @@ def _pushes(
 
 def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list[Array]]:
     """Try lambdas until each pushes its psi_k by a good part of a standard error."""
-    tries = FIRST / np.where(rest != 0, abs(rest), 1.0)
+    natural = FIRST / np.where(rest != 0, abs(rest), 1.0)
+    tries = np.where(abs(rest) > ROUNDING, natural, FIRST)
     ends: dict[int, Array] = {}
     falls = np.zeros(rest.size)
     for _ in range(MOST_TRIES):
@@ -198,9 +200,9 @@ def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list
             rise, clear = float(end[k] - rest[k]), max(SIGNAL * floor[k], 1e-12 * abs(rest[k]))
             if rise <= clear:
                 falls[k] = falls[k] + 1 if rise < -clear else 0
-                if falls[k] > 1:  # twice in a row, and at pushes ten times apart, is no accident
+                if falls[k] > 1:  # twice in a row, at pushes ten times apart: not by chance
                     _refuse_fall(k, tries[k], rise)
-                tries[k] *= 10
+                tries[k] = max(10 * tries[k], natural[k])
                 continue
             error = np.sqrt(rise / tries[k])
             if NEAR <= tries[k] * error <= FAR:
@@ -211,10 +213,10 @@ def _pilot(trainings: Trainings, rest: Array, floor: Array) -> tuple[Array, list
             return tries, [ends[k] for k in range(rest.size)]
     raise ConvergenceError(
         f"After {MOST_TRIES} tries no lambda was found that moves psi by a good part of a "
-        f"standard error: two trainings without bonus differ by {np.max(floor):.3g}, and a bonus "
-        "does not move psi clearly and in proportion. Usual causes: `train` leaves the bonus out "
-        "of its loss, has no fixed seed, or stops too early; or psi has no gradient within the "
-        "loop. Start every training at the same good fit, or give `lam=`."
+        f"standard error: two training runs without bonus differ by {np.max(floor):.3g}, and a "
+        "bonus does not move psi clearly and in proportion. Usual causes: `train` leaves the bonus "
+        "out of its loss, has no fixed seed, or stops too early; or psi has no gradient within the "
+        "loop. Start every run at the same good fit, or give `lam=`."
     )
 
 
@@ -223,7 +225,7 @@ def _check_rose(pushes: Array, rises: Array) -> None:
     k = int(np.argmin(rises))
     if rises[k] == 0:
         raise ConvergenceError(
-            f"psi[{k}] is the same after trainings with a bonus of lambda psi[{k}] and of minus "
+            f"psi[{k}] is the same after training with a bonus of lambda psi[{k}] and of minus "
             f"that (lambda = {pushes[k]:.3g}). Usual causes: `train` leaves the bonus out of its "
             "loss, psi has no gradient within the loop, or does not depend on the model. The loss "
             "to minimize is minus the sum of the log-likelihoods minus `bonus(model)`."
@@ -236,9 +238,9 @@ def _refuse_fall(k: int, lam: float, rise: float) -> NoReturn:
     raise ConvergenceError(
         f"psi[{k}] fell by {-rise:.3g} although it was pushed to rise (lambda = {lam:.3g}). Usual "
         "causes: `train` adds the bonus to its loss, from which it must be subtracted (the loss to "
-        "minimize is minus the sum of the log-likelihoods minus `bonus(model)`); or the trainings "
-        "are not finished, not reproducible, or end at different optima. Start every training at "
-        "the same good fit, fix the seed, train longer, or use a larger `lam`."
+        "minimize is minus the sum of the log-likelihoods minus `bonus(model)`); or the "
+        "training runs are not finished, not reproducible, or end at different optima. Start every "
+        "run at the same good fit, fix the seed, train longer, or use a larger `lam`."
     )
 
 
@@ -258,8 +260,8 @@ def _warn_noise(floor: Array, rises: Array) -> None:
     k = int(np.argmax(noise))
     if noise[k] > NOISE:
         warn(
-            f"Two trainings without bonus differ in psi by {floor[k]:.3g}, so the standard error "
-            f"is uncertain by about {noise[k]:.0%}. Fix the seed of `train`, start every training "
+            f"Two training runs without bonus differ in psi by {floor[k]:.3g}, so the standard "
+            f"error is uncertain by about {noise[k]:.0%}. Fix the seed of `train`, start every run "
             "at the same weights, train longer, or use a larger `lam`.",
             NotDeterministicWarning,
         )

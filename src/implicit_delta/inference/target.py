@@ -60,7 +60,7 @@ def _warn(shrinkage: float, model: FittedModel) -> None:
 
 
 def newton_step(model: FittedModel) -> Array | None:
-    """Return the step of theta towards the maximum without the penalty, (d,); None if unknown."""
+    """Return the step of theta toward the maximum without the penalty, (d,); None if unknown."""
     one = np.eye(model.d)
     try:
         information = model.information(model.theta, one, model.curvature)

@@ -33,7 +33,7 @@ class Response:
     method : str
         The method with everything that was left open filled in.
     smallest_curvature, nonlinearity, bias, residual : float
-        See `implicit_delta.estimate.Diagnostics`; nan where the method does not know it.
+        See `implicit_delta.estimate.Diagnostics`; NaN where the method does not find it.
     drift : float
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
@@ -45,6 +45,8 @@ class Response:
         Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
+    whole : bool
+        Whether the covariance has the sampling error of an average over the training rows in it.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
     doubt : Warning or None
@@ -66,6 +68,7 @@ class Response:
     exact: bool = False
     acceleration: Array | None = None
     robust: bool = False
+    whole: bool = False
     passes: int = 0
     doubt: Warning | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
@@ -78,10 +81,18 @@ class Method(ABC):
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Find the response of the model's optimum to each of the K evaluations."""
 
+    def check(  # noqa: B027, most methods have an answer to all of it
+        self, *, robust: bool, covariance: bool, influence: bool
+    ) -> None:
+        """Refuse what was asked for beside psi, if the method is known to have no answer.
+
+        That is a robust or clustered variance, a covariance that the user brings, and influences.
+        """
+
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Return the method for observations that were sampled in clusters.
 
-        Only a method that draws observations has to know: it draws whole clusters.
+        Only a method that draws observations changes: it draws whole clusters.
         """
         return self
 

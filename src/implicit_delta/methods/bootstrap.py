@@ -1,8 +1,8 @@
-"""The bootstrap: refit with random weights, as often as it takes."""
+"""The bootstrap: refit to drawn data, as often as it takes."""
 
 from collections import Counter
 from dataclasses import InitVar, dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from implicit_delta.errors import (
     ConvergenceError,
     ImplicitDeltaError,
     ImplicitDeltaWarning,
-    NonlinearityWarning,
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
@@ -28,38 +27,47 @@ from implicit_delta.methods.base import (
     check_moved,
     uncertainty,
 )
+from implicit_delta.methods.first_order import FirstOrder
+from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
+Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
+
 FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
-SHORT = 0.1  # of a standard error that is too small: five observations
-RESAMPLING = 1.5  # times the sandwich: far beyond the Monte-Carlo error and small samples
-MISFIT = 3.0  # times the error of the model: overdispersion alone seldom is ninefold
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 
 
 @dataclass(frozen=True, repr=False)
 class Bootstrap(Method):
-    r"""Psi at refits to resampled data, each started at the fitted parameters.
+    r"""Psi at refits to data that are drawn anew, each started at the fitted parameters.
 
     A replicate maximizes :math:`\sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)` with random
     weights in place of the given ones: drawing with replacement is a matter of weights, so the
-    model needs to know nothing about it. The covariance is that of psi over the replicates. It
-    is robust to misspecification, like a sandwich; `infer` with clusters draws these whole.
-    Percentile intervals: ``estimate.confidence_interval(kind="percentile")``.
+    model needs no change. The covariance is that of psi over the replicates. It
+    is robust to misspecification, like a sandwich; `infer` with clusters draws these whole. An
+    ``Average(h, sample="training")`` is that of the rows of each replicate, with the budget line
+    ``rows`` for model and sample together. Intervals of the replicates themselves:
+    ``estimate.confidence_interval(kind="percentile")``, ``"basic"`` or ``"bca"``.
+
+    A *parametric* replicate keeps the rows and draws their targets from the fitted model. It
+    rests on the model, like the inverse information, and follows small samples and a psi that
+    bends.
 
     Parameters
     ----------
     replicates : int
         B; the standard error is known up to a relative error of about
         :math:`1 / \sqrt{2 (B - 1)}`, reported as ``monte_carlo_error``.
-    kind : {"resample", "bayesian"}
-        Draw observations with replacement (multinomial weights), or give them smooth Dirichlet
-        weights, which keep every observation in and so fail less often in small samples.
+    kind : {"resample", "bayesian", "parametric"}
+        Draw observations with replacement (multinomial weights); give them smooth Dirichlet
+        weights, which keep every observation in and so fail less often in small samples; or draw
+        new targets from the fitted model, where its distribution is known: `from_residuals`, most
+        of `from_statsmodels` and `from_sklearn`, and likelihood objects with torch and JAX.
     rng : int or numpy.random.Generator, optional
-        Source of the weights; fresh unless given. Replicate b has its own stream of random
+        Source of the draws; fresh unless given. Replicate b has its own stream of random
         numbers, so the result does not depend on `n_jobs`.
     n_jobs : int
         How many replicates run at once (joblib; with ``joblib.parallel_config`` on Dask or Ray).
@@ -80,6 +88,15 @@ class Bootstrap(Method):
     of a histogram are not, nor is the one term of dependent data. For counted values give one
     term for each value and ``weights=`` counts, which are then drawn as that many observations.
 
+    In a parametric replicate a row with weight w is the mean of w draws, a penalty is the same, and
+    an estimated noise variance or dispersion is the one that was plugged in: it sets the spread of
+    the draws, and the refit of theta does not depend on it, but for the balance with a penalty,
+    which is held too. Psi is given the new parameters, not the new targets.
+
+    BCa intervals (Efron 1987) take the acceleration from the influences of what is drawn: rows,
+    clusters, or targets of the model. They need at least d replicates, a psi with a slope, and
+    draws that are not skewed by themselves, as Dirichlet weights are.
+
     Examples
     --------
     >>> from implicit_delta import from_loglik, infer
@@ -91,7 +108,7 @@ class Bootstrap(Method):
     """
 
     replicates: int = 200
-    kind: Literal["resample", "bayesian"] = "resample"
+    kind: Kind = "resample"
     rng: int | np.random.Generator | None = None
     n_jobs: int = 1
     maximizer: Maximizer | None = None
@@ -106,8 +123,28 @@ class Bootstrap(Method):
         object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
         if self.replicates != int(self.replicates) or self.replicates < 2:
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
-        if self.kind not in ("resample", "bayesian"):
-            raise ValueError(f'kind must be "resample" or "bayesian", not {self.kind!r}.')
+        if self.kind not in get_args(Kind):
+            raise ValueError(
+                f'kind must be "resample", "bayesian" or "parametric", not {self.kind!r}.'
+            )
+
+    def check(self, *, robust: bool, covariance: bool, influence: bool) -> None:
+        """Refuse, before any replicate is fitted, what replicates cannot give."""
+        if influence:
+            raise UnsupportedModelError(
+                "Bootstrap does not find the direction in which the parameters respond, which "
+                "influences are made of. Use `Infinitesimal` or `FiniteDifference`."
+            )
+        if covariance:
+            raise ValueError(
+                "Bootstrap finds the variance by itself: leave out covariance=, or the method."
+            )
+        if robust and self.kind == "parametric":
+            raise ValueError(
+                'Bootstrap(kind="parametric") draws from the fitted model and so believes it: its '
+                "standard errors are neither robust nor clustered. Leave out robust= and "
+                'clusters=, or use `Bootstrap(kind="resample")`.'
+            )
 
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Draw whole clusters."""
@@ -115,41 +152,46 @@ class Bootstrap(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit all replicates and take moments."""
-        return self.over(_Rows(model.counts, self.kind, _each(model)), model, evaluation)
+        parametric = self.kind == "parametric"
+        return self.over(NewTargets() if parametric else Rows(self.kind), model, evaluation)
 
-    def over(self, sampling: "_Sampling", model: FittedModel, evaluation: Evaluation) -> Response:
-        """Refit to weights drawn from a sampling scheme and take moments."""
+    def over(
+        self, replication: Replication, model: FittedModel, evaluation: Evaluation
+    ) -> Response:
+        """Refit to data drawn in some way and take moments."""
         named = replace(self, rng=as_seed(self.rng))
-        _check_units(sampling.units)
+        _check_average(evaluation, replication)
+        replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        refit = _Replicate(model, evaluation, ascent, sampling)
+        refit = _Replicate(model, evaluation, ascent, replication)
         rest = evaluation(ascent.climb(model).x) - evaluation.value
         passes = model.passes
         outcomes = named._run(refit)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-        _report_failures(failures, len(outcomes))
+        _report_failures(failures, len(outcomes), replication.otherwise)
         draws = np.array(values)
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         errors, uncertain = np.sqrt(np.diag(covariance)), _monte_carlo_error(draws)
-        doubt = uncertainty(uncertain, "Use more replicates.", FEW)
-        if model.d <= len(draws):  # the derivative of psi then costs no more than the draws
-            doubt = _disagreement(errors, evaluation, ascent, sampling.clusters) or doubt
+        limit = FirstOrder.of(evaluation, ascent, replication, errors, len(draws))
+        notes: dict[str, float | str] = {
+            "replicates": float(len(outcomes)),
+            "failed": float(len(failures)),
+            "monte_carlo_error": uncertain,
+        }
         return Response(
             covariance=covariance,
             draws=draws,
-            robust=True,
+            acceleration=limit.acceleration,
+            robust=not replication.from_model,
+            whole=evaluation.sample == "training",
             method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=_largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
-            doubt=doubt,
-            notes={
-                "replicates": float(len(outcomes)),
-                "failed": float(len(failures)),
-                "monte_carlo_error": uncertain,
-            },
+            doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW),
+            notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 
     def _run(self, refit: "_Replicate") -> list["_Outcome"]:
@@ -162,7 +204,8 @@ class Bootstrap(Method):
                 bar.update()
                 outcomes.append(outcome)
                 if self.n_jobs == 1 and _hopeless(outcomes, len(jobs)):
-                    _report_failures([o.failure for o in outcomes if o.psi is None], len(outcomes))
+                    failures = [o.failure for o in outcomes if o.psi is None]
+                    _report_failures(failures, len(outcomes), refit.replication.otherwise)
 
             return run_all(refit, jobs, self.n_jobs, done)
 
@@ -184,109 +227,45 @@ class _ClusterBootstrap(Method):
     clusters: Clusters
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
-        sampling = _Clusters(model.weights, self.bootstrap.kind, self.clusters)
-        response = self.bootstrap.over(sampling, model, evaluation)
+        replication = WholeClusters(self.bootstrap.kind, self.clusters)
+        response = self.bootstrap.over(replication, model, evaluation)
         return replace(response, method=f"{response.method} of {self.clusters.count} clusters")
-
-
-class _Sampling(Protocol):
-    """A way to draw the weight of each observation, (n,), out of a number of units."""
-
-    @property
-    def clusters(self) -> Clusters | None: ...
-
-    @property
-    def units(self) -> float: ...
-
-    def draw(self, rng: np.random.Generator) -> Array: ...
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Spread the number of observations anew, each row in proportion to its own."""
-
-    own: Array
-    kind: str
-    each: Array | float = 1.0  # weight of one observation, where weights are no counts
-    clusters: None = None
-
-    @property
-    def units(self) -> float:
-        return float(self.own.sum()) if np.count_nonzero(self.own) > 1 else 1.0
-
-    def draw(self, rng: np.random.Generator) -> Array:
-        total = self.own.sum()
-        if self.kind == "resample":
-            counts = rng.multinomial(max(round(total), 1), self.own / total)
-            return np.asarray(self.each * counts.astype(np.float64))
-        spread = rng.gamma(self.own)  # a Dirichlet draw, once it is normalized
-        return np.asarray(self.each * total * spread / spread.sum())
-
-
-def _each(model: FittedModel) -> Array | float:
-    return 1.0 if model.weight_kind == "frequency" else model.weights
-
-
-@dataclass(frozen=True, eq=False)
-class _Clusters:
-    """Draw clusters; their observations keep their weights."""
-
-    own: Array
-    kind: str
-    clusters: Clusters
-
-    @property
-    def units(self) -> float:
-        return float(self.clusters.count)
-
-    def draw(self, rng: np.random.Generator) -> Array:
-        often = np.append(_Rows(np.ones(self.clusters.count), self.kind).draw(rng), 0.0)
-        return np.asarray(self.own * often[self.clusters.codes])
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
 class _Replicate:
-    """Draw weights and maximize from the fitted parameters."""
+    """Draw data and maximize from the fitted parameters."""
 
     model: FittedModel
     evaluation: Evaluation
     ascent: Ascent
-    sampling: _Sampling
+    replication: Replication
 
     def __call__(self, stream: np.random.SeedSequence) -> _Outcome:
-        weights = self.sampling.draw(np.random.default_rng(stream))
         before = self.model.passes
         psi, failure = None, ""
         try:
-            replicate = self.model.reweighted(weights)
+            replicate = self.replication.draw(self.model, np.random.default_rng(stream))
             found = self.ascent.climb(replicate)
             if not found.converged:
                 failure = found.message
             elif _still_rises(replicate, found.x):
-                failure = "The resampled data have no finite maximum."
+                failure = "The drawn data have no finite maximum."
             else:
-                psi = self.evaluation(found.x)
+                psi = self.evaluation.weighed(found.x, replicate.weights)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return _Outcome(psi, failure, self.model.passes - before)
 
 
-def _check_units(units: float) -> None:
-    """Refuse to draw from one unit; warn of few, whose spread is that of n - 1 out of n."""
-    if units < 2:
+def _check_average(evaluation: Evaluation, replication: Replication) -> None:
+    """Refuse new targets for an average over rows that were themselves sampled."""
+    if replication.from_model and evaluation.sample == "training":
         raise UnsupportedModelError(
-            f"The bootstrap draws observations with replacement, and there is {units:.3g} of them. "
-            "Usual causes: a log-likelihood of dependent data, which is one term; or weights that "
-            "sum to one, while they count repetitions (multiply them by the number of "
-            "observations). `infer(model, psi)` takes the variance from the curvature and draws "
-            "nothing."
-        )
-    short = 1 - np.sqrt(1 - 1 / units)
-    if short > SHORT:
-        warn(
-            f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
-            f"error by about {short:.0%}, and their draws are few. Use `infer(model, psi)`.",
-            ImplicitDeltaWarning,
+            'Bootstrap(kind="parametric") leaves the training rows where they are and draws their '
+            'targets, so it does not see that these rows are a sample: Average(sample="training") '
+            'needs `Bootstrap(kind="resample")`. For the average over these very rows give a '
+            "plain psi, without `Average`."
         )
 
 
@@ -307,7 +286,7 @@ def _hopeless(outcomes: list[_Outcome], replicates: int) -> bool:
     return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
 
 
-def _report_failures(failures: list[str], replicates: int) -> None:
+def _report_failures(failures: list[str], replicates: int, otherwise: str) -> None:
     if not failures:
         return
     reason, _ = Counter(failures).most_common(1)[0]
@@ -316,45 +295,8 @@ def _report_failures(failures: list[str], replicates: int) -> None:
         f"most common reason: {reason}"
     )
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
-        raise ConvergenceError(
-            f"{text} With so many left out the rest says little. Usual causes: few observations, "
-            'rare classes. Use `Bootstrap(kind="bayesian")`, which keeps every observation in, a '
-            "penalty (`l2=`), or `infer(model, psi, robust=True)`."
-        )
+        raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
     warn(text, ImplicitDeltaWarning)
-
-
-def _disagreement(
-    errors: Array, evaluation: Evaluation, ascent: Ascent, clusters: Clusters | None
-) -> Warning | None:
-    """Hold the bootstrap against the sandwich, its limit for many rows, and against the model.
-
-    Clusters and sampling weights are there because the model is not believed.
-    """
-    model = evaluation.model
-    if ascent.scale is None:
-        return None
-    try:
-        scaled = ascent.scale.half_transpose(evaluation.jacobian(model.theta).T)
-    except ImplicitDeltaError:
-        return None
-    believed = not clusters and model.weight_kind != "sampling"
-    scatter = model.scatter(model.theta, ascent.scale.half(scaled), clusters)
-    for expected, limit, name in (
-        (np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows"),
-        (np.linalg.norm(scaled, axis=0), MISFIT if believed else np.inf, "the one of the model"),
-    ):
-        times = ratio(errors, expected, otherwise=1.0)
-        k = int(np.argmax(times))
-        if times[k] > limit:
-            return NonlinearityWarning(
-                f"The bootstrap has a standard error of {errors[k]:.4g}, {times[k]:.2g} times "
-                f"{name}, {expected[k]:.4g}. Usual causes: a few rows that carry the fit, and "
-                "resamples without them; a log-likelihood whose scale is not that of the data (a "
-                "variance left at one); or terms that were not sampled, such as bins with their "
-                "counts: give one term for each value and `weights=` counts."
-            )
-    return None
 
 
 def _monte_carlo_error(draws: Array) -> float:

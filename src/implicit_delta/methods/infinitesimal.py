@@ -215,7 +215,7 @@ def _check_moves(jacobian: Array) -> None:
 def _refuse_flat(what: str) -> NoReturn:
     raise EvaluationError(
         f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
-        "argmax), or its parameters are detached. Such a psi has a standard error all the same: "
+        "argmax), or its parameters are detached. Such a psi still has a standard error: "
         "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
         "`FiniteDifference(maximizer=nelder_mead)`."
     )

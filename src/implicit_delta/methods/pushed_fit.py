@@ -104,7 +104,7 @@ def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:
 def _check_rose(name: str, lam: float, rise: float) -> None:
     if not rise > 0:
         raise ConvergenceError(
-            f"{name} changed by {rise:.3g} when the objective was pushed towards larger values of "
+            f"{name} changed by {rise:.3g} when the objective was pushed toward larger values of "
             f"it (lambda = {lam:.3g}), but must rise: the refits are not converged well enough for "
             "so small a push, or ended at different optima. Use a larger lam (left out, it is half "
             "a standard error), or another `maximizer=`."

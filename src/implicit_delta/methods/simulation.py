@@ -41,8 +41,8 @@ class Simulation(Method):
     rng : int or numpy.random.Generator, optional
         Source of z; fresh unless given. ``estimate.method`` names the seed.
     curvature : {"hessian", "ggn"}, optional
-        Which A: minus the Hessian, or its generalized Gauss-Newton part; the one that the model
-        prefers unless given.
+        Which A: minus the Hessian, or its generalized Gauss-Newton part; that of the model
+        unless given.
     n_jobs : int
         How many evaluations run at once (joblib).
 
@@ -130,7 +130,7 @@ def _warn_of_wild_draws(share: float) -> None:
         warn(
             f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
             "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
-            "wander to where the model makes no sense, as weights of networks do. Look at the "
-            "percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
+            "reach parameters at which the model makes no sense, as with weights of networks. Look "
+            "at the percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
             NonlinearityWarning,
         )

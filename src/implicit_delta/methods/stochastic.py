@@ -23,7 +23,7 @@ from implicit_delta.numerics.solvers import conjugate_gradient
 PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
 REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
 PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
-SURE = 3.0  # Monte-Carlo errors beyond which that is no accident
+SURE = 3.0  # Monte-Carlo errors beyond which that is not an accident
 ONE_SIGMA = 0.8413  # few runs know their own spread badly: t instead of normal quantiles
 POWER_ITERATIONS = 20
 
@@ -32,14 +32,14 @@ POWER_ITERATIONS = 20
 class StochasticFiniteDifference(Method):
     r"""The response to a finite push, by stochastic training (the paper's Algorithm 2).
 
-    Two trainings start at theta, one of :math:`L + \lambda \psi_k` and one of
+    Two training runs start at theta, one of :math:`L + \lambda \psi_k` and one of
     :math:`L - \lambda \psi_k`. After `steps` steps psi is averaged over `samples` more, and
 
     .. math:: V = \frac{\bar\psi(\lambda) - \bar\psi(-\lambda)}{2 \lambda}.
 
-    Both trainings see **identical minibatches**: their common noise, which is much larger than
-    the response, cancels. What is left of it is a bias, since the trainings wander about in a
-    region around the maximum, where psi and the curvature are others. So the trainings are
+    Both runs see **identical minibatches**: their common noise, which is much larger than
+    the response, cancels. What is left of it is a bias, since the runs wander about in a
+    region around the maximum, where psi and the curvature differ. So the runs are
     **anchored**: in every step the batch's score at theta is replaced by that of all data (SVRG,
     the variance reduction of Johnson and Zhang, 2013). Then the noise shrinks with the push.
     Independent runs measure how much of it remains. For psi its tangent at
@@ -74,7 +74,7 @@ class StochasticFiniteDifference(Method):
     tolerance : float
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
-        Where doubling gives up.
+        Number of steps at which doubling stops.
     curvature : {"hessian", "ggn"}
         Of the pilot solve, the default rate and the share that was reached.
     rng : int or numpy.random.Generator, optional

@@ -118,7 +118,7 @@ class TrainingPair:
     def _minibatches(self) -> Iterator[RowNumbers]:
         """Rows of every step: drawn anew, or in the paper's way, from epochs without end.
 
-        Batches of an epoch depend on each other, which would leave a bias in anchored trainings.
+        Batches of an epoch depend on each other, which would leave a bias in anchored training.
         """
         generator, n = np.random.default_rng(self.seed), self.model.n
         size = min(self.method.batch_size, n)

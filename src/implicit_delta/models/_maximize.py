@@ -81,7 +81,7 @@ def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Ar
 def _advice(found: Maximum) -> str:
     message = found.message
     if found.converged:
-        message = "the gradient vanishes where the objective curves upwards."
+        message = "the gradient vanishes where the objective curves upward."
     return (
         f"No maximum was found: {message} Usual causes: the objective has no finite maximum "
         "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "

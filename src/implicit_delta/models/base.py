@@ -40,7 +40,7 @@ class FittedModel(ABC):
     l2 : float
         The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
     passes : int
-        How many times all n observations have been visited so far, by anybody.
+        How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
     rows : sequence or None
@@ -134,6 +134,13 @@ class FittedModel(ABC):
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
 
+    def redrawn(self, rng: np.random.Generator) -> Self:
+        """Build the same model at the same theta with targets that are drawn from it.
+
+        A backend that knows a distribution, and not only a log-likelihood, overrides it.
+        """
+        raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
+
     # Derived from the members above; a backend may know a faster way.
 
     def describe(self) -> dict[str, str]:
@@ -221,6 +228,20 @@ class FittedModel(ABC):
             slope = self.batch_score(theta, rows)
             theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
+
+
+def cannot_draw(reason: str, n: int = 2) -> UnsupportedModelError:
+    """Explain why there are no draws from a model of n terms."""
+    advice = (
+        'Use `Bootstrap(kind="resample")`, which draws rows; `from_residuals`, `from_statsmodels` '
+        "and `from_sklearn` know the distribution of most models, and so do `from_torch` and "
+        "`from_jax` with a likelihood such as `Poisson()`."
+        if n > 1
+        else "Use `infer(model, psi)`, which takes the variance from the curvature."
+    )
+    return UnsupportedModelError(
+        f'Bootstrap(kind="parametric") cannot draw new data from this model: {reason}. {advice}'
+    )
 
 
 def range_of(values: Array) -> str:

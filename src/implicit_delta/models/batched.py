@@ -50,6 +50,9 @@ class Batches(Protocol):
     def take(self, rows: RowNumbers) -> Any:
         """Make a batch of the rows with these numbers."""
 
+    def with_targets(self, targets: Array) -> Self:
+        """Replace the last array of every batch."""
+
 
 def in_context(method: Method) -> Method:
     """Run a method of a model in the context of its functional."""
@@ -176,6 +179,19 @@ class BatchedModel(FittedModel):
 
     def at(self, theta: Array) -> Self:
         return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
+
+    @in_context
+    def redrawn(self, rng: np.random.Generator) -> Self:
+        if not isinstance(self.row_terms, SupervisedTerms):
+            return super().redrawn(rng)
+        flat = self.functional.flat(self.theta)
+        self.counter.count += 1
+        outputs = [self._run(self.program.outputs, flat, batch) for batch in self.batches]
+        targets = [self.functional.numpy(batch[-1]) for batch in self.batches]
+        drawn = self.row_terms.likelihood.redraw(
+            np.concatenate(outputs), np.concatenate(targets), rng, self.weights
+        )
+        return replace(self, batches=self.batches.with_targets(drawn))
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any

@@ -58,7 +58,7 @@ def check_derivative(
     if gaps[row] > WRONG * max(size, float(np.max(abs(claimed)))):
         raise ValueError(
             f"{name}(theta) is not the derivative of the function beside it: along one random "
-            f"direction row {row} changes by {found[row]:.6g}, and {name} says {claimed[row]:.6g}. "
-            f"Usual causes: a factor that the chain rule asks for, a sign, columns in another "
-            f"order, a mean instead of a sum. Leave `{name}=` out to have it taken numerically."
+            f"direction row {row} changes by {found[row]:.6g}, and {name} is {claimed[row]:.6g}. "
+            "Usual causes: a factor of the chain rule, a sign, columns in another order, "
+            f"a mean instead of a sum. Leave `{name}=` out to have it taken numerically."
         )

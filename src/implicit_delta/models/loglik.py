@@ -161,7 +161,8 @@ class LoglikModel(FittedModel):
     error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
     returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
-    log-likelihood, or of its derivative, counts as a pass.
+    log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
+    known, `redraw` builds the model with new ones.
     """
 
     loglik: Callable[[Array], Any]
@@ -174,6 +175,7 @@ class LoglikModel(FittedModel):
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
+    redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -221,6 +223,9 @@ class LoglikModel(FittedModel):
 
     def at(self, theta: Array) -> "LoglikModel":
         return replace(self, theta=as_parameters(theta), climbing=False)
+
+    def redrawn(self, rng: np.random.Generator) -> "LoglikModel":
+        return super().redrawn(rng) if self.redraw is None else self.redraw(self, rng)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))

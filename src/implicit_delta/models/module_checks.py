@@ -129,10 +129,10 @@ def check_gradient(
         worst = min(worst, float(np.max(gap)))
     if worst > DETACHED:
         raise EvaluationError(
-            f"psi changes otherwise than its gradient says (by {worst:.0%} of the change along one "
-            "random direction). Usual causes: a part of it is detached (`.detach()`, `.item()`, "
-            "`torch.no_grad()`), a custom backward is wrong, or it has many kinks. Keep all of psi "
-            f"in the graph. {GRADIENT_FREE}"
+            f"psi does not change as its gradient implies (they differ by {worst:.0%} of the "
+            "change along one random direction). Usual causes: a part of it is detached "
+            "(`.detach()`, `.item()`, `torch.no_grad()`), a custom backward is wrong, or it has "
+            f"many kinks. Keep all of psi in the graph. {GRADIENT_FREE}"
         )
 
 

@@ -1,7 +1,7 @@
 """Least squares: a Gaussian log-likelihood whose noise variance is plugged in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -109,6 +109,7 @@ def from_residuals(
         names=check_names(names, point.size),
         weight_kind=weight_kind,
         df=df,
+        redraw=redraw_residuals,
     )
 
 
@@ -200,7 +201,7 @@ class LeastSquares:
 
 @dataclass(frozen=True, eq=False)
 class GaussianResiduals:
-    """Residuals as a log-likelihood: a Gaussian whose targets are zero, (n,)."""
+    """Residuals as a log-likelihood: a Gaussian of targets (n,), which are zero in the fit."""
 
     problem: LeastSquares
     likelihood: Gaussian
@@ -209,6 +210,13 @@ class GaussianResiduals:
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
         return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+
+    def redrawn(
+        self, theta: Array, weights: Array, rng: np.random.Generator
+    ) -> "GaussianResiduals":
+        """Replace the residuals at theta by new noise: its difference to them is the target."""
+        noise = self.likelihood.draw(np.zeros_like(self.targets), rng, weights)
+        return replace(self, targets=self.problem.residuals(theta) - noise)
 
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
@@ -219,3 +227,12 @@ class GaussianResiduals:
         """Rows (n, d) whose squares sum to the Gauss-Newton curvature."""
         jacobian = self.problem.jacobian(theta)
         return np.asarray(self.likelihood.root(jacobian)(jacobian))
+
+
+def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
+    """Build the model of residuals r(theta) - r(fit) + new noise, of the variance plugged in."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    drawn = rows.redrawn(model.theta, model.weights, rng)
+    scores = None if model.row_scores is None else drawn.scores
+    return replace(model, loglik=drawn, row_scores=scores)

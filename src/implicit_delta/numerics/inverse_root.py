@@ -112,13 +112,22 @@ def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
     ended = np.flatnonzero(offdiagonal == 0)
     size = int(ended[0]) + 1 if ended.size else diagonal.size
     check_finite(diagonal)
-    values, vectors = eigh_tridiagonal(diagonal[:size], offdiagonal[: size - 1])
+    values, vectors = _eigh(diagonal[:size], offdiagonal[: size - 1])
     if values[0] <= FLAT * values[-1]:
         flat = values[0] >= -FLAT * values[-1]
         raise (NotAMaximumError.flat if flat else NotAMaximumError.saddle)(float(values[0]))
     column = np.zeros(diagonal.size)
     column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column
+
+
+def _eigh(diagonal: Array, offdiagonal: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and eigenvectors; the default of some LAPACKs fails where QL does not."""
+    try:
+        values, vectors = eigh_tridiagonal(diagonal, offdiagonal)
+    except np.linalg.LinAlgError:
+        values, vectors = eigh_tridiagonal(diagonal, offdiagonal, lapack_driver="stev")
+    return values, vectors
 
 
 def _change(found: Array, known: Array) -> float:

@@ -239,9 +239,9 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
     if evaluation.sample == "training":
         raise EvaluationError(
-            "A profile knows the likelihood, but not how the error of an average over the training "
-            "rows goes together with that of the model. Use `infer(model, psi)`, which is exact "
-            'here, or `Average(h, sample="unknown")` for an upper bound.'
+            "A profile uses the likelihood, which does not include the covariance between the "
+            "error of an average over the training rows and that of the model. Use `infer(model, "
+            'psi)`, which is exact here, or `Average(h, sample="unknown")` for an upper bound.'
         )
     if not np.any(evaluation.jacobian(evaluation.model.theta)):
         raise EvaluationError(

@@ -32,7 +32,7 @@ class Side:
     ----------
     region : Region
     sign : {-1, 1}
-        Towards smaller or larger psi.
+        Toward smaller or larger psi.
     tangent : (d,) array
         Derivative of theta with respect to r at the fitted point.
     error : float

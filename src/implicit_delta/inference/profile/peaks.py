@@ -20,7 +20,7 @@ class Peak:
     ----------
     x : float
     diverges : bool
-        Whether the function grows without bounds towards x.
+        Whether the function grows without bounds toward x.
     """
 
     x: float

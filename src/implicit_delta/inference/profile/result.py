@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level, t_quantile
-from implicit_delta.estimate.tables import aligned, as_html, decimals, number, percent
+from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,9 +110,7 @@ class Profile:
 
     def to_frame(self) -> DataFrame:
         """Return the table as a pandas data frame, one row per confidence level and piece."""
-        from pandas import DataFrame
-
-        return DataFrame(self.to_dict()).set_index("term")
+        return data_frame("pandas", self.to_dict()).set_index("term")
 
     def summary(self) -> str:
         """Return the table and what it cost."""

@@ -13,7 +13,7 @@ from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.values import Values
 
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
-BISECTIONS, CONTINUOUS = 50, 1e-6  # towards a pole, and what a continuous reciprocal is there
+BISECTIONS, CONTINUOUS = 50, 1e-6  # toward a pole, and what a continuous reciprocal is there
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Walk:
     ----------
     region : Region
     tangent : (d,) array
-        Derivative of theta with respect to r at the fitted point, towards larger psi.
+        Derivative of theta with respect to r at the fitted point, toward larger psi.
     error : float
         The standard error of psi.
     below, above : Side

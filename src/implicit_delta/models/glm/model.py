@@ -18,7 +18,7 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, range_of
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, cannot_draw, range_of
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import trace
@@ -44,6 +44,10 @@ class HostLikelihood(ABC):
     @abstractmethod
     def terms_along(self, b: Array, v: Array) -> Array:
         """Derivative of each term along each column of (D, k): (n, k)."""
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "HostLikelihood":
+        """Build the same likelihood of targets drawn from it, each as often as its weight says."""
+        raise cannot_draw(f"the distribution behind {self!r} is not known here", weights.size)
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -181,6 +185,10 @@ class HostModel(FittedModel):
         claimed = None if self.claimed is None else self.claimed.after(point - self.theta)
         return replace(self, theta=point, claimed=claimed)
 
+    def redrawn(self, rng: np.random.Generator) -> "HostModel":
+        b = self.coordinates.coefficients(self.theta)
+        return replace(self, likelihood=self.likelihood.redrawn(b, self.weights, rng))
+
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
 
@@ -249,5 +257,5 @@ def count_rows(likelihood: HostLikelihood, b: Array, library: str) -> int:
     """Return n if the terms at the fitted coefficients are finite; explain otherwise."""
     terms = likelihood.terms(b)
     opening = "The log-likelihood of observation {row} is {term} at the fitted coefficients"
-    check_finite_terms(terms, opening, f"or another y or X than those of the fit in {library}?")
+    check_finite_terms(terms, opening, f"or a y or X other than that of the fit in {library}?")
     return terms.size

@@ -6,7 +6,7 @@ directions at a time along the first axis.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -96,6 +96,10 @@ class Network(HostLikelihood):
         activations = self._forward(layers)
         moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
         return np.asarray(np.einsum("nc,knc->nk", self._slope(activations), moved))
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "Network":
+        outputs = self._forward(self._layers(b))[-1]
+        return replace(self, targets=self.likelihood.redraw(outputs, self.targets, rng, weights))
 
     def __repr__(self) -> str:
         return f"{self.likelihood!r}, perceptron {'-'.join(map(str, self.widths))}"

@@ -1,15 +1,16 @@
 """Log-likelihood of each row as a function of its linear predictors."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from implicit_delta._core.types import Array
-from implicit_delta.likelihoods import Gaussian, Likelihood, Product
-from implicit_delta.models.base import Curvature
+from implicit_delta.likelihoods import Gaussian, Likelihood, Product, as_counts
+from implicit_delta.models.base import Curvature, cannot_draw
+from implicit_delta.models.glm.draws import draw_tweedie
 
 
 class Outcome(ABC):
@@ -30,6 +31,10 @@ class Outcome(ABC):
         That is minus the second derivative ("hessian"), or its expectation over y ("ggn").
         """
 
+    @abstractmethod
+    def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
+        """Build the same outcome with drawn y; one that counts w times is the mean of w draws."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canonical(Outcome):
@@ -46,6 +51,9 @@ class Canonical(Outcome):
 
     def curvature(self, eta: Array, kind: Curvature) -> Product:
         return self.likelihood.curvature(eta)
+
+    def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
+        return replace(self, y=self.likelihood.redraw(eta, self.y, rng, weights))
 
     def __repr__(self) -> str:
         return repr(self.likelihood)
@@ -96,6 +104,11 @@ class Probit(OnePredictor):
 
     def expected(self, eta: Array) -> Array:
         return _inverse_mills(eta) * _inverse_mills(-eta)
+
+    def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
+        if np.any(weights[weights > 0] != 1):  # the terms are not linear in y
+            raise cannot_draw("a probit has no terms for means of several draws")
+        return replace(self, y=(rng.random(self.y.shape) < ndtr(eta[:, 0])).astype(np.float64))
 
     @property
     def _sign(self) -> Array:
@@ -185,6 +198,10 @@ class Tweedie(MeanVariance):
 
     def widening(self, mean: Array) -> Array:
         return np.zeros_like(mean) if self.power == 0 else self.power / mean
+
+    def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
+        dispersion = self.scale / as_counts(weights)[:, None]
+        return replace(self, y=draw_tweedie(self.mean(eta), self.power, dispersion, rng))
 
     def pearson(self, eta: Array) -> Array:
         """Squared residuals over their variance."""

@@ -1,6 +1,6 @@
 """Log-likelihoods that depend on the coefficients through linear predictors only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -49,6 +49,9 @@ class LinearPredictors(HostLikelihood):
     def terms_along(self, b: Array, v: Array) -> Array:
         pairs = zip(self._slope(b), self._by_output(v), strict=True)
         return reduce(np.add, (slope[:, None] * (self.X @ step) for slope, step in pairs))
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "LinearPredictors":
+        return replace(self, outcome=self.outcome.redrawn(self._eta(b), weights, rng))
 
     def __repr__(self) -> str:
         return repr(self.outcome)

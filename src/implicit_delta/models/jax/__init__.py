@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
@@ -84,13 +85,8 @@ def from_jax(
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)
     """
-    try:
-        from implicit_delta.models.jax.model import make
-    except ModuleNotFoundError as error:
-        if error.name not in ("jax", "jaxlib"):
-            raise
-        raise ImportError(
-            'from_jax needs jax, which is not installed: pip install "implicit-delta[jax]".'
-        ) from error
+    optional("jax", "from_jax")
+    from implicit_delta.models.jax.model import make
+
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     return make(params, data, likelihood, apply, options)

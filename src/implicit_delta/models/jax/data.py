@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from implicit_delta._core.types import Array
 from implicit_delta.models.base import RowNumbers
 from implicit_delta.models.jax.module import x64
 from implicit_delta.models.module_checks import check_lengths
@@ -50,6 +51,14 @@ class Batches:
     def take(self, rows: RowNumbers) -> Any:
         return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
 
+    def with_targets(self, targets: Array) -> "Batches":
+        """Replace the last array, in its type if that can hold them: nothing is compiled anew."""
+        kind = self.arrays[-1].dtype
+        exact = np.array_equal(targets, targets.astype(kind))
+        return replace(
+            self, arrays=(*self.arrays[:-1], jnp.asarray(targets, kind if exact else None))
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as NumPy: JAX would restore float64 as float32."""
         numbers = jax.tree_util.tree_map(np.asarray, self.arrays)
@@ -73,7 +82,7 @@ def _converted(leaf: Any, dtype: np.dtype[Any]) -> jax.Array:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if array.ndim == 0:
         raise TypeError(
-            f"data contains {leaf!r:.40}, which is no array with a row per observation. Give a "
+            f"data contains {leaf!r:.40}, which is not an array with a row per observation. Give a "
             "tuple of arrays (X, y); convert lists and data loaders with `numpy.asarray` first."
         )
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiubc":

@@ -130,7 +130,7 @@ def _check_collections(params: Any) -> None:
     if isinstance(params, Mapping) and "params" in params and len(params) > 1:
         others = ", ".join(str(key) for key in params if key != "params")
         raise UnsupportedModelError(
-            f"params holds trained parameters and also {others}, which are no parameters. Pass "
+            f"params holds trained parameters and also {others}, which are not parameters. Pass "
             '`variables["params"]` with `apply=lambda params, x: net.apply({**variables, "params": '
             "params}, x)`, in which normalizations use their running averages."
         )

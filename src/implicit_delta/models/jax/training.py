@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import Bonus, RowNumbers
 from implicit_delta.models.batched import Step
@@ -74,11 +75,4 @@ def _is_rate(optimizer: Any) -> bool:
 
 
 def _sgd(rate: float) -> Any:
-    try:
-        import optax
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "Training a JAX model needs optax, which is not installed: "
-            'pip install "implicit-delta[jax]".'
-        ) from error
-    return optax.sgd(rate)
+    return optional("optax", "Training a JAX model").sgd(rate)

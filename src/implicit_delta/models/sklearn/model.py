@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import require_library
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
@@ -71,7 +71,7 @@ def from_sklearn(
     >>> mean.standard_error.round(2)
     array([0.59, 3.57])
     """
-    require_library("sklearn", "scikit-learn")
+    optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
     build = _builder(last)
     _check_fitted(last)
@@ -109,9 +109,9 @@ def from_sklearn(
 REASONS = {
     "Lasso": "an L1 penalty, whose maximum has corners",
     "ElasticNet": "an L1 penalty, whose maximum has corners",
-    "SVC": "the hinge loss, which is no log-likelihood and has no curvature",
-    "SVR": "a loss with corners, which is no log-likelihood",
-    "LinearSVC": "the hinge loss, which is no log-likelihood and has no curvature",
+    "SVC": "the hinge loss, which is not a log-likelihood and has no curvature",
+    "SVR": "a loss with corners, which is not a log-likelihood",
+    "LinearSVC": "the hinge loss, which is not a log-likelihood and has no curvature",
     "RidgeCV": "a penalty chosen from the data; fit Ridge(alpha=estimator.alpha_) to treat it as "
     "given",
     "LogisticRegressionCV": "a penalty chosen from the data; fit LogisticRegression(C=...) to "
@@ -133,8 +133,8 @@ def _builder(estimator: Any) -> Builder:
         default = "trees, which are piecewise constant and chosen step by step"
     reason = REASONS.get(kind.__name__, default)
     raise UnsupportedModelError(
-        f"from_sklearn does not know {kind.__name__}: it has {reason}. "
-        "`refit` or `Bootstrap`, which only need to fit again, may serve."
+        f"from_sklearn does not support {kind.__name__}: it has {reason}. "
+        "`refit` or `Bootstrap`, which only need to fit again, may work."
     )
 
 

@@ -121,7 +121,8 @@ def _logistic(clf: Any, X: Array, y: Any, weights: Weights, names: list[str]) ->
     several = len(clf.classes_) > 2
     if several and _one_versus_rest(clf):
         raise UnsupportedModelError(
-            "One-versus-rest fits are no single likelihood. Use a multinomial LogisticRegression."
+            "One-versus-rest fits do not maximize one likelihood. Use a multinomial "
+            "LogisticRegression."
         )
     strength = _logistic_penalty(clf)
     codes = _class_codes(clf, y)

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.arguments import require_library
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
@@ -70,10 +70,10 @@ def from_statsmodels(
     -----
     The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
     are the whitened ones, which is what robust errors then refer to. The partial likelihood of
-    PHReg is no sum over independent rows: it has standard errors and intervals, but neither robust
-    errors nor influences. Frequency weights of a GLM count repetitions in robust errors too, which
-    equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are precisions
-    and part of the likelihood: each row is one observation.
+    PHReg is not a sum over independent rows: it has standard errors and intervals, but neither
+    robust errors nor influences. Frequency weights of a GLM count repetitions in robust errors
+    too, which equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are
+    precisions and part of the likelihood: each row is one observation.
 
     The covariance of a robust fit is a claim of that fit: it is lost when the model moves
     (`polish`, `model.at`) or is reweighted. An average over the training rows is made of the rows,
@@ -90,7 +90,7 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
-    require_library("statsmodels", "statsmodels")
+    optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
         raise TypeError(
@@ -170,13 +170,13 @@ def _precisions(model: Any) -> dict[str, str]:
 
 
 REASONS = {
-    "GEE": "estimating equations, which are no log-likelihood",
+    "GEE": "estimating equations, which are not a log-likelihood",
     "GLMGam": "a penalty on its smooth terms that is chosen from the data",
     "GLSAR": "a correlation that is estimated along with the coefficients",
     "IV2SLS": "instruments, and no likelihood is maximized",
     "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
-    "QuantReg": "the check loss, which is no log-likelihood and has no curvature",
-    "RLM": "M-estimation, which is no maximum likelihood",
+    "QuantReg": "the check loss, which is not a log-likelihood and has no curvature",
+    "RLM": "M-estimation, which is not maximum likelihood",
 }
 
 
@@ -192,7 +192,7 @@ def _builder(model: Any) -> Builder:
     name = kind.__qualname__
     reason = f" It has {REASONS[name]}." if name in REASONS else ""
     raise UnsupportedModelError(
-        f"from_statsmodels does not know {name}.{reason} If it maximizes a log-likelihood, give "
+        f"from_statsmodels does not support {name}.{reason} If it maximizes a log-likelihood, give "
         "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
         "ability to fit again."
     )
@@ -210,7 +210,7 @@ def _refuse_other_fits(results: Any, alpha: Any) -> None:
         _refuse_lasso(model)
     if getattr(results, "constraints", None) is not None:
         raise UnsupportedModelError(
-            f"These results of {model} were fitted under constraints, so they are no maximum of "
+            f"These results of {model} were fitted under constraints, so they are not a maximum of "
             "the likelihood. Write the constraint into the model (another design matrix)."
         )
     if getattr(results.model, "fixed_params", None) is not None:

@@ -1,8 +1,8 @@
 """Log-likelihoods of statsmodels beyond the shared outcomes and linear predictors."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,15 @@ from scipy.special import digamma, gammaln, polygamma
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature
+from implicit_delta.likelihoods import as_counts, whole
+from implicit_delta.models.base import Curvature, cannot_draw
+from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.glm.model import HostLikelihood
 from implicit_delta.models.glm.outcomes import MeanVariance
 from implicit_delta.models.loglik import LoglikModel
+
+POWERS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0, "InverseGaussian": 3.0}  # of the variance
+DISCRETE = ("Binomial", "Poisson", "NegativeBinomial")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +60,29 @@ class Family(MeanVariance):
 
     def widening(self, mean: Array) -> Array:
         return np.asarray(self.family.variance.deriv(mean) / self.family.variance(mean))
+
+    def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
+        counts = as_counts(self.prior[:, 0] * weights)[:, None]
+        return replace(self, y=self._drawn(self.mean(eta), counts, rng))
+
+    def _drawn(self, mean: Array, counts: Array, rng: np.random.Generator) -> Array:
+        """Means of so many draws: of trials, or of a dispersion that falls with their number."""
+        name = type(self.family).__name__
+        if self.scale != 1 and name in DISCRETE:
+            raise cannot_draw(
+                f"a {name} family with a scale of {self.scale:.3g} is a quasi-likelihood, which is "
+                "no distribution"
+            )
+        if name == "Binomial":
+            trials = np.broadcast_to(whole(counts), mean.shape)
+            return np.asarray(rng.binomial(trials, mean) / trials)
+        if name == "NegativeBinomial":
+            size = counts / self.family.alpha
+            return np.asarray(rng.negative_binomial(size, size / (size + counts * mean)) / counts)
+        if name not in POWERS and name != "Tweedie":
+            raise cannot_draw(f"the distribution of the {name} family is not known here")
+        power = POWERS[name] if name in POWERS else float(self.family.variance.power)
+        return draw_tweedie(mean, power, self.scale / counts, rng)
 
     def __repr__(self) -> str:
         link = type(self.family.link).__name__
@@ -121,6 +149,13 @@ class NegativeBinomial(RowWise):
         matrix[p, p] = weights @ own
         return matrix
 
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> Self:
+        eta, alpha = self._split(b)
+        if np.any(weights[weights > 0] != 1):  # the terms are not linear in y
+            raise cannot_draw("its terms are not those of means of several draws")
+        y = rng.negative_binomial(1 / alpha, 1 / (1 + alpha * np.exp(eta)))
+        return replace(self, y=y.astype(np.float64))
+
     def _by_size(self, mean: Array, alpha: float) -> Array:
         """Derivative of the terms in 1 / alpha."""
         size = 1 / alpha
@@ -165,6 +200,15 @@ class Ordered(RowWise):
         gradient = (weights * up) @ upper - (weights * down) @ lower
         change = self._to_thresholds(b)
         return np.asarray(change.T @ matrix @ change + self._turning(b, gradient))
+
+    def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> Self:
+        if np.any(weights[weights > 0] != 1):
+            raise cannot_draw("its terms are not those of means of several draws")
+        p = self.X.shape[1]
+        inner = np.cumsum(np.concatenate([b[p : p + 1], np.exp(b[p + 1 :])]))
+        eta = np.broadcast_to(self.X @ b[:p] + self.offset, self.y.shape)
+        latent = eta + self.distribution.rvs(size=self.y.size, random_state=rng)
+        return replace(self, y=np.searchsorted(inner, latent))
 
     def _rates(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
         """Probability of each row, and the densities at its upper and lower bound over it."""
@@ -224,7 +268,7 @@ class Ordered(RowWise):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneTerm(RowWise):
-    """A likelihood that is no sum over independent rows: all of it is one observation."""
+    """A likelihood that is not a sum over independent rows: all of it is one observation."""
 
     model: Any
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
@@ -79,13 +80,8 @@ def from_torch(
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)
     """
-    try:
-        from implicit_delta.models.torch.model import make
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(
-            'from_torch needs torch, which is not installed: pip install "implicit-delta[torch]".'
-        ) from error
+    optional("torch", "from_torch")
+    from implicit_delta.models.torch.model import make
+
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     return make(module, data, likelihood, options)

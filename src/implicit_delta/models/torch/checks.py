@@ -31,10 +31,10 @@ NOT_THE_SAME = (
 
 NOT_ALONE = (
     "The log-likelihood of a row changes with the other rows in its batch (between a batch and "
-    "half of it, terms differ by {gap:.2g} of their mean size): no sum over independent rows. "
-    "Usual causes: a contrastive loss, BatchNorm with the statistics of the batch, a mean over the "
-    "batch inside the loss, or tensors that do not come from the batch. Make each term depend on "
-    "its own row alone; rows that belong together are one observation."
+    "half of it, terms differ by {gap:.2g} of their mean size), so it is not a sum over "
+    "independent rows. Usual causes: a contrastive loss, BatchNorm with the statistics of the "
+    "batch, a mean over the batch inside the loss, or tensors that do not come from the batch. "
+    "Make each term depend on its own row alone; rows that belong together are one observation."
 )
 
 
@@ -108,7 +108,7 @@ def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows
             "A `torch.autograd.Function` in the model has a second derivative that is not the "
             f"derivative of its first: along one random direction they differ by {gap:.1%}. Usual "
             "causes: a backward that is not differentiable itself, or with a factor left out. "
-            'Mend its backward, write it with torch operations, or use `curvature="ggn"`.'
+            'Fix its backward, write it with torch operations, or use `curvature="ggn"`.'
         )
 
 

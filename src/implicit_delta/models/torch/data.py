@@ -1,7 +1,7 @@
 """Training data as batches in a fixed order: tensors, datasets, data loaders."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.utils import data as loading
 
 from implicit_delta._core.cache import LastCache
+from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
-from implicit_delta.models.base import RowNumbers
+from implicit_delta.models.base import RowNumbers, cannot_draw
 from implicit_delta.models.module_checks import NO_ROWS, check_lengths
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass
@@ -58,6 +59,9 @@ class Batches:
     def take(self, rows: RowNumbers) -> Any:
         return self._taken.get(rows, "batch", lambda: self._moved(self.source.take(rows)))
 
+    def with_targets(self, targets: Array) -> "Batches":
+        return replace(self, source=self.source.with_targets(torch.as_tensor(targets)))
+
     def _moved(self, batch: Any) -> Any:
         def move(tensor: Tensor) -> Tensor:
             kind = self.dtype if tensor.is_floating_point() else tensor.dtype
@@ -77,6 +81,10 @@ class Rows:
     count: int
     take: Callable[[Any], Any]
 
+    def with_targets(self, targets: Tensor) -> "Rows":
+        """Replace the last tensor."""
+        return Rows(self.count, partial(_take_with, self.take, targets))
+
     def batches(self, batch_size: int) -> Iterator[Any]:
         """Go through the rows in order."""
         for start in range(0, self.count, batch_size):
@@ -92,6 +100,10 @@ class Stream:
     def batches(self, batch_size: int) -> Iterator[Any]:
         """Go through the batches as they come."""
         return iter(self.iterable)
+
+    def with_targets(self, targets: Tensor) -> Rows:
+        """Refuse: rows have no numbers."""
+        raise cannot_draw("its data can only be read in order, and targets are drawn by row")
 
     def take(self, rows: RowNumbers) -> Any:
         """Refuse: rows have no numbers."""
@@ -117,6 +129,12 @@ def source_of(data: Any) -> Rows | Stream:
         f"data is a {type(data).__name__}; give a tuple of tensors (X, y), a torch Dataset or a "
         "torch DataLoader."
     )
+
+
+def _take_with(take: Callable[[Any], Any], targets: Tensor, rows: Any) -> Any:
+    """Take rows with other targets."""
+    index = torch.as_tensor(np.asarray(rows))
+    return (*take(rows)[:-1], targets[index])
 
 
 def _from_tensors(tensors: Any) -> Rows:

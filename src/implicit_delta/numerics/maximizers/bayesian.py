@@ -2,10 +2,11 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from implicit_delta._core.optional import optional
 from implicit_delta.numerics.maximizers.base import Maximizer
 from implicit_delta.numerics.maximizers.derivative_free import trust_region
 from implicit_delta.numerics.maximizers.objective import Maximum
@@ -51,7 +52,7 @@ class BayesianOptimization(Maximizer):
         return scaled.maximum(scaled.best, inside, message, scaled.evaluations)
 
     def _search(self, scaled: ScaledObjective, evaluations: int) -> None:
-        package = _bayes_opt()
+        package = optional("bayes_opt", "bayesian_optimization")
         names = [f"z{index}" for index in range(scaled.start.size)]
         optimizer = package.BayesianOptimization(
             f=None,
@@ -74,14 +75,3 @@ EDGE = (
     "The best point is at the edge of the box of radius {radius:g}: the maximum is outside. Try a "
     "larger `radius`."
 )
-
-
-def _bayes_opt() -> Any:
-    try:
-        import bayes_opt
-    except ImportError as error:
-        raise ImportError(
-            "bayesian_optimization needs the package bayesian-optimization: "
-            '`pip install "implicit-delta[bayes]"`.'
-        ) from error
-    return bayes_opt

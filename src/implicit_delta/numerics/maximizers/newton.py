@@ -86,7 +86,7 @@ newton_krylov = NewtonKrylov()
 class _Iterate:
     """A point of the climb, with the Newton step from it.
 
-    ``complete``: the step solves Newton's equation. ``upward``: the objective curves upwards along
+    ``complete``: the step solves Newton's equation. ``upward``: the objective curves upward along
     it or close to it.
     """
 
@@ -141,7 +141,7 @@ def _newton_direction(
 
 
 def _line_search(scaled: ScaledObjective, here: _Iterate) -> tuple[Array, float] | None:
-    """Halve the step until it climbs enough; where the objective curves upwards, double it."""
+    """Halve the step until it climbs enough; where the objective curves upward, double it."""
     length = 1.0
     for _ in range(MOST_HALVINGS):
         z = here.z + length * here.direction

@@ -2,7 +2,7 @@
 
 A function written for NumPy arrays is called with a `Traced` array instead. NumPy dispatches every
 operation on it to the tables in `partials` and `rules`, which record how the result depends on the
-arguments; one sweep backwards then gives all derivatives for about the cost of the function
+arguments; one sweep backward then gives all derivatives for about the cost of the function
 itself, where differences cost at least twice the number of parameters times that.
 
 Unlike an autodiff framework this needs no other NumPy to be imported, and an operation outside the

@@ -72,7 +72,7 @@ def _outer(a: Any, b: Any) -> Any:
 def _getitem(x: Traced, key: Any) -> Traced:
     parts = key if isinstance(key, tuple) else (key,)
     if any(isinstance(part, Traced) for part in parts):
-        raise TypeError("a traced array is no index")
+        raise TypeError("a traced array is not an index")
     basic = all(part is None or part is ... or isinstance(part, int | slice) for part in parts)
     shape = x.shape
 

@@ -1,0 +1,170 @@
+"""Ways to make the data of one replicate: rows or clusters drawn anew, or new targets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
+
+SHORT = 0.1  # of a standard error that is too small: five observations
+REDRAWS = 20  # data sets of the model over which the skewness of its influences is averaged
+OTHERWISE = (
+    'Usual causes: few observations, rare classes. Use `Bootstrap(kind="bayesian")`, which keeps '
+    "every observation in, a penalty (`l2=`), or `infer(model, psi, robust=True)`."
+)
+
+
+class Replication(Protocol):
+    """A way to draw data.
+
+    Attributes
+    ----------
+    clusters : Clusters or None
+        Drawn whole.
+    from_model : bool
+        Whether targets are drawn from the fitted model, which is then believed.
+    symmetric : bool
+        Whether what is drawn adds no skewness of its own.
+    otherwise : str
+        Advice where many replicates have no fit.
+    """
+
+    @property
+    def clusters(self) -> Clusters | None: ...
+
+    @property
+    def from_model(self) -> bool: ...
+
+    @property
+    def symmetric(self) -> bool: ...
+
+    @property
+    def otherwise(self) -> str: ...
+
+    def check(self, model: FittedModel) -> None:
+        """Refuse, before any work, a model whose data cannot be drawn so."""
+
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        """Build the same model at the same theta on drawn data."""
+
+    def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
+        """Influences of what is drawn as one, (G, K), and how often each is there, (G,)."""
+
+    def sources(self, model: FittedModel) -> Iterator[FittedModel]:
+        """Yield models on data that are distributed like what is drawn from."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Spread the number of observations anew, each row in proportion to its own."""
+
+    kind: str
+    clusters: None = None
+    from_model: bool = False
+    otherwise: str = OTHERWISE
+
+    @property
+    def symmetric(self) -> bool:
+        return self.kind == "resample"
+
+    def check(self, model: FittedModel) -> None:
+        own = model.counts
+        _check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
+
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        often = ratio(_spread(model.counts, self.kind, rng), model.counts)
+        return model.reweighted(model.weights * often)
+
+    def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
+        return rows, model.counts
+
+    def sources(self, model: FittedModel) -> Iterator[FittedModel]:
+        yield model
+
+
+@dataclass(frozen=True)
+class WholeClusters:
+    """Draw clusters; their observations keep their weights."""
+
+    kind: str
+    clusters: Clusters
+    from_model: bool = False
+    otherwise: str = OTHERWISE
+
+    @property
+    def symmetric(self) -> bool:
+        return self.kind == "resample"
+
+    def check(self, model: FittedModel) -> None:
+        _check_count(float(self.clusters.count))
+
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        often = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
+        return model.reweighted(model.weights * often[self.clusters.codes])
+
+    def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
+        return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
+
+    def sources(self, model: FittedModel) -> Iterator[FittedModel]:
+        yield model
+
+
+@dataclass(frozen=True)
+class NewTargets:
+    """Draw the targets from the fitted model, and leave the rest as it is."""
+
+    clusters: None = None
+    from_model: bool = True
+    symmetric: bool = True
+    otherwise: str = (
+        "Usual causes: few observations, rare classes. Use a penalty (`l2=`), "
+        "`infer(model, psi)`, or `profile(model, psi)`."
+    )
+
+    def check(self, model: FittedModel) -> None:
+        model.redrawn(np.random.default_rng(0))
+
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        return model.redrawn(rng)
+
+    def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
+        return model.counts[:, None] * rows, np.ones(model.n)
+
+    def sources(self, model: FittedModel) -> Iterator[FittedModel]:
+        return (model.redrawn(np.random.default_rng(seed)) for seed in range(REDRAWS))
+
+
+def _spread(own: Array, kind: str, rng: np.random.Generator) -> Array:
+    """Draw the weights: multinomial counts, or a Dirichlet draw, which is smooth."""
+    total = own.sum()
+    if kind == "resample":
+        counts = rng.multinomial(max(round(total), 1), own / total)
+        return counts.astype(np.float64)
+    spread = rng.gamma(own)  # a Dirichlet draw, once it is normalized
+    return np.asarray(total * spread / spread.sum())
+
+
+def _check_count(units: float) -> None:
+    """Refuse to draw from one unit; warn of few, whose spread is that of n - 1 out of n."""
+    if units < 2:
+        raise UnsupportedModelError(
+            f"The bootstrap draws observations with replacement, and there is {units:.3g} of them. "
+            "Usual causes: a log-likelihood of dependent data, which is one term; or weights that "
+            "sum to one, while they count repetitions (multiply them by the number of "
+            "observations). `infer(model, psi)` takes the variance from the curvature and draws "
+            "nothing."
+        )
+    short = 1 - np.sqrt(1 - 1 / units)
+    if short > SHORT:
+        warn(
+            f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
+            f"error by about {short:.0%}, and their draws are few. Use `infer(model, psi)`.",
+            ImplicitDeltaWarning,
+        )
