@@ -178,10 +178,13 @@ def test_what_is_asked_for_overrides_the_fit():
         assert "of the fit" not in found.diagnostics.notes["variance"]
 
 
-def test_a_bootstrap_is_robust_by_itself():
-    expected = idm.infer(ols(), growth, idm.Bootstrap(20, rng=0))
-    found = idm.infer(ols(cov_type="HC3"), growth, idm.Bootstrap(20, rng=0))
+@pytest.mark.parametrize("kind", ["resample", "bayesian", "parametric"])
+def test_a_bootstrap_finds_the_variance_by_itself(kind):
+    expected = idm.infer(ols(), growth, idm.Bootstrap(60, kind, rng=0))
+    found = idm.infer(ols(cov_type="HC3"), growth, idm.Bootstrap(60, kind, rng=0))
     assert found.standard_error == expected.standard_error
+    assert found.df == expected.df
+    assert "variance" not in found.diagnostics.notes
 
 
 AVERAGES = {

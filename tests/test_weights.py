@@ -395,3 +395,9 @@ def test_one_row_has_no_design():
 
 def test_whole_numbers_are_whole_up_to_rounding():
     numpy_model(weights=REPEATS * 0.1 * 10.0)
+
+
+def test_a_survey_is_not_drawn_from_its_model():
+    model = residual_model(weights=PRECISIONS, weight_kind="sampling")
+    with pytest.raises(ValueError, match="parametric"):
+        idm.infer(model, lambda b: b[1], idm.Bootstrap(50, "parametric", rng=0))
