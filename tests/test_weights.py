@@ -20,7 +20,7 @@ POSITIVE = RNG.gamma(3.0, np.exp(ETA) / 3)
 BINARY = (RNG.random(N) < expit(ETA)).astype(float)
 REPEATS = RNG.integers(0, 4, N).astype(float)
 PRECISIONS = RNG.uniform(0.3, 3.0, N)
-GROUPS = np.arange(N) % 16
+GROUPS = np.arange(N) % 20
 AGAIN = np.repeat(np.arange(N), REPEATS.astype(int))
 TIGHT = {"tol": 1e-12, "max_iter": 10_000}
 
@@ -139,13 +139,13 @@ def weighted_least_squares(w):
     r = REAL - X @ b
     s2 = np.sum(w * r**2) / (np.count_nonzero(w) - 3)
     scores = (w * r)[:, None] * X
-    sums = np.array([scores[g == GROUPS].sum(axis=0) for g in range(16)])
+    sums = np.array([scores[g == GROUPS].sum(axis=0) for g in range(20)])
     return b, {
         "model": s2 * bread,
         "robust": bread @ scores.T @ scores @ bread,
         "HC1": bread @ scores.T @ scores @ bread * N / (N - 3),
         "clusters": bread @ sums.T @ sums @ bread,
-        "CR1S": bread @ sums.T @ sums @ bread * 16 / 15 * (N - 1) / (N - 3),
+        "CR1S": bread @ sums.T @ sums @ bread * 20 / 19 * (N - 1) / (N - 3),
     }
 
 
@@ -401,3 +401,11 @@ def test_a_survey_is_not_drawn_from_its_model():
     model = residual_model(weights=PRECISIONS, weight_kind="sampling")
     with pytest.raises(ValueError, match="parametric"):
         idm.infer(model, lambda b: b[1], idm.Bootstrap(50, "parametric", rng=0))
+
+
+def test_a_survey_has_one_way_of_clusters():
+    model = residual_model(weights=PRECISIONS, weight_kind="sampling")
+    both = (GROUPS, np.arange(N) // 4)
+    with pytest.raises(ValueError, match="primary sampling units"):
+        idm.infer(model, lambda b: b[1], clusters=both)
+    assert idm.infer(model, lambda b: b[1], clusters=both, robust=True).standard_error > 0
