@@ -10,6 +10,9 @@ from test_golden import GOLDEN, function
 
 import implicit_delta as idm
 
+# Coverage with few rows is not the subject here.
+pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+
 RNG = np.random.default_rng(12)
 N = 80
 X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
@@ -409,3 +412,26 @@ def test_a_survey_has_one_way_of_clusters():
     with pytest.raises(ValueError, match="primary sampling units"):
         idm.infer(model, lambda b: b[1], clusters=both)
     assert idm.infer(model, lambda b: b[1], clusters=both, robust=True).standard_error > 0
+
+
+@pytest.mark.parametrize("kind", ["HC2", "HC3"])
+@pytest.mark.parametrize("name", SQUARES)
+def test_leverage_of_precisions_is_that_of_weighted_least_squares(name, kind):
+    sm = pytest.importorskip("statsmodels.api")
+    results = sm.WLS(REAL, X, weights=PRECISIONS).fit()
+    model = SQUARES[name](weights=PRECISIONS, weight_kind="precision")
+    expected = getattr(results, f"{kind}_se")[np.argsort(results.params)]
+    np.testing.assert_allclose(sorted_errors(model, robust=kind), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["HC2", "HC3", "CR2"])
+@pytest.mark.parametrize("name", SQUARES)
+def test_leverage_of_frequencies_is_that_of_repeated_rows(name, kind):
+    weighted, repeated = SQUARES[name](weights=REPEATS), SQUARES[name](AGAIN)
+    groups = {"clusters": GROUPS} if kind == "CR2" else {}
+    again = {"clusters": GROUPS[AGAIN]} if kind == "CR2" else {}
+    np.testing.assert_allclose(
+        sorted_errors(weighted, robust=kind, **groups),
+        sorted_errors(repeated, robust=kind, **again),
+        rtol=1e-6,
+    )
