@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import moment
 
 import implicit_delta as idm
 
@@ -63,12 +64,13 @@ def test_a_replicate_is_the_weighted_mean_at_its_own_fit():
     rng = np.random.default_rng(2)
     y = rng.gamma(2.0, size=40)
     model = idm.from_loglik(lambda t: -((y - t[0]) ** 2) / 2, [y.mean()])
-    boot = idm.infer(model, training(lambda t: (y - t[0]) ** 2), idm.Bootstrap(20, rng=3))
+    boot = idm.infer(model, training(lambda t: (y - t[0]) ** 3), idm.Bootstrap(20, rng=3))
     streams = np.random.SeedSequence(3).spawn(20)
     picks = [np.random.default_rng(s).multinomial(40, np.full(40, 1 / 40)) for s in streams]
-    variances = [np.var(np.repeat(y, pick)) for pick in picks]
-    np.testing.assert_allclose(boot.draws[:, 0], variances, rtol=1e-6)
-    f = (y - y.mean()) ** 2 - np.var(y)  # the variance is known by its moments alone
+    moments = [moment(np.repeat(y, pick), 3) for pick in picks]
+    np.testing.assert_allclose(boot.draws[:, 0], moments, rtol=1e-6)
+    away = y - y.mean()
+    f = away**3 - np.mean(away**3) - 3 * np.var(y) * away
     expected = np.sum(f**3) / np.sum(f**2) ** 1.5 / 6
     np.testing.assert_allclose(boot.acceleration, expected, rtol=1e-5)
 
@@ -85,6 +87,47 @@ def test_clusters_weights_and_contrasts():
         difference = boot.contrast([1, -1])
         np.testing.assert_allclose(difference.draws, boot.draws @ [[1.0], [-1.0]])
         np.testing.assert_allclose(difference.standard_error, np.std(difference.draws, ddof=1))
+
+
+@pytest.mark.parametrize("kind", ["precision", "sampling"])
+def test_weights_that_are_no_counts(kind):
+    rng = np.random.default_rng(9)
+    x, weights = rng.normal(size=N), rng.uniform(0.5, 2.0, size=N)
+    y = 1 + x + rng.normal(size=N) / np.sqrt(weights) + 0.3 * x * weights
+    X = np.column_stack([np.ones(N), x])
+    model = idm.from_residuals(
+        lambda b: y - X @ b, start=[0, 0], weights=weights, weight_kind=kind, jacobian=lambda b: -X
+    )
+    question = training(lambda b: np.column_stack([(X @ b) ** 2, (y + X @ b) * x]))
+    exact = idm.infer(model, question, robust=True)
+    boot = idm.infer(model, question, idm.Bootstrap(300, rng=0))
+    tolerance = 4 * boot.diagnostics.notes["monte_carlo_error"] + 2 / N
+    np.testing.assert_allclose(boot.value, exact.value)
+    np.testing.assert_allclose(boot.draws.mean(axis=0), exact.value, atol=exact.standard_error[0])
+    np.testing.assert_allclose(boot.standard_error, exact.standard_error, rtol=tolerance)
+    f = exact.influence
+    np.testing.assert_allclose(
+        boot.acceleration, (f**3).sum(axis=0) / (f**2).sum(axis=0) ** 1.5 / 6, rtol=1e-5
+    )
+
+
+def test_a_fit_that_claims_other_errors_is_answered():
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(10)
+    x = rng.normal(size=N)
+    X = np.column_stack([np.ones(N), x])
+    y = 1 + x + (1 + abs(x)) * rng.normal(size=N)
+    plain = idm.from_statsmodels(sm.OLS(y, X).fit())
+    question = training(lambda b: (X @ b) ** 2)
+    for options in ({"cov_type": "HC3"}, {"cov_type": "HAC", "cov_kwds": {"maxlags": 2}}):
+        model = idm.from_statsmodels(sm.OLS(y, X).fit(**options))
+        for kind in ("resample", "parametric"):
+            method = idm.Bootstrap(20, kind, rng=0)
+            one, two = (idm.infer(m, idm.parameters, method) for m in (model, plain))
+            np.testing.assert_array_equal(one.standard_error, two.standard_error)
+        method = idm.Bootstrap(20, rng=0)
+        one, two = (idm.infer(m, question, method) for m in (model, plain))
+        assert one.standard_error == two.standard_error
 
 
 def test_a_random_or_smoothed_average():

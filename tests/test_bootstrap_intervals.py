@@ -168,6 +168,16 @@ def test_a_combination_has_percentiles_and_no_bca():
         difference.confidence_interval(kind="bca")
 
 
+def test_levels_without_end_are_refused_and_those_beyond_the_replicates_warn():
+    draws = np.random.default_rng(5).normal(size=(50, 1))
+    skewed = Estimate(0.0, [[1.0]], ("psi",), "by hand", draws=draws, acceleration=[0.6])
+    with pytest.raises(ValueError, match="no end"):
+        skewed.confidence_interval(kind="bca")
+    few = Estimate(0.0, [[1.0]], ("psi",), "by hand", draws=draws, acceleration=[0.0])
+    with pytest.warns(idm.ImplicitDeltaWarning, match="beyond the outermost of 50"):
+        few.confidence_interval(0.99, kind="bca")
+
+
 def test_the_reason_is_stored(tmp_path):
     est = idm.infer(squares(Y), lambda th: th[0], idm.Bootstrap(50, "bayesian", rng=0))
     est.save(tmp_path / "est.npz")

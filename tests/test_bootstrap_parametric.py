@@ -1,5 +1,7 @@
 """New data drawn from the fitted model: against the inverse information, and who refuses."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr, softmax
@@ -130,6 +132,28 @@ def test_least_squares_has_its_closed_form(weighted):
         assert boot.df == counts.sum() - 2
 
 
+def test_precisions_are_those_of_the_draws():
+    A, weights = X[:100], COUNTS[:100] / 2.0
+    y = ETA[:100] + RNG.normal(size=100) / np.sqrt(weights)
+    options = {"weights": weights, "weight_kind": "precision"}
+    agrees(idm.from_residuals(lambda b: y - A @ b, start=[0, 0], **options))
+    linear = pytest.importorskip("sklearn.linear_model")
+    fit = linear.LinearRegression().fit(A[:, 1:], y, sample_weight=weights)
+    agrees(idm.from_sklearn(fit, A[:, 1:], y, weights, weight_kind="precision"))
+
+
+def test_a_perceptron_on_new_targets_keeps_the_contract():
+    networks = pytest.importorskip("sklearn.neural_network")
+    from implicit_delta.testing import check_model
+
+    for y in (classes(), classes() > 0):
+        net = networks.MLPClassifier((3,), "tanh", max_iter=20, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = fitted(net, y)
+        check_model(model.redrawn(np.random.default_rng(0)))
+
+
 def test_a_nonlinear_curve():
     t = np.linspace(0, 3, 80)
     y = 2 * np.exp(-0.8 * t) + 0.1 * RNG.normal(size=80)
@@ -224,11 +248,19 @@ def of_a_function():
 
 def halves():
     linear = pytest.importorskip("sklearn.linear_model")
-    y = RNG.random(N) < expit(ETA)
-    return fitted(linear.LogisticRegression(C=np.inf), y, sample_weight=COUNTS + 0.5)
+    y, half = RNG.random(N) < expit(ETA), COUNTS + 0.5
+    fit = linear.LogisticRegression(C=np.inf).fit(x[:, None], y, sample_weight=half)
+    return idm.from_sklearn(fit, x[:, None], y, half, weight_kind="precision")
+
+
+def survey():
+    linear = pytest.importorskip("sklearn.linear_model")
+    fit = linear.LinearRegression().fit(x[:, None], ETA + x**2, sample_weight=COUNTS)
+    return idm.from_sklearn(fit, x[:, None], ETA + x**2, COUNTS, weight_kind="sampling")
 
 
 REFUSED = {
+    "sampling weights": (survey, "design-based"),
     "an opaque log-likelihood": (opaque, 'kind="resample"'),
     "a quasi-likelihood": (quasi, "quasi-likelihood"),
     "one term": (hazards, r"`infer\(model, psi\)`"),

@@ -218,6 +218,9 @@ def test_an_average_over_the_training_rows_of_dependent_ones_is_refused(claim):
     with pytest.raises(idm.UnsupportedModelError, match="robust=True"):
         idm.infer(model, mean)
     assert idm.infer(model, mean, robust=True).standard_error > 0  # the advice works
+    drawn = idm.infer(model, mean, idm.Bootstrap(100, rng=0))  # its own rows, drawn anew
+    plain = idm.infer(ols(), mean, idm.Bootstrap(100, rng=0))
+    assert drawn.standard_error == plain.standard_error
 
 
 def test_a_profile_says_that_it_is_that_of_the_likelihood():

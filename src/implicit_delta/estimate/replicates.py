@@ -4,6 +4,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.quantiles import deviations
 
 NO_BCA = (
@@ -53,7 +55,21 @@ def _bca_levels(tails: Array, value: Array, draws: Array, acceleration: Array) -
         )
     bias = ndtri(below)[:, None]
     shifted = bias + ndtri(tails)
-    return np.asarray(ndtr(bias + shifted / (1 - acceleration[:, None] * shifted)))
+    slowed = 1 - acceleration[:, None] * shifted
+    if np.any(slowed <= 0):
+        raise ValueError(
+            "The influences are so skewed, or the replicates so far to one side, that the levels "
+            "of kind='bca' have no end. Use kind='percentile', or a smaller confidence level."
+        )
+    levels = ndtr(bias + shifted / slowed)
+    beyond = np.minimum(levels, 1 - levels) * len(draws) < 1
+    if np.any(beyond):
+        warn(
+            f"kind='bca' reads the replicates at the level {levels[beyond][0]:.2g}, beyond the "
+            f"outermost of {len(draws)}, so that the interval ends there. Use more replicates.",
+            ImplicitDeltaWarning,
+        )
+    return np.asarray(levels)
 
 
 def check_replicates(

@@ -107,7 +107,7 @@ def assemble(
     claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
     covariance = covariance if claimed is None else claimed
     replaced = any(other is not None for other in (sandwich, brought, claimed))
-    plain = sandwich or _of_rows(evaluation)
+    plain = sandwich or (Sandwich() if response.whole else _of_rows(evaluation))
     total = total_error(
         evaluation,
         covariance,
@@ -160,20 +160,13 @@ def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | No
 
     A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
     """
-    if sandwich is not None or not _claims(evaluation, response):
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.refitted or sandwich is not None:
         return None
-    model = evaluation.model
-    assert model.claimed is not None
     slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
     if not np.all(np.any(slopes, axis=-1)):
         slopes = model.information(model.theta, checked_directions(model, response)).T
     return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
-
-
-def _claims(evaluation: Evaluation, response: Response) -> bool:
-    """Whether the fit claims a covariance, and the response is not that of new data."""
-    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
-    return claimed is not None and not response.method.startswith("Bootstrap")
 
 
 def _of_rows(evaluation: Evaluation) -> Sandwich:
@@ -198,7 +191,7 @@ def _model_df(
     if evaluation.fitted is None:
         return np.inf
     claimed = evaluation.model.claimed
-    if sandwich is None and claimed is not None and _claims(evaluation, response):
+    if sandwich is None and claimed is not None and not response.refitted:
         return claimed.df
     if sandwich is None or (response.robust and sandwich.clusters is None):
         return evaluation.model.df

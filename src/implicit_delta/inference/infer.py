@@ -167,7 +167,8 @@ def answer(
         )
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
-    method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
+    robust = sandwich is not None and sandwich.asked
+    method.check(robust=robust, covariance=brought is not None, influence=influence)
     if sandwich is not None and method.robust:
         sandwich.refuse_beside(method)
     if sandwich is not None and sandwich.clusters is not None:

@@ -81,6 +81,11 @@ class Sandwich:
         return f"clustered ({self.name}, {' x '.join(map(str, counts))} clusters)"
 
     @property
+    def asked(self) -> bool:
+        """Whether it was asked for, and is not due to sampling weights alone."""
+        return self.clusters is not None or self.name != "design"
+
+    @property
     def fewest(self) -> int | None:
         """The number of clusters, the smaller one of two ways."""
         if self.clusters is None:

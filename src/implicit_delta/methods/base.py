@@ -46,6 +46,9 @@ class Response:
         Skewness of the influences over six, from methods that make replicates of observations.
     robust : bool
         Whether the covariance holds for a misspecified model, so that no sandwich is made.
+    refitted : bool
+        Whether the covariance is that of fits to drawn data, so that none that a host library
+        claims takes its place.
     whole : bool
         Whether the covariance has the sampling error of an average over the training rows in it.
     passes : int
@@ -69,6 +72,7 @@ class Response:
     exact: bool = False
     acceleration: Array | None = None
     robust: bool = False
+    refitted: bool = False
     whole: bool = False
     passes: int = 0
     doubt: Warning | None = None

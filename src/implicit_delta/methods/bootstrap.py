@@ -188,6 +188,7 @@ class Bootstrap(Method):
             draws=draws,
             acceleration=limit.acceleration,
             robust=not replication.from_model,
+            refitted=True,
             whole=evaluation.sample == "training",
             method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=_largest_ratio(abs(rest), errors),

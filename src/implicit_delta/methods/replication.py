@@ -129,6 +129,12 @@ class NewTargets:
     )
 
     def check(self, model: FittedModel) -> None:
+        if model.weight_kind == "sampling":
+            raise UnsupportedModelError(
+                "Sampling weights tell how much of a population a row stands for, and not how its "
+                "target is distributed, so that draws from the model are not draws of the survey. "
+                'Use `Bootstrap(kind="resample")`, or `infer(model, psi)`, which is design-based.'
+            )
         model.redrawn(np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:

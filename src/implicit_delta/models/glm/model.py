@@ -208,7 +208,8 @@ class HostModel(FittedModel):
 
     def redrawn(self, rng: np.random.Generator) -> "HostModel":
         b = self.coordinates.coefficients(self.theta)
-        return replace(self, likelihood=self.likelihood.redrawn(b, self.weights, rng))
+        drawn = self.likelihood.redrawn(b, self.weights, rng)
+        return replace(self, likelihood=drawn, claimed=None)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
