@@ -402,7 +402,7 @@ def test_whole_numbers_are_whole_up_to_rounding():
 
 def test_a_survey_is_not_drawn_from_its_model():
     model = residual_model(weights=PRECISIONS, weight_kind="sampling")
-    with pytest.raises(ValueError, match="parametric"):
+    with pytest.raises(idm.UnsupportedModelError, match="draws of the survey"):
         idm.infer(model, lambda b: b[1], idm.Bootstrap(50, "parametric", rng=0))
 
 
