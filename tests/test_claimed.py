@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import implicit_delta as idm
@@ -177,10 +178,13 @@ def test_what_is_asked_for_overrides_the_fit():
         assert "of the fit" not in found.diagnostics.notes["variance"]
 
 
-def test_a_bootstrap_is_robust_by_itself():
-    expected = idm.infer(ols(), growth, idm.Bootstrap(20, rng=0))
-    found = idm.infer(ols(cov_type="HC3"), growth, idm.Bootstrap(20, rng=0))
+@pytest.mark.parametrize("kind", ["resample", "bayesian", "parametric"])
+def test_a_bootstrap_finds_the_variance_by_itself(kind):
+    expected = idm.infer(ols(), growth, idm.Bootstrap(60, kind, rng=0))
+    found = idm.infer(ols(cov_type="HC3"), growth, idm.Bootstrap(60, kind, rng=0))
     assert found.standard_error == expected.standard_error
+    assert found.df == expected.df
+    assert "variance" not in found.diagnostics.notes
 
 
 AVERAGES = {
@@ -214,6 +218,9 @@ def test_an_average_over_the_training_rows_of_dependent_ones_is_refused(claim):
     with pytest.raises(idm.UnsupportedModelError, match="robust=True"):
         idm.infer(model, mean)
     assert idm.infer(model, mean, robust=True).standard_error > 0  # the advice works
+    drawn = idm.infer(model, mean, idm.Bootstrap(100, rng=0))  # its own rows, drawn anew
+    plain = idm.infer(ols(), mean, idm.Bootstrap(100, rng=0))
+    assert drawn.standard_error == plain.standard_error
 
 
 def test_a_profile_says_that_it_is_that_of_the_likelihood():
@@ -259,3 +266,32 @@ def test_a_hessian_that_is_none_is_told():
     model = idm.from_statsmodels(right)
     plain = idm.infer(model, idm.parameters, robust=True)
     np.testing.assert_allclose(plain.standard_error, right.bse, rtol=1e-3)
+
+
+GROUPS_GIVEN = {
+    "array": GROUPS,
+    "list": [list(GROUPS)],
+    "column": GROUPS[:, None],
+    "Series": pd.Series(GROUPS),
+    "frame": pd.DataFrame({"village": GROUPS}),
+    "two": [GROUPS, np.arange(N) % 30],
+}
+
+
+@pytest.mark.parametrize("given", GROUPS_GIVEN)
+def test_groups_may_be_given_in_any_way(given):
+    claim = {"cov_type": "cluster", "cov_kwds": {"groups": GROUPS_GIVEN[given]}}
+    results = quietly(EXACT["OLS"], **claim)
+    model = idm.from_statsmodels(results)
+    found = idm.infer(model, idm.parameters)
+    np.testing.assert_allclose(found.standard_error, results.bse, rtol=1e-8)
+    assert model.claimed.by_rows == (given != "two")
+
+
+@pytest.mark.parametrize("kind", ["HC0", "HC1", "HC2", "HC3", "cluster"])
+def test_a_covariance_that_was_chosen_after_the_fit_is_honored(kind):
+    asked = {"groups": GROUPS} if kind == "cluster" else {}
+    results = sm.OLS(REAL, X).fit().get_robustcov_results(kind, **asked)
+    found = idm.infer(idm.from_statsmodels(results), idm.parameters)
+    np.testing.assert_allclose(found.standard_error, results.bse, rtol=1e-8)
+    assert found.df == freedom_of(results)

@@ -10,6 +10,9 @@ from test_golden import GOLDEN, function
 
 import implicit_delta as idm
 
+# Coverage with few rows is not the subject here.
+pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+
 RNG = np.random.default_rng(12)
 N = 80
 X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
@@ -20,7 +23,7 @@ POSITIVE = RNG.gamma(3.0, np.exp(ETA) / 3)
 BINARY = (RNG.random(N) < expit(ETA)).astype(float)
 REPEATS = RNG.integers(0, 4, N).astype(float)
 PRECISIONS = RNG.uniform(0.3, 3.0, N)
-GROUPS = np.arange(N) % 16
+GROUPS = np.arange(N) % 20
 AGAIN = np.repeat(np.arange(N), REPEATS.astype(int))
 TIGHT = {"tol": 1e-12, "max_iter": 10_000}
 
@@ -139,13 +142,13 @@ def weighted_least_squares(w):
     r = REAL - X @ b
     s2 = np.sum(w * r**2) / (np.count_nonzero(w) - 3)
     scores = (w * r)[:, None] * X
-    sums = np.array([scores[g == GROUPS].sum(axis=0) for g in range(16)])
+    sums = np.array([scores[g == GROUPS].sum(axis=0) for g in range(20)])
     return b, {
         "model": s2 * bread,
         "robust": bread @ scores.T @ scores @ bread,
         "HC1": bread @ scores.T @ scores @ bread * N / (N - 3),
         "clusters": bread @ sums.T @ sums @ bread,
-        "CR1S": bread @ sums.T @ sums @ bread * 16 / 15 * (N - 1) / (N - 3),
+        "CR1S": bread @ sums.T @ sums @ bread * 20 / 19 * (N - 1) / (N - 3),
     }
 
 
@@ -382,3 +385,53 @@ def test_rows_without_weight_do_not_count():
                 idm.infer(kept, idm.parameters, **asked).covariance,
                 rtol=1e-6,
             )
+
+
+def test_one_row_has_no_design():
+    weights = (np.arange(N) == 3) * 2.0
+    model = idm.from_loglik(
+        lambda m: -((REAL - m[0]) ** 2) / 2, start=[0.0], weights=weights, weight_kind="sampling"
+    )
+    with pytest.raises(idm.UnsupportedModelError, match="only one"):
+        idm.infer(model, lambda m: m[0])
+
+
+def test_whole_numbers_are_whole_up_to_rounding():
+    numpy_model(weights=REPEATS * 0.1 * 10.0)
+
+
+def test_a_survey_is_not_drawn_from_its_model():
+    model = residual_model(weights=PRECISIONS, weight_kind="sampling")
+    with pytest.raises(idm.UnsupportedModelError, match="draws of the survey"):
+        idm.infer(model, lambda b: b[1], idm.Bootstrap(50, "parametric", rng=0))
+
+
+def test_a_survey_has_one_way_of_clusters():
+    model = residual_model(weights=PRECISIONS, weight_kind="sampling")
+    both = (GROUPS, np.arange(N) // 4)
+    with pytest.raises(ValueError, match="primary sampling units"):
+        idm.infer(model, lambda b: b[1], clusters=both)
+    assert idm.infer(model, lambda b: b[1], clusters=both, robust=True).standard_error > 0
+
+
+@pytest.mark.parametrize("kind", ["HC2", "HC3"])
+@pytest.mark.parametrize("name", SQUARES)
+def test_leverage_of_precisions_is_that_of_weighted_least_squares(name, kind):
+    sm = pytest.importorskip("statsmodels.api")
+    results = sm.WLS(REAL, X, weights=PRECISIONS).fit()
+    model = SQUARES[name](weights=PRECISIONS, weight_kind="precision")
+    expected = getattr(results, f"{kind}_se")[np.argsort(results.params)]
+    np.testing.assert_allclose(sorted_errors(model, robust=kind), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["HC2", "HC3", "CR2"])
+@pytest.mark.parametrize("name", SQUARES)
+def test_leverage_of_frequencies_is_that_of_repeated_rows(name, kind):
+    weighted, repeated = SQUARES[name](weights=REPEATS), SQUARES[name](AGAIN)
+    groups = {"clusters": GROUPS} if kind == "CR2" else {}
+    again = {"clusters": GROUPS[AGAIN]} if kind == "CR2" else {}
+    np.testing.assert_allclose(
+        sorted_errors(weighted, robust=kind, **groups),
+        sorted_errors(repeated, robust=kind, **again),
+        rtol=1e-6,
+    )

@@ -9,6 +9,8 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
+WHOLE = 1e-9  # relative: a whole number, but for rounding
+
 
 def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "weights") -> Array:
     """Check and copy weights and their kind; warn of repetitions that are no whole numbers."""
@@ -23,7 +25,7 @@ def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "wei
 
 
 def _warn_of_fractions(weights: Array, name: str) -> None:
-    fractions = int(np.sum(weights != np.round(weights)))
+    fractions = int(np.sum(abs(weights - np.round(weights)) > WHOLE * weights))
     if fractions:
         warn(
             f"{name} counts repetitions of rows, and {fractions} of {weights.size} are not whole "

@@ -10,7 +10,12 @@ import numpy as np
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 
-SUPERVISED_MODULES = ("feature_selection", "cross_decomposition", "discriminant_analysis")
+SUPERVISED_MODULES = {
+    "feature_selection",
+    "cross_decomposition",
+    "discriminant_analysis",
+    "model_selection",
+}
 SUPERVISED = {"TargetEncoder", "NeighborhoodComponentsAnalysis"}
 UNSUPERVISED = {"VarianceThreshold"}
 LIBRARY = "sklearn."
