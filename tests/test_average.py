@@ -158,6 +158,7 @@ def test_the_bound_of_unknown_samples_is_a_covariance_with_added_errors(a, b):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 @given(st.integers(0, 10_000))
 def test_training_is_never_wider_than_unknown(seed):
     rng = np.random.default_rng(seed)

@@ -25,12 +25,14 @@ from implicit_delta.errors import (
     NotAMaximumError,
     NotDeterministicWarning,
     ShrinkageWarning,
+    SmallSampleWarning,
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
 from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
@@ -62,6 +64,7 @@ from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 __version__ = "0.1.0"
 
 __all__ = [
+    "HAC",
     "Average",
     "Bernoulli",
     "Bootstrap",
@@ -91,6 +94,7 @@ __all__ = [
     "Response",
     "ShrinkageWarning",
     "Simulation",
+    "SmallSampleWarning",
     "Smoothed",
     "StochasticFiniteDifference",
     "UnsupportedModelError",

@@ -152,6 +152,10 @@ class NonlinearityWarning(ImplicitDeltaWarning):
     """Psi bends noticeably within one standard error, so a symmetric interval is doubtful."""
 
 
+class SmallSampleWarning(ImplicitDeltaWarning):
+    """A robust variance rests on so few rows or clusters that its intervals are too short."""
+
+
 class NotDeterministicWarning(ImplicitDeltaWarning):
     """The same parameters gave two different values."""
 

@@ -20,6 +20,8 @@ from implicit_delta.errors import UnsupportedModelError
 
 Product: TypeAlias = Callable[[Any], Any]
 
+TINY = 1e-150  # standard deviation of a target that is certain to rounding
+
 __all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood", "Poisson"]
 
 
@@ -46,6 +48,14 @@ class Likelihood(ABC):
     @abstractmethod
     def root(self, outputs: Any) -> Product:
         """The function u to S' u, likewise, for a root S of the curvature: S S' = H."""
+
+    @abstractmethod
+    def residual(self, outputs: Any, targets: Any) -> Any:
+        """The whitened residual e with S e the slope, in the shape of the outputs."""
+
+    @abstractmethod
+    def spread(self, outputs: Any) -> Any:
+        """Standard deviations of the targets given the outputs, up to a factor; 1 if joint."""
 
     @abstractmethod
     def check(self, outputs: Any, targets: Any) -> None:
@@ -85,6 +95,12 @@ class _Elementwise(Likelihood):
     def root(self, outputs: Any) -> Product:
         root = self._bend(outputs) ** 0.5
         return lambda u: root * u
+
+    def residual(self, outputs: Any, targets: Any) -> Any:
+        return self.slope(outputs, targets) / (self.spread(outputs) + TINY)
+
+    def spread(self, outputs: Any) -> Any:
+        return self.root(outputs)(outputs * 0 + 1)  # of a canonical link the curvature is it
 
     def check(self, outputs: Any, targets: Any) -> None:
         if np.size(outputs) != np.size(targets) or np.shape(outputs)[:1] != np.shape(targets)[:1]:
@@ -270,6 +286,15 @@ class Categorical(Likelihood):
         often = np.broadcast_to(often.reshape(-1, *[1] * (p.ndim - 2)), p.shape[:-1])
         drawn = rng.multinomial(often, p)
         return np.argmax(drawn, axis=-1) if np.all(often == 1) else drawn / often[..., None]
+
+    def residual(self, outputs: Any, targets: Any) -> Any:
+        """Slope over the square root of p: as the slopes sum to zero, it solves S e = slope."""
+        p = _functions(outputs).softmax(outputs, -1)
+        return self.slope(outputs, targets) / (p**0.5 + TINY)
+
+    def spread(self, outputs: Any) -> Any:
+        """One: the classes of a row vary together."""
+        return outputs * 0 + 1
 
     def check(self, outputs: Any, targets: Any) -> None:
         """The targets must be class numbers from 0 to C - 1, or probabilities."""

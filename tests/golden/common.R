@@ -1,4 +1,4 @@
-# What the four scripts share: exact JSON, tight fits, derivatives by the complex step.
+# What the scripts share: exact JSON, tight fits, derivatives by the complex step.
 
 # JSON with every double written to 17 significant digits, so that it is read back bit for bit
 # (jsonlite stops at 15). Named lists become objects, matrices lists of rows, c() an array;

@@ -12,6 +12,9 @@ import statsmodels.formula.api as smf
 
 import implicit_delta as idm
 
+# Twelve clusters are few, and these tests are about labels.
+pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+
 N, G = 60, 12
 RNG = np.random.default_rng(0)
 GROUP = np.repeat(np.arange(G), N // G)
@@ -110,7 +113,15 @@ REFUSED = {
     "too long": (np.r_[GROUP, 1], r"shape \(61,\), but there are 60.*missing values were dropped"),
     "two columns": (np.column_stack([GROUP, GROUP % 3]), r"shape \(60, 2\).*list\(zip\(a, b\)\)"),
     "a frame": (pd.DataFrame({"a": GROUP, "b": GROUP % 3}), r"shape \(60, 2\).*list\(zip\(a, b\)"),
-    "two-way": ((GROUP, GROUP % 3), r"shape \(2,\), but there are 60"),
+    "two ways, one too short": ((GROUP, GROUP[:-3]), r"shape \(57,\), but there are 60"),
+    "two ways, one of two groups": ((GROUP, GROUP % 2), "two clusters is not estimable"),
+    "two ways, one missing": (
+        (GROUP, replaced(GROUP, [4], None)),
+        "missing for 1 observations.*row 4",
+    ),
+    "three ways": ((GROUP, GROUP % 3, GROUP % 4), r"tuple of 3 groupings.*clusters=\(firm, year\)"),
+    "two ways in a list": ([GROUP, GROUP % 3], r"shape \(2,\), but there are 60"),
+    "two names": (("village", "year"), r"shape \(2,\), but there are 60"),
     "a name": ("village", r"shape \(\), but there are 60"),
     "a number": (7, r"shape \(\), but there are 60"),
     "NaN": (np.where(GROUP == 2, np.nan, GROUP), "missing for 5 observations.*row 10"),

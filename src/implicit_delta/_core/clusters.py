@@ -58,6 +58,15 @@ class Clusters:
         codes[present] = numbers
         return cls(codes, count)
 
+    def crossed(self, other: "Clusters") -> "Clusters":
+        """Make the groups that are alike in both ways."""
+        present = self.codes < self.count
+        pairs = self.codes[present] * other.count + other.codes[present]
+        codes = np.full(self.codes.shape, 0, dtype=np.intp)
+        found, codes[present] = np.unique(pairs, return_inverse=True)
+        codes[~present] = found.size
+        return Clusters(codes, found.size)
+
     def sums(self, rows: Array) -> Array:
         """Sum rows (n, k) within each group: (count, k)."""
         sums = np.zeros((self.count + 1, rows.shape[1]))
@@ -71,6 +80,24 @@ class Clusters:
 
     def __repr__(self) -> str:
         return f"<{self.count} clusters>"
+
+
+def ways_of(labels: Any, weights: Array, rows: Any = None) -> tuple[Clusters, ...]:
+    """Number labels that a user gave for one way of grouping, or for two as a tuple of two."""
+    if not isinstance(labels, tuple) or len(labels) == weights.size:
+        return (Clusters.of(labels, weights, rows),)
+    if not labels or not all(map(_is_column, labels)):
+        return (Clusters.of(labels, weights, rows),)
+    if len(labels) != 2:
+        raise ValueError(
+            f"clusters is a tuple of {len(labels)} groupings: give one array of labels, or a tuple "
+            "of two, `clusters=(firm, year)`."
+        )
+    return tuple(Clusters.of(way, weights, rows) for way in labels)
+
+
+def _is_column(labels: Any) -> bool:
+    return not isinstance(labels, str | bytes) and hasattr(labels, "__len__")
 
 
 def _in_order(labels: Any, rows: Any) -> Any:
@@ -96,7 +123,10 @@ def _column(labels: Any, n: int) -> NDArray[Any]:
         return given.reshape(n)
     advice = "If rows with missing values were dropped in the fit, drop their labels too."
     if given.ndim == 2:
-        advice = "For groups by several columns give pairs, `list(zip(a, b))`."
+        advice = (
+            "For groups by several columns give pairs, `list(zip(a, b))`; for two ways of "
+            "grouping a tuple of two, `clusters=(a, b)`."
+        )
     raise ValueError(
         f"clusters has shape {given.shape}, but there are {n} observations: give one label for "
         f"each, shape ({n},). {advice}"

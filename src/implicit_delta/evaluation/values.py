@@ -133,7 +133,7 @@ def evaluation_names(
         if len(labels) != count:
             raise ValueError(f"{len(labels)} names were given for {count} evaluations.")
         if distinct(labels) != labels:
-            raise ValueError(f"names are empty or repeated: {labels!r:.80}.")
+            raise ValueError(f"names are empty or there twice: {labels!r:.80}.")
         return labels
     if value is None:
         return tuple(psi)

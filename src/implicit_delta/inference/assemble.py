@@ -15,6 +15,7 @@ from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
@@ -84,6 +85,8 @@ def assemble(
         Begun with the question.
     """
     cost = cost or Cost.start()
+    if sandwich is not None:
+        warn_of_small_samples(sandwich, evaluation.model, response)
     own_df = _model_df(evaluation, response, sandwich)
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
@@ -98,6 +101,9 @@ def assemble(
     elif sandwich is not None:
         directions = checked_directions(evaluation.model, response)
         covariance = sandwich.of_directions(evaluation.model, directions)
+    if sandwich is not None:
+        covariance, _, projected = _symmetric(covariance)
+        notes = {**notes, **projected}
     claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
     covariance = covariance if claimed is None else claimed
     replaced = any(other is not None for other in (sandwich, brought, claimed))
@@ -251,7 +257,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return model.influences(model.theta, directions)
+        return (sandwich or Sandwich()).influences(model, directions)
     return None
 
 

@@ -13,6 +13,7 @@ from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
@@ -28,8 +29,8 @@ def infer(
     psi: Psi,
     method: Method | None = None,
     *,
-    robust: bool | Correction = False,
-    clusters: Sequence[Any] | Array | None = None,
+    robust: bool | Correction | HAC = False,
+    clusters: Any = None,
     covariance: ArrayLike | None = None,
     df: float | None = None,
     debias: bool = False,
@@ -57,15 +58,19 @@ def infer(
         ===================================  =============================================
 
         and ``estimate.method`` names it.
-    robust : bool or {"HC0", "HC1", "CR0", "CR1", "CR1S"}
+    robust : bool, {"HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"} or HAC
         Variance that stays valid when the model is misspecified (sandwich). True is "HC0", or
         "CR0" with clusters: no small-sample factor. "HC1" is n / (n - d) times that; with G
         clusters "CR1" is G / (G - 1) times that, and "CR1S" (n - 1) / (n - d) times "CR1",
-        as in Stata and statsmodels. A `Bootstrap` is robust by itself.
-    clusters : (n,) array, list or pandas Series, optional
+        as in Stata and statsmodels. "HC2", "HC3" and "CR2" make up for what the fit takes away
+        from the residuals of each row or cluster (leverage); they need a model that knows the
+        outputs of a row, and are best where rows or clusters are few. `HAC(lags)` is for rows in
+        time order. A `Bootstrap` is robust by itself, and makes no correction.
+    clusters : (n,) array, list or pandas Series, or a tuple of two, optional
         Labels of three or more groups within which observations may be dependent; the variance is
         then the clustered sandwich, or for `Bootstrap` that of resampling whole groups. A Series
-        is aligned by its index if the model has labels for its rows.
+        is aligned by its index if the model has labels for its rows. A tuple of two,
+        ``(firm, year)``, is for rows that are alike in either way.
     covariance : (d, d) array, optional
         A covariance of the parameters from elsewhere, to take instead of the model's own.
     df : float, optional
@@ -163,6 +168,8 @@ def answer(
     if method is None:
         method = _default_method(model, sandwich is not None or influence)
     method.check(robust=sandwich is not None, covariance=brought is not None, influence=influence)
+    if sandwich is not None and method.robust:
+        sandwich.refuse_beside(method)
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
     try:

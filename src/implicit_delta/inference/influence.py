@@ -1,18 +1,26 @@
 """Influence of each training row, and the robust and clustered variances made of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from implicit_delta._core.clusters import Clusters
+import numpy as np
+
+from implicit_delta._core.cache import LastCache
+from implicit_delta._core.clusters import Clusters, ways_of
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.methods.base import Response
+from implicit_delta.inference.hac import HAC
+from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
+from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, scatter_of
 
-Correction: TypeAlias = Literal["HC0", "HC1", "CR0", "CR1", "CR1S"]
+Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
 FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
+POWERS = {"HC2": -0.5, "HC3": -1.0, "CR2": -0.5}  # of what the fit leaves of the noise
+SATTERTHWAITE = ("HC2", "CR2")
+MOST_LOST = 0.01  # of a variance: half that of a standard error
 
 
 @dataclass(frozen=True)
@@ -24,26 +32,45 @@ class Sandwich:
     clusters : Clusters or None
     factor : float
         The small-sample correction.
+    name : str
+        One of the corrections, or that of a HAC variance.
+    crossed : tuple of (Clusters, float)
+        What is added for a second way of clustering: that way, and minus the groups that are alike
+        in both, with their factors.
+    hac : HAC or None
     """
 
     clusters: Clusters | None = None
     factor: float = 1.0
     name: str = "HC0"
+    crossed: tuple[tuple[Clusters, float], ...] = ()
+    hac: HAC | None = None
+    _last: LastCache = field(init=False, default_factory=LastCache, compare=False, repr=False)
 
     @classmethod
-    def of(cls, model: FittedModel, robust: bool | Correction, clusters: Any) -> "Sandwich | None":
+    def of(
+        cls, model: FittedModel, robust: "bool | Correction | HAC", clusters: Any
+    ) -> "Sandwich | None":
         """Check what a user asked for; None if that is the model's own variance."""
-        groups = None
-        if clusters is not None:
-            groups = Clusters.of(clusters, model.weights, model.rows)
-            _warn_of_one_cluster(groups, model.weights)
+        if isinstance(robust, HAC):
+            return _hac(model, robust, clusters)
+        ways = () if clusters is None else ways_of(clusters, model.weights, model.rows)
+        for way in ways:
+            _warn_of_one_cluster(way, model.weights)
+        first = ways[0] if ways else None
         if model.weight_kind == "sampling" and not robust:
-            count = float(model.counts.sum()) if groups is None else groups.count
-            return cls(groups, count / (count - 1), "design")
-        factor = small_sample_factor(model, robust, groups)
-        plain = "HC0" if groups is None else "CR0"
+            count = float(model.counts.sum()) if first is None else first.count
+            return cls(first, count / (count - 1), "design")
+        factor = small_sample_factor(model, robust, first)
+        plain = "HC0" if first is None else "CR0"
         name = plain if isinstance(robust, bool) else str(robust)
-        return None if not robust and groups is None else cls(groups, factor, name)
+        if name in POWERS:
+            check_leverage(model)
+        if not robust and first is None:
+            return None
+        if len(ways) < 2:
+            return cls(first, factor, name)
+        return cls(first, factor, name, _crossed(model, robust, *ways))
 
     def __str__(self) -> str:
         if self.name == "design":
@@ -51,22 +78,133 @@ class Sandwich:
             return f"design-based{groups}"
         if self.clusters is None:
             return f"robust ({self.name})"
-        return f"clustered ({self.name}, {self.clusters.count} clusters)"
+        counts = [self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0)]
+        return f"clustered ({self.name}, {' x '.join(map(str, counts))} clusters)"
 
-    def df(self, model: FittedModel, response: Response) -> float | Array:
-        """Degrees of freedom of the variance, one number or (K,)."""
-        if self.name == "design":  # as in R's svyglm
-            units = model.counts.sum() if self.clusters is None else self.clusters.count
-            return max(float(units) - model.d, 1.0)
-        return model.df if self.clusters is None else self.clusters.count - 1.0
+    @property
+    def fewest(self) -> int | None:
+        """The number of clusters, the smaller one of two ways."""
+        if self.clusters is None:
+            return None
+        return min(
+            self.clusters.count, *(way.count for way, _ in self.crossed or [(self.clusters, 1)])
+        )
+
+    def influences(self, model: FittedModel, directions: Array) -> Array:
+        """Make the influences of all rows, (d, K) to (n, K), adjusted for leverage if it is asked.
+
+        With "HC3" they are one Newton step to the fit without the row.
+        """
+        rows = model.terms_along(model.theta, directions)
+        if self.name in POWERS:
+            rows = rows + self._leverage(model, directions).correction
+        return model.per_observation(rows)
 
     def of_rows(self, model: FittedModel, rows: Array) -> Array:
         """Make the covariance of influences, (n, K) to (K, K)."""
-        return self.factor * scatter_of(rows, model.counts, self.clusters)
+        if self.hac is not None:
+            return self.factor * self.hac.scatter(model.counts[:, None] * rows)
+        total = self.factor * scatter_of(rows, model.counts, self.clusters)
+        for way, factor in self.crossed:
+            total = total + factor * scatter_of(rows, model.counts, way)
+        return self._positive(total)
 
     def of_directions(self, model: FittedModel, directions: Array) -> Array:
         """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
-        return self.factor * model.scatter(model.theta, directions, self.clusters)
+        if self.hac is not None or self.name in POWERS:
+            return self.of_rows(model, self.influences(model, directions))
+        total = self.factor * model.scatter(model.theta, directions, self.clusters)
+        for way, factor in self.crossed:
+            total = total + factor * model.scatter(model.theta, directions, way)
+        return self._positive(total)
+
+    def df(self, model: FittedModel, response: Response) -> float | Array:
+        """Degrees of freedom of t quantiles: one number, or (K,) for "HC2" and "CR2".
+
+        These have Satterthwaite's; other clustered variances the number of clusters less one (of
+        the way that has fewer), and those of independent rows the model's own. For sampling weights
+        it is the number of rows, or of clusters, less that of parameters, as in R's `survey`.
+        """
+        if self.name in SATTERTHWAITE:
+            return self._leverage(model, checked_directions(model, response)).df
+        if model.weight_kind == "sampling":
+            units = self.fewest or np.count_nonzero(model.weights)
+            return float(max(units - model.d, 1))
+        return model.df if self.fewest is None else float(self.fewest - 1)
+
+    def refuse_beside(self, method: Method) -> None:
+        """Refuse corrections that a method which is robust by itself would not make."""
+        kind = type(method).__name__
+        if self.crossed:
+            raise UnsupportedModelError(
+                f"`{kind}` draws clusters of one way of grouping only: give one array of labels, "
+                "or leave the method out for the two-way sandwich."
+            )
+        if self.name not in ("HC0", "CR0", "design"):
+            raise UnsupportedModelError(
+                f"`{kind}` is robust by itself and makes no correction {self.name}: leave robust= "
+                "out, or leave the method out for the sandwich with that correction."
+            )
+
+    def _positive(self, covariance: Array) -> Array:
+        """Refuse a two-way variance that is not positive: the groups overlap too much."""
+        if self.crossed and np.any(np.diag(covariance) <= 0):
+            raise UnsupportedModelError(
+                "The two-way clustered variance is not positive: within the groups that are alike "
+                "in both ways the rows vary more than between the groups of each, which happens "
+                "with few groups. Give the one way of grouping that matters most."
+            )
+        return covariance
+
+    def _leverage(self, model: FittedModel, directions: Array) -> Leverage:
+        """Leverage of the rows or clusters, made once."""
+        found: Leverage = self._last.get(
+            directions,
+            "leverage",
+            lambda: leverage_of(
+                model,
+                directions,
+                POWERS[self.name],
+                self.clusters,
+                moments=self.name in SATTERTHWAITE,
+            ),
+        )
+        if np.max(found.lost) > MOST_LOST:
+            what = "row" if self.clusters is None else "cluster"
+            raise UnsupportedModelError(
+                f"{np.max(found.lost):.0%} of the variance of psi is due to a {what} that the "
+                "model fits whatever its noise (leverage 1: a parameter of its own), so the "
+                f"residuals tell nothing about it, and {self.name} is not defined. Ask for a psi "
+                f"that does not rest on one {what}, or leave that parameter out of the model."
+            )
+        return found
+
+
+def _hac(model: FittedModel, hac: HAC, clusters: Any) -> Sandwich:
+    if clusters is not None:
+        raise ValueError(
+            "robust=HAC(...) is for one series of rows in time order, and clusters= for rows that "
+            "are independent between groups: give one of them. For a panel, cluster by unit."
+        )
+    hac.check(model)
+    factor = small_sample_factor(model, "HC1", None) if hac.adjust else 1.0
+    return Sandwich(factor=factor, name=repr(hac), hac=hac)
+
+
+def _crossed(
+    model: FittedModel, robust: bool | Correction, first: Clusters, second: Clusters
+) -> tuple[tuple[Clusters, float], ...]:
+    """Cameron, Gelbach and Miller: both ways, less the groups that are alike in both."""
+    if robust == "CR2":
+        raise ValueError(
+            'robust="CR2" is defined for one way of clustering. With two ways use robust="CR1", or '
+            "CR2 for the way that has fewer groups."
+        )
+    both = first.crossed(second)
+    return (
+        (second, small_sample_factor(model, robust, second)),
+        (both, -small_sample_factor(model, robust, both)),
+    )
 
 
 def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
@@ -104,21 +242,25 @@ def small_sample_factor(
 
     With n observations (the sum of `counts`), d parameters and G clusters:
 
-    ==============  ===========================================================
-    HC0, CR0, True  1
-    HC1             n / (n - d)
-    CR1             G / (G - 1)
-    CR1S            G / (G - 1) * (n - 1) / (n - d), as in Stata and statsmodels
-    ==============  ===========================================================
+    ===================  ===========================================================
+    HC0, CR0, True       1
+    HC1                  n / (n - d)
+    CR1                  G / (G - 1)
+    CR1S                 G / (G - 1) * (n - 1) / (n - d), as in Stata and statsmodels
+    HC2, HC3, CR2        1: the influences themselves are adjusted
+    ===================  ===========================================================
     """
     if isinstance(robust, bool):
         return 1.0
     if robust not in get_args(Correction):
-        raise ValueError(f"robust is True, False or one of {get_args(Correction)}, not {robust!r}.")
+        raise ValueError(
+            f"robust is True, False or one of {get_args(Correction)}, or `HAC(lags)`, not "
+            f"{robust!r}."
+        )
     if robust.startswith("CR") != (clusters is not None):
         raise ValueError(
-            f"robust={robust!r} does not fit: HC0 and HC1 are for independent observations, CR0, "
-            f"CR1 and CR1S for clusters, and clusters were {'not ' * (clusters is None)}given."
+            f"robust={robust!r} does not fit: HC0 to HC3 are for independent observations, CR0, "
+            f"CR1, CR1S and CR2 for clusters, and clusters were {'not ' * (clusters is None)}given."
         )
     factor = 1.0
     if robust in ("CR1", "CR1S") and clusters is not None:

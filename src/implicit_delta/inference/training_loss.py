@@ -47,14 +47,12 @@ def warn_of_training_loss(evaluation: Evaluation) -> None:
 
 
 def _follows_the_likelihood(evaluation: Evaluation) -> bool:
-    """Whether psi moves like the log-likelihood along two random directions."""
+    """Whether psi moves in proportion to the log-likelihood, there, back and elsewhere."""
     model, rng = evaluation.model, np.random.default_rng(0)
-    ratios = []
-    for _ in range(2):
-        step = 0.01 * rng.standard_normal(model.d) * np.maximum(abs(model.theta), 0.1)
-        ends = model.theta + step, model.theta - step
-        moves = [float(model.weights @ model.terms(end)) for end in (*ends, model.theta)]
-        values = [evaluation(end)[0] for end in (*ends, model.theta)]
-        psi = values[0] + values[1] - 2 * values[2]
-        ratios.append(psi / (moves[0] + moves[1] - 2 * moves[2]))
-    return bool(np.isfinite(ratios).all() and abs(ratios[0] - ratios[1]) <= SAME * abs(ratios[0]))
+    step, other = 0.01 * rng.standard_normal((2, model.d)) * np.maximum(abs(model.theta), 0.1)
+    ends = [model.theta + away for away in (step, -2 * step, other, 0 * step)]
+    psi = np.array([evaluation(end)[0] for end in ends])
+    loglik = np.array([float(model.weights @ model.terms(end)) for end in ends])
+    with np.errstate(all="ignore"):
+        ratios = (psi[:3] - psi[3]) / (loglik[:3] - loglik[3])
+    return bool(np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0]))

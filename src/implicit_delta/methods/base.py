@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -76,6 +77,8 @@ class Response:
 
 class Method(ABC):
     """Configuration of one way to find the response: a frozen dataclass with ``repr=False``."""
+
+    robust: ClassVar[bool] = False  # whether its variance is, by itself
 
     @abstractmethod
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:

@@ -107,6 +107,8 @@ class Bootstrap(Method):
     0.53
     """
 
+    robust = True
+
     replicates: int = 200
     kind: Kind = "resample"
     rng: int | np.random.Generator | None = None

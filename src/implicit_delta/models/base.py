@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,28 @@ from implicit_delta.models.claimed import Claimed
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
 Bonus: TypeAlias = Callable[[Array, RowNumbers], Array]  # gradient of what is added to L, (d,)
+
+NO_OUTPUTS = (
+    "Leverage is that of the outputs of a row (means, linear predictors, logits), and a "
+    "log-likelihood function of the parameters shows none. Use `from_residuals` or, for a "
+    "generalized linear model or a network, a likelihood such as `Bernoulli()` or `Poisson()`; "
+    'with this model robust="HC1", robust="CR1" or `Bootstrap()`.'
+)
+
+
+class Whitened(NamedTuple):
+    r"""Some rows with p outputs each, on a scale on which the model has noise of variance one.
+
+    With J the Jacobian of a row's outputs and :math:`H = S S'` their curvature (the expected
+    information): the derivatives :math:`U v = S' J v`, (b, p, k), and the residuals e with
+    :math:`S e` the slope of the term, (b, p). So the Gauss-Newton matrix is the sum of
+    :math:`U' U`, and the derivative of the term along v is :math:`(U v)' e`. The spread, (b, p),
+    is the standard deviation of the targets themselves, up to a factor.
+    """
+
+    rows: Array
+    residuals: Array
+    spread: Array
 
 
 class FittedModel(ABC):
@@ -206,6 +228,13 @@ class FittedModel(ABC):
             "Usual causes: training stopped early, or a penalty used in training was not given "
             "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
         )
+
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        """Go through all rows, some at a time, with the derivatives of their outputs along v.
+
+        Not weighted. A model that does not know the outputs of a row explains why.
+        """
+        raise UnsupportedModelError(NO_OUTPUTS)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""

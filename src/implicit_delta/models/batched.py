@@ -17,10 +17,12 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import (
+    NO_OUTPUTS,
     Bonus,
     Curvature,
     FittedModel,
     RowNumbers,
+    Whitened,
     range_of,
     scatter_of,
 )
@@ -174,6 +176,11 @@ class BatchedModel(FittedModel):
             np.add.at(sums, clusters.codes[rows], counts[rows, None] * along)
         return np.asarray(sums[:-1].T @ sums[:-1])
 
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        if not isinstance(self.row_terms, SupervisedTerms):
+            raise UnsupportedModelError(NO_OUTPUTS)
+        return self._whitened(theta, v)
+
     def reweighted(self, weights: Array) -> Self:
         return replace(self, weights=as_weights(weights, self.n))
 
@@ -281,6 +288,28 @@ class BatchedModel(FittedModel):
         for batch in self.batches:
             along = self.program.product(self.program.along, flat, batch)(block)
             yield self.functional.numpy(along)[: v.shape[1]].T.astype(np.float64, copy=False)
+
+    def _whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        most = max(1, JACOBIAN_BYTES // (8 * self._output_size() * v.shape[1]))
+        self.counter.count += 1
+        for batch in self.batches.split(most):
+            yield self._whitened_batch(theta, batch, v)
+
+    @in_context
+    def _whitened_batch(self, theta: Array, batch: Any, v: Array) -> Whitened:
+        """Whiten in NumPy, in double precision: the likelihoods are the same there."""
+        flat = self.functional.flat(theta)
+        likelihood, size = self.program.supervised.likelihood, len(batch[-1])
+        outputs = np.asarray(self._run(self.program.outputs, flat, batch), dtype=np.float64)
+        targets = np.asarray(self.functional.numpy(batch[-1]))
+        product = self.program.product(self.program.tangents, flat, batch)
+        moved = self.functional.numpy(product(self.program.block(v.T, size)))[: v.shape[1]]
+        rows = np.asarray(likelihood.root(outputs)(moved.astype(np.float64, copy=False)))
+        return Whitened(
+            np.moveaxis(rows.reshape(v.shape[1], size, -1), 0, -1),
+            likelihood.residual(outputs, targets).reshape(size, -1),
+            likelihood.spread(outputs).reshape(size, -1),
+        )
 
     def _products(self, theta: Array, v: Array, curvature: Curvature) -> Array:
         """The curvature times the columns of v, one part of L after the other."""

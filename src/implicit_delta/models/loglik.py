@@ -1,6 +1,6 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models._maximize import maximum_of
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers
+from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.weights import observation_weights
@@ -159,7 +159,8 @@ class LoglikModel(FittedModel):
 
     Derivatives that are not given are taken numerically, in steps of a fraction of the standard
     error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
-    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i'. The Jacobian of
+    returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i', and `residuals`
+    the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
     log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
     known, `redraw` builds the model with new ones.
@@ -170,6 +171,7 @@ class LoglikModel(FittedModel):
     weights: Array
     row_scores: Callable[[Array], Any] | None = None
     gauss_newton: Callable[[Array], Array] | None = None
+    residuals: Callable[[Array], Array] | None = None
     penalty: Callable[[Array], float] | None = None
     l2: float = 0.0
     names: tuple[str, ...] | None = None
@@ -211,6 +213,13 @@ class LoglikModel(FittedModel):
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
+
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        if self.residuals is None:
+            raise UnsupportedModelError(NO_OUTPUTS)
+        rows, residuals = self._gauss_newton_rows(theta) @ v, self.residuals(theta)[:, None]
+        self.counter.count += 1
+        yield Whitened(rows[:, None, :], residuals, np.ones_like(residuals))
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
         return np.asarray(psi(theta.copy()))
@@ -350,9 +359,17 @@ class LoglikModel(FittedModel):
                 "out: `from_residuals`, `from_torch` or `from_jax`. A plain log-likelihood has "
                 'only curvature="hessian".'
             )
-        self.counter.count += 1
-        rows = self.gauss_newton(theta)
+        rows = self._gauss_newton_rows(theta)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+
+    def _gauss_newton_rows(self, theta: Array) -> Array:
+        """The rows (n, d), kept for the last theta."""
+        make = self.gauss_newton
+        assert make is not None
+        if not self._last.holds(theta, "rows"):
+            self.counter.count += 1
+        rows: Array = self._last.get(theta.copy(), "rows", lambda: make(theta))
+        return rows
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -155,6 +155,10 @@ class Program(ABC):
         columns = weights.reshape(-1, *[1] * (linear.value.ndim - 1))
         return lambda block: linear.backward(columns * curve(linear.forward(block)))
 
+    def tangents(self, flat: Any, batch: Any) -> Product:
+        """Derivative of the outputs along each row of a block, (k, b, ...)."""
+        return self.calculus.linearize(self.outputs, flat, batch).forward
+
     def factors(self, flat: Any, batch: Any, weights: Any) -> Any:
         r"""Rows U, (b C, d), with U'U the Gauss-Newton matrix: :math:`\sqrt{w_i} S_i' J_i` by row.
 

@@ -105,6 +105,7 @@ def from_residuals(
         weights=weights,
         row_scores=None if jacobian is None else rows.scores,
         gauss_newton=rows.gauss_newton,
+        residuals=rows.whitened,
         l2=problem.l2,
         names=check_names(names, point.size),
         weight_kind=weight_kind,
@@ -227,6 +228,10 @@ class GaussianResiduals:
         """Rows (n, d) whose squares sum to the Gauss-Newton curvature."""
         jacobian = self.problem.jacobian(theta)
         return np.asarray(self.likelihood.root(jacobian)(jacobian))
+
+    def whitened(self, theta: Array) -> Array:
+        """Residuals over their standard deviation, (n,), with the sign of the rows' response."""
+        return np.asarray(self.likelihood.residual(self.problem.residuals(theta), self.targets))
 
 
 def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikModel:

@@ -5,7 +5,7 @@ psi expects.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,12 +18,21 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, cannot_draw, range_of
+from implicit_delta.likelihoods import Product
+from implicit_delta.models.base import (
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    Whitened,
+    cannot_draw,
+    range_of,
+)
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
+LARGEST_BLOCK = 2**22  # numbers of the rows that are held at a time
 
 
 class HostLikelihood(ABC):
@@ -48,6 +57,13 @@ class HostLikelihood(ABC):
     def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "HostLikelihood":
         """Build the same likelihood of targets drawn from it, each as often as its weight says."""
         raise cannot_draw(f"the distribution behind {self!r} is not known here", weights.size)
+
+    def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
+        """Go through the rows as `FittedModel.whitened` does, with (D, k) steps of b."""
+        raise UnsupportedModelError(
+            f"Leverage is that of the outputs of a row, and {self!r} has other parameters than "
+            'those of its means. Use robust="HC1", robust="CR1" or `Bootstrap()`.'
+        )
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -165,6 +181,11 @@ class HostModel(FittedModel):
         b = self.coordinates.coefficients(theta)
         return self.likelihood.terms_along(b, self.coordinates.push(v))
 
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        self.counter.count += 1
+        b = self.coordinates.coefficients(theta)
+        return self.likelihood.whitened(b, self.coordinates.push(v))
+
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return psi(self.to_host(self.coordinates.coefficients(theta)))
 
@@ -242,6 +263,19 @@ class HostModel(FittedModel):
             return 1e-2 * np.maximum(abs(self.theta), 0.1)
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
+
+
+def blocks(n: int, numbers: int) -> Iterator[slice]:
+    """Cut n rows into parts, of which each makes so many numbers per row."""
+    size = max(1, LARGEST_BLOCK // numbers)
+    return (slice(start, start + size) for start in range(0, n, size))
+
+
+def root_matrices(product: Product, outputs: Array) -> Array:
+    """Matrices S' of all rows, (n, C, C), of the function u to S' u for outputs (n, C)."""
+    n, count = outputs.shape
+    basis = np.broadcast_to(np.eye(count)[:, None, :], (count, n, count))
+    return np.moveaxis(np.asarray(product(basis)), 0, -1)
 
 
 def check_coefficients(b: Array, library: str) -> None:

@@ -15,8 +15,8 @@ from scipy.special import expit
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood, Product
-from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.base import Curvature, Whitened
+from implicit_delta.models.glm.model import HostLikelihood, blocks, root_matrices
 
 LARGEST_BLOCK = 2**20  # numbers per activation when many directions go together
 LARGEST_ROWS = 2**22  # numbers in the rows that a Gauss-Newton matrix is summed from at a time
@@ -101,8 +101,22 @@ class Network(HostLikelihood):
         outputs = self._forward(self._layers(b))[-1]
         return replace(self, targets=self.likelihood.redraw(outputs, self.targets, rng, weights))
 
+    def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
+        for part in blocks(len(self.X), max(self.widths) * v.shape[1]):
+            yield replace(self, X=self.X[part], targets=self.targets[part])._whitened(b, v)
+
     def __repr__(self) -> str:
         return f"{self.likelihood!r}, perceptron {'-'.join(map(str, self.widths))}"
+
+    def _whitened(self, b: Array, v: Array) -> Whitened:
+        """Whitened rows, all at once."""
+        layers, likelihood = self._layers(b), self.likelihood
+        activations = self._forward(layers)
+        moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
+        outputs = activations[-1]
+        rows = np.moveaxis(np.asarray(likelihood.root(outputs)(moved)), 0, -1)
+        residuals = likelihood.residual(outputs, self.targets)
+        return Whitened(rows, residuals, likelihood.spread(outputs))
 
     def _product(
         self, layers: Layers, activations: list[Array], delta: Array, curve: Product, v: Array
@@ -139,9 +153,7 @@ class Network(HostLikelihood):
 
     def _root_columns(self, outputs: Array) -> Array:
         """Columns of the root S of the curvature in each row, (C, n, C)."""
-        n, count = outputs.shape
-        basis = np.broadcast_to(np.eye(count)[:, None, :], (count, n, count))
-        return np.asarray(self.likelihood.root(outputs)(basis)).T
+        return np.moveaxis(root_matrices(self.likelihood.root(outputs), outputs), 1, 0)
 
     def _pull(self, layers: Layers, activations: list[Array], top: Array) -> Array:
         """Derivative of the outputs times `top`, row by row, in all coefficients: (n, D)."""

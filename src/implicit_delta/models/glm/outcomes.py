@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from implicit_delta._core.types import Array
-from implicit_delta.likelihoods import Gaussian, Likelihood, Product, as_counts
+from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product, as_counts
 from implicit_delta.models.base import Curvature, cannot_draw
 from implicit_delta.models.glm.draws import draw_tweedie
 
@@ -35,6 +35,10 @@ class Outcome(ABC):
     def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
         """Build the same outcome with drawn y; one that counts w times is the mean of w draws."""
 
+    @abstractmethod
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        """The function u to S' u for a root of the expected information; residuals; spread."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canonical(Outcome):
@@ -54,6 +58,10 @@ class Canonical(Outcome):
 
     def redrawn(self, eta: Array, weights: Array, rng: np.random.Generator) -> Self:
         return replace(self, y=self.likelihood.redraw(eta, self.y, rng, weights))
+
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        likelihood = self.likelihood
+        return likelihood.root(eta), likelihood.residual(eta, self.y), likelihood.spread(eta)
 
     def __repr__(self) -> str:
         return repr(self.likelihood)
@@ -76,6 +84,10 @@ class OnePredictor(Outcome):
         information = self.expected(eta) if kind == "ggn" else self.observed(eta)
         return lambda u: information * u
 
+    def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
+        root = np.sqrt(self.expected(eta))
+        return lambda u: root * u, self.slope(eta) / (root + TINY), self.spread(eta)
+
     @abstractmethod
     def observed(self, eta: Array) -> Array:
         """Minus the second derivative of the terms."""
@@ -83,6 +95,10 @@ class OnePredictor(Outcome):
     @abstractmethod
     def expected(self, eta: Array) -> Array:
         """Its expectation over y, never negative."""
+
+    @abstractmethod
+    def spread(self, eta: Array) -> Array:
+        """Standard deviation of y, up to a factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +125,9 @@ class Probit(OnePredictor):
         if np.any(weights[weights > 0] != 1):  # the terms are not linear in y
             raise cannot_draw("a probit has no terms for means of several draws")
         return replace(self, y=(rng.random(self.y.shape) < ndtr(eta[:, 0])).astype(np.float64))
+
+    def spread(self, eta: Array) -> Array:
+        return np.asarray(np.exp((log_ndtr(eta) + log_ndtr(-eta)) / 2))
 
     @property
     def _sign(self) -> Array:
@@ -142,6 +161,9 @@ class MeanVariance(OnePredictor):
     def expected(self, eta: Array) -> Array:
         mean = self.mean(eta)
         return np.asarray(self.rise(eta, mean) ** 2 * self.precision(mean))
+
+    def spread(self, eta: Array) -> Array:
+        return np.asarray(self.precision(self.mean(eta)) ** -0.5)
 
     @abstractmethod
     def mean(self, eta: Array) -> Array:

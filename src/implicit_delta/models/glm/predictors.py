@@ -1,5 +1,6 @@
 """Log-likelihoods that depend on the coefficients through linear predictors only."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -7,8 +8,8 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Product
-from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.base import Curvature, Whitened
+from implicit_delta.models.glm.model import HostLikelihood, blocks, root_matrices
 from implicit_delta.models.glm.outcomes import Outcome
 
 
@@ -52,6 +53,14 @@ class LinearPredictors(HostLikelihood):
 
     def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "LinearPredictors":
         return replace(self, outcome=self.outcome.redrawn(self._eta(b), weights, rng))
+
+    def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
+        eta = self._eta(b)
+        product, residuals, spread = self.outcome.whitened(eta)
+        root, steps = root_matrices(product, eta)[..., self.base :], self._by_output(v)
+        for part in blocks(len(eta), eta.shape[1] * v.shape[1]):
+            moved = np.stack([self.X[part] @ step for step in steps], axis=1)
+            yield Whitened(root[part] @ moved, residuals[part], spread[part])
 
     def __repr__(self) -> str:
         return repr(self.outcome)

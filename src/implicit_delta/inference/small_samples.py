@@ -1,0 +1,215 @@
+"""Warnings of robust variances that rest on too few rows or clusters."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr, stdtrit
+
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
+from implicit_delta.inference.hac import HAC
+from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
+from implicit_delta.methods.base import Response
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
+
+FEW_CLUSTERS = 20
+NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
+MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
+MOST_CHECKED = 16  # evaluations
+LARGEST_MATRIX = 500  # clusters
+PREDICTED = ("HC0", "HC1", "CR0", "CR1", "CR1S")
+
+
+class Forecast(NamedTuple):
+    """Coverage of a nominal 95 % interval under the model, and whether leverages are known."""
+
+    coverage: float = 1.0
+    leverages: bool = False
+
+
+def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Response) -> None:
+    """Warn where a nominal 95 % interval would cover less than 93 % even if the model is right."""
+    few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
+    if sandwich.name == "CR2":
+        return
+    forecast = _forecast(sandwich, model, response)
+    short = forecast.coverage < ACCEPTED
+    covers = f"a nominal 95 % interval covers about {forecast.coverage:.0%}"
+    if few:
+        reason = f" Even if the model is right, {covers} here." if short else ""
+        warn(
+            f"There are only {sandwich.fewest} clusters, and {sandwich.name} estimates the "
+            "variance between them from these alone: it is too small on average, and uncertain."
+            f"{reason} {_advice(sandwich, forecast)}",
+            SmallSampleWarning,
+        )
+    elif short:
+        what = "clusters" if sandwich.clusters else "rows"
+        warn(
+            f"Even if the model is right, {covers} with {sandwich.name}: psi rests on few {what} "
+            "(high leverage, unequal sizes, many lags, or few of them), whose residuals are "
+            f"smaller than their noise. {_advice(sandwich, forecast)}",
+            SmallSampleWarning,
+        )
+
+
+def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
+    """Name a line that works for the model at hand."""
+    if sandwich.crossed:
+        return 'Use robust="CR2" with the labels of the way that has fewer groups.'
+    if sandwich.hac is not None:
+        return "Use fewer lags, if the correlation dies out within them, or a longer series."
+    if sandwich.clusters is None:
+        return 'Use robust="HC3", or "HC2", whose t quantiles know on how few rows it rests.'
+    if forecast.leverages:
+        return 'Use robust="CR2", which corrects for both.'
+    return (
+        'robust="CR2" corrects for both where the outputs of a row are known: make the model with '
+        "`from_residuals`, `from_statsmodels` or a likelihood such as `Poisson()`."
+    )
+
+
+def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> Forecast:
+    """Predict the coverage of the evaluation that fares worst, where it is known and cheap."""
+    if response.directions is None:
+        return Forecast()
+    try:
+        outputs = output_count(model)
+    except UnsupportedModelError:
+        return Forecast()
+    numbers = float(model.n * outputs * model.d)
+    known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
+    most = int(min(MOST_CHECKED, MOST_NUMBERS / numbers, MOST_WORK / (numbers * model.d)))
+    if not known or model.d > MOST_PARAMETERS or most == 0:
+        return Forecast(leverages=True)
+    directions = response.directions[:, _spread_out(response.directions.shape[1], most)]
+    expected, df = _moments(sandwich, model, directions)
+    used, level = sandwich.df(model, response), (1 + NOMINAL) / 2
+    quantile = stdtrit(used, level) if np.isfinite(used) else ndtri(level)
+    return Forecast(float(np.min(2 * stdtr(df, quantile * np.sqrt(expected)) - 1)), True)
+
+
+def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple[Array, Array]:
+    """Mean of the variance estimate over the truth, and its degrees of freedom, (K,) each."""
+    if sandwich.hac is not None:
+        hat = Hat.of(model, gauss_newton_root(model), directions, clustered=False)
+        expected, df = _of_series(hat, sandwich.hac)
+        return sandwich.factor * expected, df
+    if sandwich.clusters is None:
+        found = leverage_of(model, directions, 0.0)
+        return sandwich.factor * found.expected, found.df
+    hat = Hat.of(model, gauss_newton_root(model), directions, clustered=True)
+    if not sandwich.crossed:
+        expected, df = _of_clusters(hat, sandwich.clusters, correlated=True)
+        return sandwich.factor * expected, df
+    total, fewest = np.zeros(directions.shape[1]), np.full(directions.shape[1], np.inf)
+    for way, factor in ((sandwich.clusters, sandwich.factor), *sandwich.crossed):
+        expected, df = _of_clusters(hat, way, correlated=False)
+        total += factor * expected
+        fewest = np.minimum(fewest, df) if factor > 0 else fewest
+    return np.maximum(total, 0.0), fewest
+
+
+def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
+    r"""Mean and degrees of freedom of :math:`f' K f` with K the kernel, for noise without memory.
+
+    The form is that of K S, with S as in `leverage`: :math:`\mathrm{diag}(|a_i|^2) - B N B'`.
+    """
+    units = list(hat.rows(0.0))
+    squares = np.concatenate([unit.squares for unit in units])
+    columns = [[unit.pulled(k) for unit in units] for k in range(squares.shape[1])]
+    pulled = np.stack([np.concatenate(column) for column in columns], axis=-1)
+    smooth, spread, N = pulled.copy(), squares.copy(), hat.taken
+    for lag, weight in list(enumerate(hac.weights()))[1:]:
+        smooth[lag:] += weight * pulled[:-lag]
+        smooth[:-lag] += weight * pulled[lag:]
+        spread[lag:] += 2 * weight**2 * squares[:-lag]
+    gram = N @ np.einsum("nrk,nsk->krs", pulled, smooth)
+    mean = np.sum(squares, axis=0) - np.trace(gram, axis1=1, axis2=2)
+    square = np.sum(squares * spread, axis=0) + np.einsum("kij,kji->k", gram, gram)
+    square -= 2 * np.einsum("nk,nrk,rs,nsk->k", squares, smooth, N, smooth, optimize=True)
+    mean = np.maximum(mean, 0.0)
+    return ratio(mean, hat.variance, otherwise=1.0), ratio(mean**2, square, otherwise=1.0)
+
+
+def _of_clusters(hat: Hat, clusters: Clusters, correlated: bool) -> tuple[Array, Array]:
+    r"""Mean and degrees of freedom of :math:`\sum_g (a_g' e_g)^2`, with a = U w.
+
+    The noise of the rows of a cluster has the correlation that their residuals show, c. With T the
+    sums within clusters and :math:`R = (I - P) (a_1, \dots, a_G)` the quadratic form is that of
+    :math:`S = (1 - c) R' R + c (T R)' T R`, (G, G).
+    """
+    sums = _Sums.of(hat, clusters)
+    c = sums.correlation if correlated else 0.0
+    form = _matrix if clusters.count <= LARGEST_MATRIX else _diagonal
+    forms = [form(sums, hat.taken, c, k) for k in range(sums.squares.shape[1])]
+    mean = np.array([np.trace(S) if S.ndim == 2 else np.sum(S) for S in forms])
+    square = np.array([np.sum(S**2) for S in forms])
+    truth = (1 - c) * np.sum(sums.squares, axis=0) + c * np.sum(sums.along**2, axis=(0, 1))
+    return ratio(mean, truth, otherwise=1.0), ratio(mean**2, square, otherwise=1.0)
+
+
+def _matrix(sums: "_Sums", N: Array, c: float, k: int) -> Array:
+    """S of evaluation k, (G, G)."""
+    pulled, shift = sums.pulled[:, :, k], sums.along[:, :, k]
+    S = (1 - c) * (np.diag(sums.squares[:, k]) - pulled @ N @ pulled.T)
+    for j in range(shift.shape[1] if c > 0 else 0):
+        shared = np.diag(shift[:, j]) - sums.rows[:, j] @ pulled.T
+        S += c * shared.T @ shared
+    return np.asarray(S)
+
+
+def _diagonal(sums: "_Sums", N: Array, c: float, k: int) -> Array:
+    """The diagonal of S, (G,): with many clusters the rest is small."""
+    pulled, shift = sums.pulled[:, :, k], sums.along[:, :, k]
+    own = np.einsum("gpr,gr->gp", sums.rows, pulled)
+    flat = sums.rows.reshape(-1, pulled.shape[1])
+    shared = np.sum(shift**2 - 2 * shift * own, axis=1)
+    shared += np.sum((pulled @ (flat.T @ flat)) * pulled, axis=1)
+    alone = sums.squares[:, k] - np.sum((pulled @ N) * pulled, axis=1)
+    return np.asarray((1 - c) * alone + c * shared)
+
+
+class _Sums(NamedTuple):
+    """Sums within clusters: of |a|^2, (G, K); Z'a, (G, r, K); a, (G, p, K); and Z, (G, p, r)."""
+
+    squares: Array
+    pulled: Array
+    along: Array
+    rows: Array
+    correlation: float
+
+    @classmethod
+    def of(cls, hat: Hat, clusters: Clusters) -> "_Sums":
+        """Go through the rows once."""
+        (rank, K), p, G = (
+            (hat.root.shape[1], hat.directions.shape[1]),
+            output_count(hat.model),
+            clusters.count,
+        )
+        sums = [np.zeros((G + 1, *shape)) for shape in ((K,), (rank, K), (p, K), (p, rank), (p,))]
+        squares, counts = 0.0, np.bincount(clusters.codes, minlength=G + 1)[:G]
+        hat.seen[:] = 0.0
+        for block in hat.blocks():
+            hat.note(block)
+            codes = clusters.codes[block.places]
+            pulled = np.einsum("bpr,bpk->brk", block.Z, block.along, optimize=True)
+            parts = (np.sum(block.along**2, axis=1), pulled, block.along, block.Z, block.residuals)
+            for total, part in zip(sums, parts, strict=True):
+                np.add.at(total, codes, part)
+            squares += float(np.sum(block.residuals**2))
+        size, pulled, along, rows, residuals = (total[:G] for total in sums)
+        pairs = float(np.sum(counts**2 - counts)) * p
+        product = ratio(np.sum(residuals**2) - squares, pairs) / max(squares, 1e-300)
+        correlation = float(np.clip(product * np.sum(counts) * p, 0.0, 1.0))
+        return cls(size, pulled, along, rows, correlation)
+
+
+def _spread_out(count: int, most: int) -> NDArray[np.intp]:
+    """Choose at most so many of the evaluations."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
