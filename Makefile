@@ -46,7 +46,7 @@ dist: $(VENV)/.dist ## Build sdist and wheel and try both in a clean environment
 	$(BIN)/python tools/check_wheel.py dist/*.whl
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python $(PIP) dist/*.whl
-	cd build && clean/bin/python ../tools/try_wheel.py
+	cd build && clean/bin/python -W error -m implicit_delta
 	mkdir build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
 	$(CLEAN)/bin/python $(PIP) hypothesis pytest pytest-xdist
 	cd build/sdist && ../clean/bin/python -m pytest -q -n 2 -m "not slow"

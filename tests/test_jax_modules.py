@@ -112,7 +112,10 @@ def nnx_model(net):
 
 def called_model(net):
     """An nnx module is a pytree that can be called; psi gets such a module."""
-    model = idm.from_jax(nnx_parts(net), data(), idm.Gaussian(0.04), l2=0.5, dtype="float64")
+    made = nnx_parts(net)
+    if tree_util.all_leaves([made]):
+        pytest.skip("nnx modules of old Flax are no pytrees")
+    model = idm.from_jax(made, data(), idm.Gaussian(0.04), l2=0.5, dtype="float64")
     return model, lambda net, x: net(x)
 
 

@@ -69,7 +69,7 @@ def count_terms(values: Any, name: str) -> int:
     terms = np.asarray(values)
     if terms.ndim == 0:
         raise ValueError(
-            f"{name}(theta) returned one number, {terms[()]!r}, where one value per observation, "
+            f"{name}(theta) returned one number, {terms[()]}, where one value per observation, "
             "shape (n,), is needed. Return the terms without summing or averaging them: with a "
             "mean the standard error would silently be wrong by sqrt(n). If the data really are "
             "one dependent observation, return their whole log-likelihood with shape (1,)."
