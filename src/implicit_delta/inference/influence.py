@@ -60,6 +60,11 @@ class Sandwich:
         first = ways[0] if ways else None
         if model.weight_kind == "sampling" and not robust:
             count = float(model.counts.sum()) if first is None else first.count
+            if count < 2:
+                raise UnsupportedModelError(
+                    'The design-based variance of weight_kind="sampling" is that between rows, and '
+                    "there is only one with any weight. Give the log-likelihood of each row."
+                )
             crossed = _crossed(model, "CR1", *ways) if len(ways) == 2 else ()
             return cls(first, count / (count - 1), "design", crossed)
         factor = small_sample_factor(model, robust, first)
