@@ -43,7 +43,7 @@ def test_by_rows_under_a_penalty_it_is_answered_with_a_warning():
     model = logit(l2=5.0)
     with pytest.warns(idm.ImplicitDeltaWarning, match="optimistic"):
         estimate = idm.infer(model, idm.Average(loss, sample="training"))
-    assert estimate.standard_error == pytest.approx(loss(model.theta).std() / 200**0.5, rel=0.05)
+    assert estimate.standard_error == pytest.approx(loss(model.theta).std() / 200**0.5, rel=0.2)
 
 
 def test_another_refused_psi_keeps_its_own_reason():

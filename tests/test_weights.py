@@ -406,14 +406,6 @@ def test_a_survey_is_not_drawn_from_its_model():
         idm.infer(model, lambda b: b[1], idm.Bootstrap(50, "parametric", rng=0))
 
 
-def test_a_survey_has_one_way_of_clusters():
-    model = residual_model(weights=PRECISIONS, weight_kind="sampling")
-    both = (GROUPS, np.arange(N) // 4)
-    with pytest.raises(ValueError, match="primary sampling units"):
-        idm.infer(model, lambda b: b[1], clusters=both)
-    assert idm.infer(model, lambda b: b[1], clusters=both, robust=True).standard_error > 0
-
-
 @pytest.mark.parametrize("kind", ["HC2", "HC3"])
 @pytest.mark.parametrize("name", SQUARES)
 def test_leverage_of_precisions_is_that_of_weighted_least_squares(name, kind):

@@ -212,10 +212,12 @@ def _weight_of_bend(response: Response, covariance: Array, total: TotalError) ->
     It grows with the errors of the parameters, which a robust variance may find larger, and is
     diluted by errors of other sources.
     """
+    model = total.parts.get("model", covariance)
     found, own, whole = (
-        np.sqrt(np.diag(V)) for V in (response.covariance, covariance, total.covariance)
+        np.sqrt(np.diag(V)) for V in (response.covariance, model, total.covariance)
     )
-    return float(np.max(ratio(own, found, otherwise=1.0) * ratio(own, whole, otherwise=1.0)))
+    diluted = np.minimum(ratio(own, whole, otherwise=1.0), 1.0)
+    return float(np.max(ratio(own, found, otherwise=1.0) * diluted))
 
 
 def _brought(evaluation: Evaluation, response: Response, brought: Array) -> Array:
