@@ -7,6 +7,8 @@ from scipy.stats import moment
 
 import implicit_delta as idm
 
+pytestmark = pytest.mark.slow
+
 N = 300
 
 

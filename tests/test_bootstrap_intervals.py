@@ -10,6 +10,8 @@ from scipy.stats import norm
 import implicit_delta as idm
 from implicit_delta.estimate import Estimate
 
+pytestmark = pytest.mark.slow
+
 CASES = json.loads((Path(__file__).parent / "golden" / "bca.json").read_text())["cases"]
 
 

@@ -10,6 +10,8 @@ import implicit_delta as idm
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.models.glm.draws import draw_tweedie
 
+pytestmark = pytest.mark.slow
+
 sm = pytest.importorskip("statsmodels.api")
 
 RNG = np.random.default_rng(0)

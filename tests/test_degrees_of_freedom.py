@@ -129,6 +129,7 @@ def test_an_evaluation_sample_dilutes_the_degrees_of_freedom():
     assert estimate.df == pytest.approx((N - 2) * (total / model) ** 4)
 
 
+@pytest.mark.slow
 def test_coverage_with_ten_observations():
     """Normal quantiles cover 90.7 %; the tolerance is three binomial errors."""
     rng, hits, rounds = np.random.default_rng(5), 0, 1500

@@ -10,6 +10,8 @@ import numpy as np
 
 import implicit_delta as idm
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 2))
 Y = (rng.random(30) < 0.5) * 1.0

@@ -13,6 +13,8 @@ import implicit_delta as idm
 from implicit_delta import __main__ as command
 from implicit_delta import demo
 
+pytestmark = pytest.mark.slow
+
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 

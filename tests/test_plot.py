@@ -14,6 +14,8 @@ from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.scales import in_lines, in_one_line, scales
 from implicit_delta.plot import band_plot, covariance_plot, interval_plot
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _close_figures():

@@ -60,6 +60,8 @@ def test_a_pipe_gets_a_bar_only_when_told(setting, shown):
 TERMINAL = """
 import fcntl, os, pty, struct, sys, termios
 
+pytestmark = pytest.mark.slow
+
 process, terminal = pty.fork()
 if process == 0:
     os.execv(sys.executable, [sys.executable, "-W", "error", "-c", {code!r}])

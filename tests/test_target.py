@@ -143,6 +143,7 @@ def test_one_step_that_is_not_enough_is_refused_in_its_own_words():
         idm.infer(model, lambda b: b[0], debias=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:One Newton step")
 def test_coverage_of_a_ridge_logit_with_and_without_debias():
     """The penalized interval covers the truth in 5 %; three binomial errors are granted."""

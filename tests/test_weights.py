@@ -11,7 +11,10 @@ from test_golden import GOLDEN, function
 import implicit_delta as idm
 
 # Coverage with few rows is not the subject here.
-pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning"),
+]
 
 RNG = np.random.default_rng(12)
 N = 80

@@ -17,6 +17,7 @@ point?
 
 from implicit_delta.errors import (
     ConvergenceError,
+    DispersionWarning,
     DriftWarning,
     EvaluationError,
     ImplicitDeltaError,
@@ -72,6 +73,7 @@ __all__ = [
     "Comparison",
     "ConvergenceError",
     "Diagnostics",
+    "DispersionWarning",
     "DriftWarning",
     "Estimate",
     "EvaluationError",

@@ -148,6 +148,10 @@ class DriftWarning(ImplicitDeltaWarning):
     """Training stopped short of the maximum by a noticeable part of a standard error."""
 
 
+class DispersionWarning(ImplicitDeltaWarning):
+    """The data vary more than the model has it, so that its standard errors are too small."""
+
+
 class NonlinearityWarning(ImplicitDeltaWarning):
     """Psi bends noticeably within one standard error, so a symmetric interval is doubtful."""
 

@@ -12,6 +12,7 @@ from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
+from implicit_delta.inference.dispersion import warn_of_dispersion
 from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.polish import move_by_polish
@@ -107,6 +108,9 @@ def assemble(
     claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
     covariance = covariance if claimed is None else claimed
     replaced = any(other is not None for other in (sandwich, brought, claimed))
+    by_model = not (replaced or response.robust or evaluation.sample == "training")
+    if by_model and evaluation.fitted is not None:
+        warn_of_dispersion(evaluation.model)
     plain = sandwich or (Sandwich() if response.whole else _of_rows(evaluation))
     total = total_error(
         evaluation,

@@ -236,6 +236,23 @@ class FittedModel(ABC):
         """
         raise UnsupportedModelError(NO_OUTPUTS)
 
+    def dispersion(self) -> float:
+        """Sum of squared whitened residuals over their number less d; NaN where it says nothing.
+
+        It is about one if the model is right, or has estimated it.
+        """
+        freedom = float(np.sum(self.counts)) - self.d
+        if freedom <= 0:
+            return np.nan
+        try:
+            parts = [rows.residuals for rows in self.whitened(self.theta, np.zeros((self.d, 1)))]
+        except UnsupportedModelError:
+            return np.nan
+        residuals = np.concatenate(parts)
+        if residuals.shape[1] > 1:
+            return np.nan
+        return float(self.weights @ residuals[:, 0] ** 2) / freedom
+
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
         return self.reweighted(self.batch_weights(rows)).score(theta)

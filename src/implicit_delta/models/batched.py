@@ -15,7 +15,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.likelihoods import Gaussian
+from implicit_delta.likelihoods import Gaussian, Poisson
 from implicit_delta.models.base import (
     NO_OUTPUTS,
     Bonus,
@@ -180,6 +180,14 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             raise UnsupportedModelError(NO_OUTPUTS)
         return self._whitened(theta, v)
+
+    def dispersion(self) -> float:
+        """As in any model, where the targets can vary more than the likelihood has it."""
+        terms = self.row_terms
+        varying = isinstance(terms, SupervisedTerms) and isinstance(
+            terms.likelihood, Gaussian | Poisson
+        )
+        return super().dispersion() if varying else np.nan
 
     def reweighted(self, weights: Array) -> Self:
         return replace(self, weights=as_weights(weights, self.n))

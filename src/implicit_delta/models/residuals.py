@@ -240,4 +240,4 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     assert isinstance(rows, GaussianResiduals)
     drawn = rows.redrawn(model.theta, model.weights, rng)
     scores = None if model.row_scores is None else drawn.scores
-    return replace(model, loglik=drawn, row_scores=scores)
+    return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)

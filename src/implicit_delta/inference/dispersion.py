@@ -1,0 +1,34 @@
+"""Dispersion: residuals that are larger than a model-based standard error assumes."""
+
+import numpy as np
+
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import DispersionWarning, UnsupportedModelError
+from implicit_delta.models.base import FittedModel
+
+TOO_MUCH = 1.17  # at this dispersion a nominal 95 % interval covers 93 %
+REDRAWN = 39  # data sets of the model itself: all have less in 1 of 40 cases if it is right
+
+
+def warn_of_dispersion(model: FittedModel) -> None:
+    """Warn where squared residuals exceed their variance, and those of data drawn from the model.
+
+    Only the model's own standard errors assume a variance: robust ones do not.
+    """
+    found = model.dispersion()
+    if not TOO_MUCH < found < np.inf:
+        return
+    rng = np.random.default_rng(0)
+    try:
+        usual = max(model.redrawn(rng).dispersion() for _ in range(REDRAWN))
+    except UnsupportedModelError:
+        return
+    if found > usual:
+        warn(
+            f"The data vary more than the model has it: squared residuals are {found:.2g} times "
+            f"their variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model). "
+            f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}. Use "
+            '`robust=True` (`robust="HC3"` in small samples), or a model with a dispersion of its '
+            "own, such as a negative binomial.",
+            DispersionWarning,
+        )

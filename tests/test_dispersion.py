@@ -1,0 +1,74 @@
+"""Data that vary more than the model has it."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+
+RNG = np.random.default_rng(0)
+X = np.column_stack([np.ones(300), RNG.normal(size=300)])
+MEAN = np.exp(X @ [0.5, 0.4])
+POISSON, WIDE = RNG.poisson(MEAN), RNG.poisson(MEAN * RNG.gamma(1.0, 1.0, size=300))
+WARNING = "vary more than the model has it"
+
+
+def fits(y):
+    sm = pytest.importorskip("statsmodels.api")
+    torch = pytest.importorskip("torch")
+    linear = pytest.importorskip("sklearn.linear_model")
+    results = sm.Poisson(y, X).fit(disp=0)
+    yield idm.from_statsmodels(results)
+    yield idm.from_statsmodels(sm.GLM(y, X, family=sm.families.Poisson()).fit())
+    fit = linear.PoissonRegressor(alpha=0, fit_intercept=False, tol=1e-10).fit(X, y)
+    yield idm.from_sklearn(fit, X, y)
+    module = torch.nn.Linear(2, 1, bias=False, dtype=torch.float64)
+    module.weight.data[:] = torch.tensor(results.params)
+    yield idm.from_torch(module, (torch.tensor(X), torch.tensor(y)[:, None]), idm.Poisson())
+
+
+def test_overdispersed_counts_are_warned_about_in_all_hosts():
+    for model in fits(WIDE):
+        with pytest.warns(idm.DispersionWarning, match=WARNING):
+            idm.infer(model, idm.parameters)
+
+
+def test_poisson_counts_are_not():
+    for model in fits(POISSON):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            idm.infer(model, idm.parameters)
+            assert model.dispersion() == pytest.approx(1, abs=0.25)
+
+
+def test_a_robust_variance_does_not_assume_one():
+    for model in fits(WIDE):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            idm.infer(model, idm.parameters, robust=True)
+
+
+def test_dispersion_is_that_of_pearson():
+    sm = pytest.importorskip("statsmodels.api")
+    results = sm.GLM(WIDE, X, family=sm.families.Poisson()).fit()
+    found = idm.from_statsmodels(results).dispersion()
+    assert found == pytest.approx(results.pearson_chi2 / results.df_resid, rel=1e-9)
+    repeated = idm.from_statsmodels(
+        sm.GLM(WIDE, X, family=sm.families.Poisson(), freq_weights=np.full(300, 2.0)).fit()
+    )
+    assert repeated.dispersion() == pytest.approx(results.pearson_chi2 * 2 / 598, rel=1e-9)
+
+
+def test_a_given_variance_that_is_too_small():
+    y = X @ [1.0, 2.0] + 3 * np.random.default_rng(1).normal(size=300)
+    model = idm.from_residuals(lambda b: y - X @ b, start=[0.0, 0.0], variance=1.0)
+    with pytest.warns(idm.DispersionWarning, match="too small, by a factor of about 2.8"):
+        idm.infer(model, lambda b: b[1])
+
+
+def test_an_estimated_variance_is_none_of_it():
+    y = X @ [1.0, 2.0] + 3 * np.random.default_rng(1).normal(size=300)
+    assert idm.from_residuals(lambda b: y - X @ b, start=[0.0, 0.0]).dispersion() == pytest.approx(
+        1
+    )
