@@ -539,6 +539,13 @@ def test_too_many_parameters(monkeypatch):
         idm.infer(plain(X, y), lambda b: b[1], robust="HC3")
 
 
+def test_hc3_has_the_degrees_of_freedom_of_hc2():
+    X, y, _ = problem("gaussian", seed=9)
+    model = plain(X, y)
+    found = [degrees(model, lambda b: b[1], robust, None) for robust in ("HC2", "HC3")]
+    np.testing.assert_allclose(*found)
+
+
 # Degrees of freedom of the others
 
 
@@ -547,7 +554,6 @@ def test_too_many_parameters(monkeypatch):
     [
         ("HC0", None, np.inf),
         ("HC1", None, np.inf),
-        ("HC3", None, np.inf),
         (idm.HAC(3), None, np.inf),
         (True, LABELS, 7.0),
         ("CR1", LABELS, 7.0),

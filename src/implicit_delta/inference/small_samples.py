@@ -78,7 +78,7 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
     if sandwich.hac is not None:
         return "Use fewer lags, if the correlation dies out within them, or a longer series."
     if sandwich.clusters is None:
-        return 'Use robust="HC3", or "HC2", whose t quantiles know on how few rows it rests.'
+        return 'Use robust="HC3", whose t quantiles follow from how few rows it rests on.'
     if forecast.leverages:
         return 'Use robust="CR2", which corrects for both.'
     return (
