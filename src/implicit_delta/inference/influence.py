@@ -133,13 +133,15 @@ class Sandwich:
         """Degrees of freedom of t quantiles: one number, or (K,) for "HC2", "HC3" and "CR2".
 
         These have Satterthwaite's ("HC3" those of "HC2": with n - d it covered 87 to 91 % where
-        noise grows with leverage, and with these 93 to 95 %); other clustered variances the number of clusters less one (of
-        the way that has fewer), and those of independent rows the model's own. For sampling weights
-        it is the number of rows, or of clusters, less that of parameters, as in R's `survey`.
+        noise grows with leverage, and with these 93 to 95 %); other clustered variances the number
+        of clusters less one (of the way that has fewer), and those of independent rows the model's
+        own. For sampling weights it is the number of rows, or of clusters, less that of parameters,
+        as in R's `survey`.
         """
         if self.name in SATTERTHWAITE:
             return self._leverage(model, checked_directions(model, response)).df
         if self.name == "HC3":
+            self._leverage(model, checked_directions(model, response))  # refuses by its own name
             return replace(self, name="HC2").df(model, response)
         if model.weight_kind == "sampling":
             units = self.fewest or np.count_nonzero(model.weights)
