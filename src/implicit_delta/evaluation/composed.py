@@ -43,6 +43,7 @@ class Composed:
     seeds: tuple[int, ...]
     sample: Sample | None
     weights: Array | None
+    clusters: Any = None
 
     def units(self, model: Any) -> Any:
         """Average over the seeds alone: the rows, if there are any."""
@@ -87,4 +88,5 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     seeds = (replicated or Replicated(function)).seeds() if random else ()
     sample = None if average is None else average.sample
     counted = sample == "training" and weights is not None and np.ptp(weights) > 0
-    return Composed(owned, seeds, sample, weights if counted else None)
+    clusters = None if average is None else average.clusters
+    return Composed(owned, seeds, sample, weights if counted else None, clusters)

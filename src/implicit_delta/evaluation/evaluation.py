@@ -10,7 +10,12 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
-from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation.average import (
+    Sampling,
+    checked_units,
+    clusters_of,
+    sampling_of_mean,
+)
 from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.values import (
@@ -63,6 +68,8 @@ class Evaluation:
         Covariance of the noise that a random psi has left in `value`.
     units : (m, K) array or None
         The rows that an `Average` is the mean of, at the model's theta.
+    sampling : Sampling or None
+        Error from the sampling of these rows; not for training rows.
     sample : {"independent", "training", "unknown"} or None
         Relation of these rows to the training rows.
     notes : mapping
@@ -80,6 +87,7 @@ class Evaluation:
     names: tuple[str, ...]
     noise: Array | None = None
     units: Array | None = None
+    sampling: Sampling | None = None
     sample: str | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
     function: Function | None = None
@@ -97,7 +105,7 @@ class Evaluation:
             value = model.theta.copy()
             return cls(value, False, labels, function=_Identity(), fitted=model)
         inner = composed(asked, model.shares)
-        units = _units(model, inner)
+        units, sampling = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
@@ -106,6 +114,7 @@ class Evaluation:
             names=evaluation_names(names, inner, raw, value),
             noise=noise_of_mean(values),
             units=units,
+            sampling=sampling,
             sample=inner.sample if isinstance(inner, Composed) else None,
             function=_PsiOfModel(model, inner, value.size),
             fitted=model,
@@ -182,6 +191,7 @@ class Evaluation:
             names=self.names[one],
             noise=None if self.noise is None else self.noise[one, one],
             units=None if self.units is None else self.units[:, one],
+            sampling=None if self.sampling is None else self.sampling.component(k),
             blur=None if self.blur is None else self.blur[one],
             function=None if self.function is None else self.function.component(k),
         )
@@ -272,17 +282,20 @@ def _numbered(d: int) -> tuple[str, ...]:
     return tuple(f"theta[{j}]" for j in range(d))
 
 
-def _units(model: FittedModel, psi: Psi) -> Array | None:
+def _units(model: FittedModel, psi: Psi) -> tuple[Array | None, Sampling | None]:
     """Evaluate each row of an average, before anything else: a bad row is then named."""
     if not isinstance(psi, Composed) or psi.sample is None:
-        return None
+        return None, None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
-        _check_order(raw, model.rows)
-    return checked_units(np.asarray(raw), psi.sample, model.n)
+        check_order(raw, model.rows)
+    units = checked_units(np.asarray(raw), psi.sample, model.n)
+    if psi.sample == "training":
+        return units, None
+    return units, sampling_of_mean(units, clusters_of(psi.clusters, raw))
 
 
-def _check_order(raw: Any, rows: Any) -> None:
+def check_order(raw: Any, rows: Any) -> None:
     """Refuse labeled rows that are not the training rows, or not in their order."""
     places = places_in(getattr(raw, "index", None), rows)
     if places is None or len(places) != len(raw):
