@@ -11,6 +11,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.statistic import Statistic
 
 COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy__"}
 
@@ -70,6 +71,11 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     inner = psi.psi if isinstance(psi, Replicated) else psi
     average = inner if isinstance(inner, Average) else None
     function = inner.h if isinstance(inner, Average) else inner
+    if isinstance(function, Statistic):
+        raise TypeError(
+            "A Statistic is smoothed by itself and averages nothing: pass it as psi, without "
+            f"{type(psi).__name__} around it."
+        )
     if isinstance(function, Smoothed | Replicated | Average):
         raise TypeError(
             f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "

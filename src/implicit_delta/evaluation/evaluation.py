@@ -16,8 +16,17 @@ from implicit_delta.evaluation.average import (
     clusters_of,
     sampling_of_mean,
 )
-from implicit_delta.evaluation.composed import Composed, composed
+from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.statistic import (
+    OfRows,
+    Statistic,
+    check_function,
+    check_shift,
+    checked_scores,
+)
+from implicit_delta.evaluation.unit_draws import smoothed_over_units
 from implicit_delta.evaluation.values import (
     blur_of,
     check_same,
@@ -80,6 +89,9 @@ class Evaluation:
         None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
+    tangent : bool
+        Whether psi moves along the tangent of the model, so that its bend is not one against the
+        objective: weights of a network go astray where their outputs do not.
     """
 
     value: Array
@@ -93,11 +105,14 @@ class Evaluation:
     function: Function | None = None
     fitted: FittedModel | None = None
     blur: Array | None = None
+    tangent: bool = False
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
+        if isinstance(psi, Statistic):
+            return _of_statistic(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         if asked is parameters:
@@ -306,6 +321,56 @@ def check_order(raw: Any, rows: Any) -> None:
         'sample="training" means that row i is training row i. Return them in that order, for '
         "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
         "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
+    """Evaluate a statistic, smooth it over its units, and weigh its rows."""
+    own = Owned(psi.units)
+    rows = raw_at(model, own, model.theta)
+    training = psi.sample == "training"
+    if training:
+        check_order(rows, model.rows)
+    scores = checked_scores(rows, psi.sample, model.n)
+    function = OfRows(psi.function, scores.shape)
+    weight = model.shares if training else np.ones(len(scores))
+    clusters = clusters_of(psi.clusters, rows)
+    value = check_function(function, scores, weight)
+    raw = function.raw(scores, weight)
+
+    def weighed(w: Array) -> Array:
+        return function(scores, w, "with other weights of the rows")
+
+    def units(theta: Array) -> Array:
+        return checked_scores(raw_at(model, own, theta), psi.sample, model.n).ravel()
+
+    over = smoothed_over_units(
+        model,
+        units,
+        lambda u, w: function(u, w, "at draws of the units"),
+        weight,
+        Groups.of(weight, clusters),
+        by_rows=training,
+    )
+    pseudo, sampling, notes = None, None, over.notes
+    if training:
+        pseudo = value + weight.sum() * ratio(slopes_of_rows(weighed, weight), weight[:, None])
+    else:
+        sampling, way = sampling_of_statistic(weighed, weight, clusters)
+        errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
+        shift = check_shift(over.shift, errors)
+        notes = {**notes, "statistic_shift": shift, "evaluation_part": way}
+    return Evaluation(
+        value=value,
+        scalar=np.ndim(raw) == 0,
+        names=evaluation_names(names, Owned(psi.function), raw, np.asarray(raw)),
+        units=pseudo,
+        sampling=sampling,
+        sample=psi.sample,
+        notes=notes,
+        function=over.surrogate,
+        fitted=model,
+        tangent=True,
     )
 
 
