@@ -262,3 +262,41 @@ def test_the_function_may_change_its_arrays():
 
     polite = idm.infer(MODEL, idm.Statistic(scores, mean))
     assert idm.infer(MODEL, idm.Statistic(scores, rude)).budget == polite.budget
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A float32 network, stopped early: units along their tangent, whatever the curvature."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    x, y = (torch.as_tensor(a, dtype=torch.float32) for a in (X[:, 1:], Y))
+    optimizer = torch.optim.Adam(net.parameters(), 0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x)[:, 0], y)
+        loss.backward()
+        optimizer.step()
+    model = idm.from_torch(net, (x, y), idm.Bernoulli(), l2=1.0)
+    rows = torch.as_tensor(ROWS[:, 1:], dtype=torch.float32)
+    return model, lambda m: m(rows)[:, 0]
+
+
+def ask(trained, psi):
+    method = idm.Infinitesimal(curvature="ggn")
+    return idm.infer(trained[0], psi, method, strict=False)
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+def test_a_mean_of_a_network_is_an_average(trained):
+    statistic = ask(trained, idm.Statistic(trained[1], mean))
+    average = ask(trained, idm.Average(trained[1]))
+    assert statistic.budget["evaluation"] == pytest.approx(average.budget["evaluation"], rel=0.01)
+    assert statistic.budget["model"] == pytest.approx(average.budget["model"], rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+def test_an_auc_of_a_network_has_both_parts(trained):
+    budget = ask(trained, idm.Statistic(trained[1], auc)).budget
+    assert 0 < budget["model"] < budget["evaluation"] < budget["total"]
+    assert budget["total"] == pytest.approx(np.hypot(budget["model"], budget["evaluation"]))

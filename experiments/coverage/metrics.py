@@ -14,7 +14,7 @@ import implicit_delta as idm
 from experiments.coverage.study import Outcome, Study, covers
 
 N = M = 300
-REPLICATIONS = 300  # the binomial error of 95 % is 1.3 %
+REPLICATIONS = 600  # the binomial error of 95 % is 0.9 %
 POPULATION = 200_000
 TRAININGS = 200  # behind the truth of a network: to a fourteenth of the spread between trainings
 SCORES = np.array([-0.5, 1.0, 0.5, -0.5])
