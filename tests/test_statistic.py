@@ -300,3 +300,12 @@ def test_an_auc_of_a_network_has_both_parts(trained):
     budget = ask(trained, idm.Statistic(trained[1], auc)).budget
     assert 0 < budget["model"] < budget["evaluation"] < budget["total"]
     assert budget["total"] == pytest.approx(np.hypot(budget["model"], budget["evaluation"]))
+
+
+def test_a_statistic_at_its_best_is_warned_about():
+    def height(score, weight):
+        return 1 - (weight @ score / weight.sum() - 1) ** 2
+
+    steady = 1 + 0.01 * RNG.normal(size=M)
+    with pytest.warns(idm.NonlinearityWarning, match="near its best"):
+        idm.infer(MODEL, idm.Statistic(lambda b: steady + b[0] - MODEL.theta[0], height))

@@ -39,7 +39,7 @@ class OverUnits:
     surrogate : Surrogate
         Straight: what bends is in the variance.
     shift : (K,) array
-        The mean over the draws less the value: a possible bias.
+        Size of the mean over the draws less the value, in the population: a possible bias.
     notes : mapping
     """
 
@@ -87,7 +87,7 @@ def smoothed_over_units(
     value = function(tangent.center, weight)
     return OverUnits(
         Surrogate(model.theta, value, (gradient * scale).T, np.sqrt(variance), 0 * variance),
-        np.mean(even, axis=(0, 1)),
+        _shift(even),
         {"statistic_draws": 2.0 * draws.pairs, "statistic_error": error},
     )
 
@@ -132,6 +132,14 @@ def _variance(odd: Array, even: Array) -> tuple[Array, float]:
     # What cannot be told from nothing is not reported as nothing, but as what cannot be told.
     variance = np.minimum(np.maximum(common.mean(axis=0), doubt), whole.mean(axis=0))
     return variance, float(np.max(doubt / (2 * variance)))
+
+
+def _shift(even: Array) -> Array:
+    """Size of the mean even part, (K,), beyond what jumps of a finite sample make of it."""
+    splits = range(min(SPLITS, len(even)))
+    apart = [np.mean(even[s::SPLITS, 0] - even[s::SPLITS, 1], axis=0) / 2 for s in splits]
+    noise = np.mean(np.square(apart), axis=0) / APART**2
+    return np.asarray(np.sqrt(np.maximum(np.mean(even, axis=(0, 1)) ** 2 - noise, 0.0)))
 
 
 def _odd_variance(odd: Array) -> Array:
