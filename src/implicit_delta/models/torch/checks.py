@@ -41,6 +41,7 @@ NOT_ALONE = (
 )
 
 
+ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 REASONS = {
     "once_differentiable": (
         "A `torch.autograd.Function` in the model is marked `@once_differentiable`, so it has no "
@@ -123,7 +124,10 @@ def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows
         return torch.autograd.grad(loss, point, create_graph=keep, materialize_grads=True)[0]
 
     point = flat.detach().requires_grad_()
-    if not _uses_custom_function(program.loss(point, batch, weights)):
+    functions = _custom_functions(program.loss(point, batch, weights))
+    if any(map(_is_once_differentiable, functions)):
+        raise UnsupportedModelError(REASONS["once_differentiable"])
+    if not functions:
         return
     precision = torch.finfo(flat.dtype).eps ** (1 / 3)
     generator = torch.Generator().manual_seed(0)
@@ -145,17 +149,29 @@ def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows
         )
 
 
-def _uses_custom_function(value: Tensor) -> bool:
+def _is_once_differentiable(function: Any) -> bool:
+    """Look for the decorator: torch need not notice, and then leaves out a part of the product."""
+    backward: Any = getattr(function, "backward", None)
+    while backward is not None:
+        if getattr(backward, "__code__", None) is ONCE:
+            return True
+        backward = getattr(backward, "__wrapped__", None)
+    return False
+
+
+def _custom_functions(value: Tensor) -> set[Any]:
+    """Autograd functions of the user's in a graph."""
+    found: set[Any] = set()
     seen, waiting = set(), [value.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            return True
+            found.add(getattr(type(node), "_forward_cls", None))
         seen.add(node)
         waiting.extend(parent for parent, _ in node.next_functions)
-    return False
+    return found
 
 
 def check_penalty(program: TorchProgram, flat: Tensor) -> None:

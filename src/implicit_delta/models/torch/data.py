@@ -152,7 +152,8 @@ def _from_batches(batches: list[Any]) -> Rows | Stream:
     """Join batches that fit together to one, whose rows have numbers; keep others as they are."""
     converted = [map_tensors(torch.as_tensor, batch, (Tensor, np.ndarray)) for batch in batches]
     tensors = [list(leaves(batch)) for batch in converted]
-    if not all(tensors) or any(t.ndim == 0 for batch in tensors for t in batch):
+    numbers = [i for b in batches if isinstance(b, (tuple, list)) for i in b if np.isscalar(i)]
+    if numbers or not all(tensors) or any(t.ndim == 0 for batch in tensors for t in batch):
         raise TypeError(
             "data is a list whose items hold no tensors with a row per observation. A list is "
             "taken as batches: give a list of examples as a torch Dataset or DataLoader, and "
@@ -260,6 +261,8 @@ def map_arrays(data: Any) -> Any:
     """Turn NumPy arrays in data into tensors."""
     if isinstance(data, Mapping):
         return {key: map_arrays(value) for key, value in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(map_arrays, data))
     if isinstance(data, (tuple, list)):
         return tuple(map_arrays(item) for item in data)
     return torch.as_tensor(data)

@@ -31,8 +31,9 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
     )
     source = source_of(data)
     functional, theta = separate(module, options.dtype, options.parameters)
-    program, flat = TorchProgram(functional, terms, options.penalty), functional.flat(theta)
+    program = TorchProgram(functional, terms, options.penalty)
     with functional.context(), checks.explained():
+        flat = functional.flat(theta)
         probe = Batches(source, PROBE_ROWS, functional.dtype, functional.device)
         cost = checks.row_bytes(program, flat, probe)
         program = replace(program, row_bytes=cost)

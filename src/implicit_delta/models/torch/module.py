@@ -206,7 +206,7 @@ def _check_parameters(
             "The trainable parameters are on several devices; move the module to one of them."
         )
     for name, p in trainable.items():
-        if not bool(torch.isfinite(p).all()):
+        if not bool(torch.isfinite(p.detach()).all()):
             raise ValueError(
                 f"The parameter {name} has entries that are NaN or infinite: the training diverged."
             )
