@@ -1,5 +1,6 @@
 """A fitted model that goes through its data batch by batch, whatever the backend."""
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
-NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)
+NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
 BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
@@ -382,24 +383,36 @@ class BatchedModel(FittedModel):
         """Form the Gauss-Newton matrix from Jacobians of rows."""
         flat, identity = self.functional.flat(theta), np.eye(self.d)
         self.counter.count += 1
-        if self._output_size() > self.d:  # then fewer columns than backward passes
-            return self._products(theta, identity, "ggn")
-        try:
-            matrix = gram(self._factors(flat), self.d)
-        except NO_BATCHING:  # torch cannot batch some operation: column by column
+        matrix = self._gram(flat)
+        if matrix is None:
             return self._products(theta, identity, "ggn")
         if self.program.penalty is not None:
             product = self.program.product(self.program.hessian, flat)
             matrix += self.functional.numpy(product(self._block(identity)))[: self.d]
         return matrix + self.l2 * identity
 
-    def _factors(self, flat: Any) -> Iterator[Array]:
+    def _gram(self, flat: Any) -> Array | None:
+        """Gauss-Newton matrix of the data from factors; None where columns are better.
+
+        These are fewer than backward passes, or torch cannot batch some operation.
+        """
+        if self._output_size() > self.d:
+            return None
+        ways = [self.program.factors]
+        if self.n < self.d:
+            ways.append(self.program.factors_by_row)
+        for way in ways:
+            with contextlib.suppress(*NO_BATCHING):
+                return gram(self._factors(flat, way), self.d)
+        return None
+
+    def _factors(self, flat: Any, way: Callable[..., Any]) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""
         stop, most = 0, max(1, JACOBIAN_BYTES // (8 * self._output_size() * self.d))
         for batch, size in self.batches.split(most, self.sizes):
             start, stop = stop, stop + size
             weights = self.functional.flat(self.weights[start:stop])
-            factors = self._run(self.program.factors, flat, batch, weights)
+            factors = self._run(way, flat, batch, weights)
             yield factors.astype(np.float64, copy=False)
 
     @in_context

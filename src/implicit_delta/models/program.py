@@ -173,19 +173,31 @@ class Program(ABC):
 
         One backward pass per output, instead of d products.
         """
-        calculus, likelihood = self.calculus, self.supervised.likelihood
+        factor, leaves = self._factor(flat, batch), self.calculus.leaves(batch)
+        return self.calculus.vmap(factor)(leaves, weights).reshape(-1, len(flat))
+
+    def factors_by_row(self, flat: Any, batch: Any, weights: Any) -> Any:
+        """Factors row by row, for models whose control flow depends on the data."""
+        factor, leaves = self._factor(flat, batch), self.calculus.leaves(batch)
+        rows = zip(*leaves, strict=True)
+        parts = [factor(row, weight) for row, weight in zip(rows, weights, strict=True)]
+        return np.concatenate([self.functional.numpy(part) for part in parts])
+
+    def _factor(self, flat: Any, batch: Any) -> Function:
+        """Factor of one row, (C, d), as a function of its arrays and its weight."""
+        calculus, terms = self.calculus, self.supervised
 
         def factor(row: Any, weight: Any) -> Any:
             arrays = iter(row)
             single = calculus.map(lambda _: next(arrays)[None], batch)
             value, pull = calculus.vjp(lambda point: self.outputs(point, single)[0], flat)
             basis = calculus.identity(value)
-            mass = weight * likelihood.mass(value[None], self.supervised.targets(single))
-            rooted = likelihood.root(value[None])(basis.reshape(-1, 1, *value.shape))
+            mass = weight * terms.likelihood.mass(value[None], terms.targets(single))
+            rooted = terms.likelihood.root(value[None])(basis.reshape(-1, 1, *value.shape))
             root = (mass**0.5 * rooted).reshape(len(basis), -1)
             return calculus.vmap(pull)(root.T.reshape(-1, *value.shape))[0]
 
-        return calculus.vmap(factor)(calculus.leaves(batch), weights).reshape(-1, len(flat))
+        return factor
 
     def along(self, flat: Any, batch: Any) -> Product:
         """Derivative of each term along each row of a block, (k, b)."""
