@@ -181,6 +181,11 @@ class FittedModel(ABC):
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
     @property
+    def pseudo(self) -> str:
+        """Options with which the terms are no log-densities; usually none."""
+        return ""
+
+    @property
     def penalized(self) -> bool:
         """Whether a penalty is subtracted from the log-likelihood."""
         return self.l2 > 0

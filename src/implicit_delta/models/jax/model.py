@@ -1,6 +1,6 @@
 """The fitted model of a pytree of JAX parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from implicit_delta.models.weights import observation_weights
 
 def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> "JaxModel":
     """Check and convert what a user gave; see `from_jax`."""
-    terms = checks.checked_terms(params, likelihood, apply)
-    functional, theta = separate(params, options.dtype)
+    terms = checks.checked_terms(params, likelihood, apply, options)
+    functional, theta = separate(params, options.dtype, options.parameters)
     program = JaxProgram(functional, terms, options.penalty)
     with functional.context():
         flat = functional.flat(theta)
         arrays, n = arrays_of(data, functional.dtype)
         checks.check_shapes(program, flat, arrays, n)
         cost = checks.row_bytes(program, flat, Batches(arrays, n, n))
+        program = replace(program, row_bytes=cost)
         batches = Batches(arrays, n, options.batch_size or max(1, BATCH_BYTES // cost))
         checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
@@ -41,7 +42,7 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         l2=float(options.l2),
         names=functional.names,
         evaluator=Evaluator(functional),
-    ).with_noise()
+    ).checked()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

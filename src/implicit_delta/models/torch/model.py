@@ -26,13 +26,17 @@ KEPT_BYTES = 2**29  # of the graphs of all batches, to be kept between products
 
 def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "TorchModel":
     """Check and convert what a user gave; see `from_torch`."""
-    terms = terms_of(likelihood, call, "module", refused=nn.modules.loss._Loss)
+    terms = terms_of(
+        likelihood, call, "module", nn.modules.loss._Loss, options.outputs, options.targets
+    )
     source = source_of(data)
-    functional, theta = separate(module, options.dtype)
-    program, flat = TorchProgram(functional, terms, options.penalty), functional.flat(theta)
-    with functional.context():
+    functional, theta = separate(module, options.dtype, options.parameters)
+    program = TorchProgram(functional, terms, options.penalty)
+    with functional.context(), checks.explained():
+        flat = functional.flat(theta)
         probe = Batches(source, PROBE_ROWS, functional.dtype, functional.device)
         cost = checks.row_bytes(program, flat, probe)
+        program = replace(program, row_bytes=cost)
         batches = replace(probe, batch_size=options.batch_size or max(1, BATCH_BYTES // cost))
         sizes = checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
@@ -46,7 +50,7 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         l2=float(options.l2),
         names=functional.names,
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
-    ).with_noise()
+    ).checked()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
