@@ -21,7 +21,9 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 def run(*arguments, folder):
     path = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "implicit_delta", *arguments],
+        # older matplotlib calls pyparsing by deprecated names
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-m", "implicit_delta"]
+        + [*arguments],
         cwd=folder, env=os.environ | path, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
