@@ -127,6 +127,16 @@ def steps(backend):
     return idm.Smoothed(lambda m: backend.above(backend.predict(m, X[:1]), GRID), rng=0)
 
 
+def statistic(backend, sample="independent"):
+    rows, targets = (X, Y + X[:, 1] ** 2) if sample == "training" else (X[:40], OTHER)
+
+    def spread(score, weight):  # a standard deviation: no mean
+        away = targets - score
+        return np.sqrt(np.average((away - np.average(away, weights=weight)) ** 2, weights=weight))
+
+    return idm.Statistic(lambda m: backend.predict(m, rows), spread, sample)
+
+
 WRAPPERS = {
     "plain": scalar,
     "vector": vector,
@@ -135,6 +145,9 @@ WRAPPERS = {
     "average_training": lambda b: idm.Average(units(b, X, Y + X[:, 1] ** 2), sample="training"),
     "replicated": simulated,
     "smoothed": steps,
+    "statistic": statistic,
+    "statistic_unknown": lambda b: statistic(b, "unknown"),
+    "statistic_training": lambda b: statistic(b, "training"),
     "parameters": lambda b: idm.parameters,
 }
 
@@ -185,6 +198,11 @@ REFUSED = {  # the cells that have no honest answer: the entry, the wrapper, and
     ("compare", "average_training"): 'sample="unknown"',
     ("refit", "average_training"): 'sample="unknown"',
     ("refit", "smoothed"): "`from_torch`",
+    ("profile", "statistic_training"): 'sample="unknown"',
+    ("compare", "statistic_training"): 'sample="unknown"',
+    ("refit", "statistic"): "`from_torch`",
+    ("refit", "statistic_unknown"): "`from_torch`",
+    ("refit", "statistic_training"): "`from_torch`",
 }
 
 
@@ -210,7 +228,8 @@ def test_every_door_answers_the_same_question(entry, wrapper, backend):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "wrapper", ["plain", "vector", "replicated", "average_independent", "average_training"]
+    "wrapper",
+    ["plain", "vector", "replicated", "average_independent", "average_training", "statistic"],
 )
 def test_the_bootstrap_answers_it_too(wrapper):
     psi = WRAPPERS[wrapper](BACKENDS["numpy"])

@@ -30,7 +30,7 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval
-from implicit_delta.evaluation import Average, Replicated, Smoothed, parameters
+from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.hac import HAC
@@ -98,6 +98,7 @@ __all__ = [
     "Simulation",
     "SmallSampleWarning",
     "Smoothed",
+    "Statistic",
     "StochasticFiniteDifference",
     "UnsupportedModelError",
     "bayesian_optimization",

@@ -4,5 +4,6 @@ from implicit_delta.evaluation.average import Average
 from implicit_delta.evaluation.evaluation import Evaluation, parameters
 from implicit_delta.evaluation.replicated import Replicated
 from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.statistic import Statistic
 
-__all__ = ["Average", "Evaluation", "Replicated", "Smoothed", "parameters"]
+__all__ = ["Average", "Evaluation", "Replicated", "Smoothed", "Statistic", "parameters"]

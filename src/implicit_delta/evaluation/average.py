@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.dependence import add_errors as add_errors
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -48,6 +49,10 @@ class Average:
         language: never their mean. It may accept ``rng`` like any evaluation.
     sample : {"independent", "training", "unknown"}
         How the rows are related to the training rows.
+    clusters : (m,) array, list or pandas Series, optional
+        Labels of groups of evaluation rows that were sampled together (questions about one
+        document): the error is then that between sums of groups. With ``"training"`` give the
+        labels to `infer`.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class Average:
 
     h: Any
     sample: Sample = "independent"
+    clusters: Any = None
 
     def __post_init__(self) -> None:
         """Check what was configured."""
@@ -71,15 +77,24 @@ class Average:
                 "`lambda theta: np.maximum(demand - X @ theta, 0)`. Smoothed and Replicated go "
                 "around the Average, not inside."
             )
-        if self.sample not in get_args(Sample):
-            raise ValueError(
-                f"sample must be one of {', '.join(map(repr, get_args(Sample)))}, not "
-                f"{self.sample!r}."
-            )
+        check_sample(self.sample, self.clusters)
 
     def __call__(self, model: Any) -> Any:
         """Average over the rows, in the model's own language."""
         return mean_over_rows(self.h(model))
+
+
+def check_sample(sample: Any, clusters: Any) -> None:
+    """Refuse an unknown kind of sample, and clusters of rows that the model has already."""
+    if sample not in get_args(Sample):
+        raise ValueError(
+            f"sample must be one of {', '.join(map(repr, get_args(Sample)))}, not {sample!r}."
+        )
+    if sample == "training" and clusters is not None:
+        raise ValueError(
+            'With sample="training" the evaluation rows are the training rows, and so are their '
+            "clusters: give the labels to `infer(model, psi, clusters=labels)`."
+        )
 
 
 def mean_over_rows(values: Any, weights: Array | None = None) -> Any:
@@ -141,8 +156,39 @@ def checked_units(values: Array, sample: Sample, n: int) -> Array:
     return rows
 
 
-def sampling_covariance(units: Array) -> Array:
-    r"""Covariance of the mean, (K, K): :math:`\sum (h - \bar h)(h - \bar h)' / m(m - 1)`."""
-    m = units.shape[0]
-    deviations = units - units.mean(axis=0)
-    return np.asarray(deviations.T @ deviations / (m * (m - 1)))
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """Error of an evaluation from the sampling of its rows.
+
+    Attributes
+    ----------
+    covariance : (K, K) array
+    df : float
+        The number of clusters less one; infinite for rows that are independent.
+    """
+
+    covariance: Array
+    df: float = np.inf
+
+    def component(self, k: int) -> "Sampling":
+        """Take the k-th evaluation alone."""
+        return Sampling(self.covariance[k : k + 1, k : k + 1], self.df)
+
+
+def sampling_of_mean(units: Array, clusters: Clusters | None = None) -> Sampling:
+    r"""Error of the mean: :math:`\sum (h - \bar h)(h - \bar h)' / m(m - 1)`, from (m, K).
+
+    With G clusters, of whose sums :math:`s_g` of deviations it is
+    :math:`\frac{G}{G - 1} \sum s_g s_g' / m^2`.
+    """
+    deviations = (units - units.mean(axis=0)) / len(units)
+    sums = deviations if clusters is None else clusters.sums(deviations)
+    df = np.inf if clusters is None else len(sums) - 1.0
+    return Sampling(np.asarray(sums.T @ sums * (len(sums) / (len(sums) - 1))), df)
+
+
+def clusters_of(labels: Any, rows: Any) -> Clusters | None:
+    """Number the labels of evaluation rows (m,), in the order of the labels of these if any."""
+    if labels is None:
+        return None
+    return Clusters.of(labels, np.ones(len(rows)), getattr(rows, "index", None))

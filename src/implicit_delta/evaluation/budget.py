@@ -7,7 +7,6 @@ import numpy as np
 
 from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
-from implicit_delta.evaluation.average import sampling_covariance
 from implicit_delta.evaluation.evaluation import Evaluation
 from implicit_delta.numerics.arrays import ratio
 
@@ -63,17 +62,16 @@ def total_error(
         Whether the covariance has the sampling error of the training rows in it.
     """
     parts, total = {"rows" if whole else "model": covariance}, covariance
-    units = None if whole else evaluation.units
     unknown = evaluation.sample == "unknown"
-    if units is not None and evaluation.sample == "training":
+    if evaluation.sample == "training" and not whole:
         assert influence is not None
         assert sandwich is not None
         sampling = evaluation.deviations
         parts = {"model": sandwich(influence), "evaluation": sandwich(sampling)}
         influence = influence + sampling
         total = sandwich(influence)
-    elif units is not None:
-        parts["evaluation"] = sampling_covariance(units)
+    elif evaluation.sampling is not None and not whole:
+        parts["evaluation"] = evaluation.sampling.covariance
         combine = add_errors if unknown else np.add
         total = combine(covariance, parts["evaluation"])
     if evaluation.noise is not None:

@@ -11,6 +11,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.statistic import Statistic
 
 COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy__"}
 
@@ -43,6 +44,7 @@ class Composed:
     seeds: tuple[int, ...]
     sample: Sample | None
     weights: Array | None
+    clusters: Any = None
 
     def units(self, model: Any) -> Any:
         """Average over the seeds alone: the rows, if there are any."""
@@ -69,6 +71,11 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     inner = psi.psi if isinstance(psi, Replicated) else psi
     average = inner if isinstance(inner, Average) else None
     function = inner.h if isinstance(inner, Average) else inner
+    if isinstance(function, Statistic):
+        raise TypeError(
+            "A Statistic is smoothed by itself and averages nothing: pass it as psi, without "
+            f"{type(psi).__name__} around it."
+        )
     if isinstance(function, Smoothed | Replicated | Average):
         raise TypeError(
             f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "
@@ -87,4 +94,5 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     seeds = (replicated or Replicated(function)).seeds() if random else ()
     sample = None if average is None else average.sample
     counted = sample == "training" and weights is not None and np.ptp(weights) > 0
-    return Composed(owned, seeds, sample, weights if counted else None)
+    clusters = None if average is None else average.clusters
+    return Composed(owned, seeds, sample, weights if counted else None, clusters)

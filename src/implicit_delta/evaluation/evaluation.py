@@ -10,9 +10,23 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
-from implicit_delta.evaluation.average import checked_units
-from implicit_delta.evaluation.composed import Composed, composed
+from implicit_delta.evaluation.average import (
+    Sampling,
+    checked_units,
+    clusters_of,
+    sampling_of_mean,
+)
+from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
+from implicit_delta.evaluation.statistic import (
+    OfRows,
+    Statistic,
+    check_function,
+    check_shift,
+    checked_scores,
+)
+from implicit_delta.evaluation.unit_draws import smoothed_over_units
 from implicit_delta.evaluation.values import (
     blur_of,
     check_same,
@@ -63,6 +77,8 @@ class Evaluation:
         Covariance of the noise that a random psi has left in `value`.
     units : (m, K) array or None
         The rows that an `Average` is the mean of, at the model's theta.
+    sampling : Sampling or None
+        Error from the sampling of these rows; not for training rows.
     sample : {"independent", "training", "unknown"} or None
         Relation of these rows to the training rows.
     notes : mapping
@@ -73,6 +89,9 @@ class Evaluation:
         None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
+    tangent : bool
+        Whether psi moves along the tangent of the model, so that its bend is not one against the
+        objective: weights of a network go astray where their outputs do not.
     """
 
     value: Array
@@ -80,16 +99,20 @@ class Evaluation:
     names: tuple[str, ...]
     noise: Array | None = None
     units: Array | None = None
+    sampling: Sampling | None = None
     sample: str | None = None
     notes: Mapping[str, float | str] = field(default_factory=dict)
     function: Function | None = None
     fitted: FittedModel | None = None
     blur: Array | None = None
+    tangent: bool = False
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
+        if isinstance(psi, Statistic):
+            return _of_statistic(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         if asked is parameters:
@@ -97,7 +120,7 @@ class Evaluation:
             value = model.theta.copy()
             return cls(value, False, labels, function=_Identity(), fitted=model)
         inner = composed(asked, model.shares)
-        units = _units(model, inner)
+        units, sampling = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
@@ -106,6 +129,7 @@ class Evaluation:
             names=evaluation_names(names, inner, raw, value),
             noise=noise_of_mean(values),
             units=units,
+            sampling=sampling,
             sample=inner.sample if isinstance(inner, Composed) else None,
             function=_PsiOfModel(model, inner, value.size),
             fitted=model,
@@ -182,6 +206,7 @@ class Evaluation:
             names=self.names[one],
             noise=None if self.noise is None else self.noise[one, one],
             units=None if self.units is None else self.units[:, one],
+            sampling=None if self.sampling is None else self.sampling.component(k),
             blur=None if self.blur is None else self.blur[one],
             function=None if self.function is None else self.function.component(k),
         )
@@ -272,17 +297,20 @@ def _numbered(d: int) -> tuple[str, ...]:
     return tuple(f"theta[{j}]" for j in range(d))
 
 
-def _units(model: FittedModel, psi: Psi) -> Array | None:
+def _units(model: FittedModel, psi: Psi) -> tuple[Array | None, Sampling | None]:
     """Evaluate each row of an average, before anything else: a bad row is then named."""
     if not isinstance(psi, Composed) or psi.sample is None:
-        return None
+        return None, None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
-        _check_order(raw, model.rows)
-    return checked_units(np.asarray(raw), psi.sample, model.n)
+        check_order(raw, model.rows)
+    units = checked_units(np.asarray(raw), psi.sample, model.n)
+    if psi.sample == "training":
+        return units, None
+    return units, sampling_of_mean(units, clusters_of(psi.clusters, raw))
 
 
-def _check_order(raw: Any, rows: Any) -> None:
+def check_order(raw: Any, rows: Any) -> None:
     """Refuse labeled rows that are not the training rows, or not in their order."""
     places = places_in(getattr(raw, "index", None), rows)
     if places is None or len(places) != len(raw):
@@ -293,6 +321,56 @@ def _check_order(raw: Any, rows: Any) -> None:
         'sample="training" means that row i is training row i. Return them in that order, for '
         "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
         "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
+    """Evaluate a statistic, smooth it over its units, and weigh its rows."""
+    own = Owned(psi.units)
+    rows = raw_at(model, own, model.theta)
+    training = psi.sample == "training"
+    if training:
+        check_order(rows, model.rows)
+    scores = checked_scores(rows, psi.sample, model.n)
+    function = OfRows(psi.function, scores.shape)
+    weight = model.shares if training else np.ones(len(scores))
+    clusters = clusters_of(psi.clusters, rows)
+    value = check_function(function, scores, weight)
+    raw = function.raw(scores, weight)
+
+    def weighed(w: Array) -> Array:
+        return function(scores, w, "with other weights of the rows")
+
+    def units(theta: Array) -> Array:
+        return checked_scores(raw_at(model, own, theta), psi.sample, model.n).ravel()
+
+    over = smoothed_over_units(
+        model,
+        units,
+        lambda u, w: function(u, w, "at draws of the units"),
+        weight,
+        Groups.of(weight, clusters),
+        by_rows=training,
+    )
+    pseudo, sampling, notes = None, None, over.notes
+    if training:
+        pseudo = value + weight.sum() * ratio(slopes_of_rows(weighed, weight), weight[:, None])
+    else:
+        sampling, way = sampling_of_statistic(weighed, weight, clusters)
+        errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
+        shift = check_shift(over.shift, errors)
+        notes = {**notes, "statistic_shift": shift, "evaluation_part": way}
+    return Evaluation(
+        value=value,
+        scalar=np.ndim(raw) == 0,
+        names=evaluation_names(names, Owned(psi.function), raw, np.asarray(raw)),
+        units=pseudo,
+        sampling=sampling,
+        sample=psi.sample,
+        notes=notes,
+        function=over.surrogate,
+        fitted=model,
+        tangent=True,
     )
 
 

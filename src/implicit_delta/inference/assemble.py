@@ -228,11 +228,15 @@ def _model_df(
 
 
 def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
-    """Degrees of freedom of all parts, of which only the model's was estimated from few numbers."""
-    if len(total.parts) < 2 or total.errors_add or evaluation.sample == "training":
+    """Degrees of freedom of all parts: of the model's, and of clusters of evaluation rows."""
+    if len(total.parts) < 2 or evaluation.sample == "training":
         return own
+    sampling = np.inf if evaluation.sampling is None else evaluation.sampling.df
+    if total.errors_add:
+        return np.minimum(own, sampling) if np.isfinite(sampling) else own
+    known = {"model": own, "evaluation": sampling}
     parts = {name: np.diag(V) for name, V in total.parts.items()}
-    return welch_df(list(parts.values()), [own if name == "model" else np.inf for name in parts])
+    return welch_df(list(parts.values()), [known.get(name, np.inf) for name in parts])
 
 
 def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:

@@ -10,7 +10,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, EvaluationError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
-from implicit_delta.evaluation import Smoothed, parameters
+from implicit_delta.evaluation import Smoothed, Statistic, parameters
 from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.finished import SIGNAL, Ends, Finish
@@ -141,9 +141,10 @@ def refit(
 
 def _function(psi: Any) -> Psi:
     """Take the wrappers of psi apart, and refuse those that need more than training runs."""
-    if isinstance(psi, Smoothed):
+    if isinstance(psi, Smoothed | Statistic):
+        kind = "Smoothed(psi)" if isinstance(psi, Smoothed) else "Statistic(units, function)"
         raise EvaluationError(
-            "Smoothed(psi) evaluates psi at draws of the parameters, and `refit` sees no "
+            f"{kind} is evaluated at draws of the parameters, and `refit` sees no "
             "parameters. Make a fitted model with `from_torch` or another `from_*` function, or "
             "give a psi that is smooth itself."
         )

@@ -9,7 +9,12 @@ import numpy as np
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.average import checked_units
+from implicit_delta.evaluation.average import (
+    Sampling,
+    checked_units,
+    clusters_of,
+    sampling_of_mean,
+)
 from implicit_delta.evaluation.composed import Composed
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 
@@ -64,6 +69,7 @@ class Look:
     raw: Any
     value: Array
     units: Array | None = None
+    sampling: Sampling | None = None
     replicates: Array | None = None
 
     def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
@@ -74,6 +80,7 @@ class Look:
             names=evaluation_names(names, psi, self.raw, self.value),
             noise=None if self.replicates is None else noise_of_mean(self.replicates),
             units=self.units,
+            sampling=self.sampling,
             sample=psi.sample if isinstance(psi, Composed) else None,
         )
 
@@ -110,10 +117,12 @@ def _look_after(train: Train, psi: Psi, bonus: Bonus) -> Look:
     if bonus.lam or not isinstance(psi, Composed):
         return Look(raw, value)
     looks = [checked_value(_plain(look(model)), where) for look in psi.replicates()]
-    units = None
+    units = sampling = None
     if psi.sample is not None:
-        units = checked_units(np.asarray(_plain(psi.units(model))), psi.sample, 0)
-    return Look(raw, value, units, np.array(looks) if looks else None)
+        rows = _plain(psi.units(model))
+        units = checked_units(np.asarray(rows), psi.sample, 0)
+        sampling = sampling_of_mean(units, clusters_of(psi.clusters, rows))
+    return Look(raw, value, units, sampling, np.array(looks) if looks else None)
 
 
 def _plain(value: Any) -> Any:

@@ -104,7 +104,9 @@ class Infinitesimal(Method):
             raise error.named(model.names) from None
         exact = self.curvature == "hessian" and self.damping == 0
         score = _checked_score(model, solution.flat)
-        seen = probe(evaluation, solution.x, solution.quadratic, score, exact)
+        seen = probe(
+            evaluation, solution.x, solution.quadratic, score, exact and not evaluation.tangent
+        )
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,

@@ -158,7 +158,7 @@ def profile_of(
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
     found = _found(walk, response.nonlinearity, sorted(levels))
-    intervals = {level: _interval(evaluation, found[level]) for level in levels}
+    intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     warn_of(evaluation.names[0], found)
     total = total_error(evaluation, response.covariance)
     parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()} or {"model": error}
@@ -199,10 +199,10 @@ def _check_holds(values: Values, value: float) -> None:
         )
 
 
-def _interval(evaluation: Evaluation, values: Values) -> Interval:
+def _interval(evaluation: Evaluation, values: Values, level: float) -> Interval:
     """Combine each half-length of the likelihood-ratio interval with the evaluation's own error."""
     value, quantile = float(evaluation.value[0]), values.root
-    if evaluation.units is None and evaluation.noise is None:
+    if evaluation.sampling is None and evaluation.noise is None:
         return values.interval
     if len(values.pieces) > 1:
         raise EvaluationError(
@@ -211,10 +211,12 @@ def _interval(evaluation: Evaluation, values: Values) -> Interval:
             "or profile the plain mean, without `Average`, for the pieces due to the model alone."
         )
 
+    few = 0.0 if evaluation.sampling is None else float(t_quantile(level, evaluation.sampling.df))
+
     def length(end: float) -> float:
         model = np.array([[((end - value) / quantile) ** 2]])
         total = total_error(evaluation, model).covariance if np.isfinite(end) else model
-        return quantile * float(np.sqrt(total[0, 0]))
+        return max(quantile, few) * float(np.sqrt(total[0, 0]))
 
     low, high = (length(float(end)) for end in values.interval)
     return Interval(value - low, value + high)

@@ -1,0 +1,122 @@
+"""Sampling error of a statistic, from weights of its rows and without another training."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.evaluation.average import Sampling
+from implicit_delta.numerics.arrays import ratio
+
+OfWeights: TypeAlias = Callable[[Array], Array]  # (m,) to (K,)
+
+STEP = 0.25  # of a weight: a small step in the whole, and far beyond rounding in single precision
+MOST_SLOPES = 2000  # rows or clusters: beyond, draws of the weights are cheaper
+DRAWS, FIRST = 400, 64  # of the weights: a standard error to 4 %, and a look at linearity
+BENT = 0.25  # of the variance over draws of the weights, that the derivative does not explain
+SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Rows that are weighted together: codes (m,) from 0 to `count`, which is that of none."""
+
+    codes: NDArray[np.intp]
+    count: int
+
+    @classmethod
+    def of(cls, weight: Array, clusters: Clusters | None = None) -> "Groups":
+        """Take clusters, or each row with a weight alone."""
+        if clusters is not None:
+            return cls(clusters.codes, clusters.count)
+        present = weight > 0
+        count = int(present.sum())
+        return cls(np.where(present, np.cumsum(present) - 1, count), count)
+
+    def spread(self, factors: Array) -> Array:
+        """Give each row the factor of its group: (G,) to (m,)."""
+        return np.append(factors, 1.0)[self.codes]
+
+
+def sampling_of_statistic(
+    function: OfWeights, weight: Array, clusters: Clusters | None
+) -> tuple[Sampling, str]:
+    """Find the error from the sampling of rows or clusters, and name the way it was found."""
+    groups = Groups.of(weight, clusters)
+    df = np.inf if clusters is None else groups.count - 1.0
+    if groups.count <= MOST_SLOPES:
+        slopes = slopes_in_weights(function, weight, groups)
+        if _bend(function, weight, groups, slopes) <= BENT:
+            deviations = slopes - slopes.mean(axis=0)
+            factor = groups.count / (groups.count - 1)
+            return Sampling(factor * deviations.T @ deviations, df), "infinitesimal jackknife"
+    draws = _drawn(function, weight, groups, DRAWS)[1]
+    # Dirichlet weights of G groups give a mean (G - 1) / (G + 1) times its unbiased variance.
+    factor = (groups.count + 1) / (groups.count - 1)
+    covariance = factor * np.atleast_2d(np.cov(draws, rowvar=False))
+    return Sampling(covariance, df), f"bootstrap of weights ({DRAWS} draws, seed {SEED})"
+
+
+def slopes_of_rows(function: OfWeights, weight: Array) -> Array:
+    """Derivative of T in the weight of each row, times that weight, (m, K); zero without weight.
+
+    These are influences of rows, so that a function which moves in steps is refused.
+    """
+    groups = Groups.of(weight)
+    slopes = slopes_in_weights(function, weight, groups)
+    if _bend(function, weight, groups, slopes) > BENT:
+        raise EvaluationError(
+            "The statistic moves in steps when the weights of rows change, as a quantile does, or "
+            "has kinks there, so that the influence of a training row on it is not known. Use "
+            'sample="unknown", an upper bound, or rows that were held out.'
+        )
+    rows = np.zeros((weight.size, slopes.shape[1]))
+    rows[weight > 0] = slopes
+    return rows
+
+
+def slopes_in_weights(function: OfWeights, weight: Array, groups: Groups) -> Array:
+    """Derivative of T in a factor on the weights of each group, (G, K), by central differences."""
+
+    def slope(g: int) -> Array:
+        step = STEP * (groups.codes == g)
+        ends = function(weight * (1 + step)), function(weight * (1 - step))
+        return (ends[0] - ends[1]) / (2 * STEP)
+
+    with progress("rows", total=groups.count, unit="row") as bar:
+        slopes = []
+        for g in range(groups.count):
+            slopes.append(slope(g))
+            bar.update()
+    return np.array(slopes)
+
+
+def _bend(function: OfWeights, weight: Array, groups: Groups, slopes: Array) -> float:
+    """Share of the variance over draws of the weights that the derivative misses; the largest."""
+    factors, values = _drawn(function, weight, groups, FIRST)
+    if not np.any(slopes) and not np.any(np.ptp(values, axis=0)):
+        _refuse_unweighted()
+    rest = np.var(values - factors @ slopes, axis=0)
+    return float(np.max(ratio(rest, np.var(values, axis=0))))
+
+
+def _refuse_unweighted() -> NoReturn:
+    raise EvaluationError(
+        "function of the Statistic returns the same number whatever the weights of the rows are. "
+        "Either it ignores its second argument, which must count the rows (pass it on as "
+        "`sample_weight=weight`, or use `np.average(..., weights=weight)`), or no row differs from "
+        "another, and there is no sampling error to estimate."
+    )
+
+
+def _drawn(function: OfWeights, weight: Array, groups: Groups, count: int) -> tuple[Array, Array]:
+    """Draw Dirichlet factors of the groups, (B, G), and evaluate at each, (B, K)."""
+    factors = np.random.default_rng(SEED).standard_exponential((count, groups.count))
+    factors /= factors.mean(axis=1, keepdims=True)
+    return factors, np.array([function(weight * groups.spread(row)) for row in factors])

@@ -1,0 +1,253 @@
+"""A statistic at draws of its units, which move along their tangent with the parameters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.types import Array
+from implicit_delta.errors import (
+    EvaluationError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
+from implicit_delta.evaluation.normal_draws import NormalDraws
+from implicit_delta.evaluation.row_weights import Groups
+from implicit_delta.evaluation.smoothed import Surrogate
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
+
+PAIRS, PER_PARAMETER, MOST_MATCHED = 200, 2, 1000  # pairs; for each parameter, up to so many
+FEW_PAIRS = 16  # where each one is a solve
+STEP = 1 / 32  # of a standard error: units are straight over it, and it is far beyond rounding
+ROUGH = 0.5  # of the move of the units, by which it changes with a step of another size
+SPLITS = 32  # of the rows into halves, one for each pair of draws in turn
+APART = 0.9  # of the weights of a half: no row, class or group is ever without any
+LEAST_SLOPE = 0.01  # of the squared length of a slope: it keeps a direction, however noisy
+MOST_NUMBERS = 5 * 10**7  # of a Jacobian of the units that is kept
+SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class OverUnits:
+    """A statistic over draws of its units.
+
+    Attributes
+    ----------
+    surrogate : Surrogate
+        Straight: what bends is in the variance.
+    shift : (K,) array
+        Size of the mean over the draws less the value, in the population: a possible bias.
+    notes : mapping
+    """
+
+    surrogate: Surrogate
+    shift: Array
+    notes: Mapping[str, float | str]
+
+
+def smoothed_over_units(
+    model: FittedModel,
+    units: Callable[[Array], Array],
+    function: Callable[[Array, Array], Array],
+    weight: Array,
+    groups: Groups,
+    by_rows: bool,
+) -> OverUnits:
+    """Find a straight stand-in of T(u(theta), w), (K,), around theta.
+
+    Parameters
+    ----------
+    model : FittedModel
+    units : callable
+        (d,) to (M,), smooth.
+    function : callable
+        T: (M,) and (m,) to (K,), which need not be smooth.
+    weight : (m,) array
+    groups : Groups
+        Rows that were sampled together.
+    by_rows : bool
+        Whether the slope is to be part of influences of rows, and not a variance alone.
+    """
+    draws, steps = _drawn(model)
+    tangent = _Tangent(units, model.theta, draws, steps)
+    tangent.check()
+    odd, even = _two_parts(tangent, function, _splits(weight, groups))
+    _check_moved(odd, even)
+    variance, error = _variance(odd, even)
+    if by_rows:
+        variance = _odd_variance(odd)
+    raw = odd.mean(axis=1)
+    slopes = tangent.shrunk(raw)
+    directions = steps @ slopes / draws.pairs
+    gradient = draws.information(directions)
+    scale = np.sqrt(ratio(variance, np.sum(directions * gradient, axis=0)))
+    value = function(tangent.center, weight)
+    return OverUnits(
+        Surrogate(model.theta, value, (gradient * scale).T, np.sqrt(variance), 0 * variance),
+        _shift(even),
+        {"statistic_draws": 2.0 * draws.pairs, "statistic_error": error},
+    )
+
+
+def _splits(weight: Array, groups: Groups) -> Array:
+    """Weights of two complementary halves of the rows, many times: (S, 2, m)."""
+    signs = np.where(np.arange(groups.count) % 2, 1.0, -1.0)
+    rng = np.random.default_rng(SEED)
+    halves = [groups.spread(1 + APART * rng.permutation(signs)) for _ in range(SPLITS)]
+    return np.array([(weight * half, weight * (2 - half)) for half in halves])
+
+
+def _two_parts(
+    tangent: "_Tangent", function: Callable[[Array, Array], Array], splits: Array
+) -> tuple[Array, Array]:
+    """Odd and even parts of T on both halves over pairs of draws, (P, 2, K) each."""
+    center = tangent.center
+    rest = np.array([[function(center, half) for half in split] for split in splits])
+    pairs = tangent.draws.pairs
+    odd, even = [], []
+    for p in range(pairs):
+        move, s = tangent.move(p), p % len(splits)
+        ahead, behind = (
+            np.array([function(center + side, half) for half in splits[s]])
+            for side in (move, -move)
+        )
+        odd.append((ahead - behind) / 2)
+        even.append((ahead + behind) / 2 - rest[s])
+    return np.array(odd), np.array(even)
+
+
+def _variance(odd: Array, even: Array) -> tuple[Array, float]:
+    """Variance of T in the population over the draws, (K,), and its relative uncertainty.
+
+    T of a finite sample has jumps of its own, which are part of the sampling error already. In two
+    halves of the rows these are independent, and what both have in common is the population's.
+    """
+    even = even - even.mean(axis=0)
+    common = _common(odd) + _common(even)
+    whole = odd.mean(axis=1) ** 2 + even.mean(axis=1) ** 2
+    doubt = np.std(common, axis=0) / np.sqrt(len(common))
+    # What cannot be told from nothing is not reported as nothing, but as what cannot be told.
+    variance = np.minimum(np.maximum(common.mean(axis=0), doubt), whole.mean(axis=0))
+    return variance, float(np.max(doubt / (2 * variance)))
+
+
+def _shift(even: Array) -> Array:
+    """Size of the mean even part, (K,), beyond what jumps of a finite sample make of it."""
+    splits = range(min(SPLITS, len(even)))
+    apart = [np.mean(even[s::SPLITS, 0] - even[s::SPLITS, 1], axis=0) / 2 for s in splits]
+    noise = np.mean(np.square(apart), axis=0) / APART**2
+    return np.asarray(np.sqrt(np.maximum(np.mean(even, axis=(0, 1)) ** 2 - noise, 0.0)))
+
+
+def _odd_variance(odd: Array) -> Array:
+    """Variance without the curved part, which no row is to blame for, nor doubts, (K,)."""
+    whole = np.mean(odd.mean(axis=1) ** 2, axis=0)
+    return np.asarray(np.clip(_common(odd).mean(axis=0), LEAST_SLOPE * whole, whole))
+
+
+def _common(parts: Array) -> Array:
+    """Square of what both halves have in common, (P, 2, K) to (P, K), right on average."""
+    apart = (parts[:, 0] - parts[:, 1]) / (2 * APART)
+    return np.asarray(parts.mean(axis=1) ** 2 - apart**2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tangent:
+    """Moves of the units, (M,), along each step of the parameters, by central differences."""
+
+    units: Callable[[Array], Array]
+    theta: Array
+    draws: NormalDraws
+    steps: Array
+
+    @cached_property
+    def center(self) -> Array:
+        return self.units(self.theta)
+
+    @cached_property
+    def roots(self) -> Array | None:
+        """Moves along a root of the covariance, (M, d): cheaper than along more steps than d."""
+        if not self.draws.matched or self.center.size * self.theta.size > MOST_NUMBERS:
+            return None
+        roots = self.steps @ self.draws.z / self.draws.pairs
+        return np.stack([self.along(root, STEP) for root in roots.T], axis=1)
+
+    def move(self, p: int) -> Array:
+        """Return the move along step p."""
+        if self.roots is None:
+            return self.along(self.steps[:, p], STEP / np.sqrt(self.theta.size))
+        return np.asarray(self.roots @ self.draws.z[p])
+
+    def shrunk(self, odd: Array) -> Array:
+        """Take noise of jumps out of the slopes in z that odd parts (P, K) of T have.
+
+        Slopes b = z' odd / P are those of the units times the root D, and lie where `D' D` is
+        large; noise lies anywhere. So b is shrunk like a random effect of covariance ``t D' D``.
+        """
+        if self.roots is None:
+            return odd
+        z, P, d = self.draws.z, self.draws.pairs, self.theta.size
+        slopes = z.T @ odd / P
+        noise = np.sum((odd - z @ slopes) ** 2, axis=0) / (P - d) / P
+        length = np.sum(slopes**2, axis=0)
+        left = np.maximum(length - d * noise, LEAST_SLOPE * length)
+        sizes, axes = np.linalg.eigh(self.roots.T @ self.roots)
+        prior = np.outer(np.maximum(sizes, 0.0), left / np.sum(sizes))
+        return np.asarray(z @ (axes @ (ratio(prior, prior + noise) * (axes.T @ slopes))))
+
+    def along(self, direction: Array, step: float) -> Array:
+        ahead, behind = (self.units(self.theta + s * direction) for s in (step, -step))
+        return np.asarray((ahead - behind) / (2 * step))
+
+    def check(self) -> None:
+        """Refuse units that do not move, or jump."""
+        step = STEP / np.sqrt(self.theta.size)
+        move, other = (self.along(self.steps[:, 0], s) for s in (step, step / 16))
+        size = np.linalg.norm(move) + np.linalg.norm(other)
+        if size == 0:
+            raise EvaluationError(
+                "units of the Statistic do not change with the parameters. Either they do not use "
+                "the model that they are given, or they are decisions (a class, a rank) and not "
+                "scores: return probabilities or logits, and decide in `function`."
+            )
+        if np.linalg.norm(move - other) > ROUGH * size:
+            raise EvaluationError(
+                "units of the Statistic jump when the parameters change a little: they are "
+                "decisions (a class, a rank, a rounded number) or rounded in single precision. "
+                "Return probabilities or logits, in float64, and decide in `function`."
+            )
+
+
+def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
+    """Draw steps of the parameters, (d, P).
+
+    They only set the width of the smoothing, so that the Gauss-Newton matrix will do where the
+    Hessian is not positive: the method decides what to think of that.
+    """
+    pairs = max(PAIRS, PER_PARAMETER * model.d) if model.d <= MOST_MATCHED else PAIRS
+    pairs = FEW_PAIRS if model.d > DENSE_LIMIT else pairs
+    draws = NormalDraws(model, pairs, SEED, model.curvature)
+    try:
+        return draws, np.concatenate(list(draws.steps()), axis=1)
+    except NotAMaximumError as error:
+        rounded = NormalDraws(model, pairs, SEED, "ggn")
+        try:
+            return rounded, np.concatenate(list(rounded.steps()), axis=1)
+        except (NotAMaximumError, UnsupportedModelError):
+            raise error.named(model.names) from None
+
+
+def _check_moved(odd: Array, even: Array) -> None:
+    constant = ~np.any(odd, axis=(0, 1)) & ~np.any(even, axis=(0, 1))
+    if np.any(constant):
+        k = f"[{int(np.argmax(constant))}]" if constant.size > 1 else ""
+        raise EvaluationError(
+            f"function{k} of the Statistic is the same at every draw of the units: no row passes a "
+            "threshold or another row within the uncertainty of its score, so that the error of "
+            "the model is below what this sample shows. Use more evaluation rows; or the smooth "
+            "counterpart of the statistic, such as the mean probability of the true class, as an "
+            "`Average`."
+        )
