@@ -114,6 +114,10 @@ class BatchedModel(FittedModel):
         return self.program.row_terms
 
     @property
+    def bends(self) -> bool:  # type: ignore[override]
+        return isinstance(self.row_terms, SupervisedTerms)
+
+    @property
     def passes(self) -> int:
         """Passes over all rows so far; a product with k vectors counts k times."""
         return self.counter.count

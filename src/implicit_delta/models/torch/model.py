@@ -17,6 +17,7 @@ from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.tangent import linearized
 from implicit_delta.models.torch.training import training
 from implicit_delta.models.weights import observation_weights
 
@@ -63,6 +64,11 @@ class TorchModel(BatchedModel):
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return evaluate_psi(self.functional, psi, theta)
+
+    @in_context
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        with linearized(self.functional, theta, delta):
+            return evaluate_psi(self.functional, psi, theta + delta)
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
