@@ -95,3 +95,28 @@ def test_a_function_of_terms_shows_no_outputs():
     model = idm.from_jax(PARAMS["in"][:, :C], (X, Y), loglik, l2=1.0)
     with pytest.raises(idm.UnsupportedModelError, match="likelihood such as"):
         model.apply(model.params, X)
+
+
+@pytest.mark.filterwarnings("ignore:The model is not at its maximum")
+def test_draws_are_in_the_tangent_where_psi_goes_through_the_model():
+    model = model_of()
+    through, own = (
+        lambda p: model.apply(p, X[:3]).ravel(),
+        lambda p: (jnp.tanh(X[:3] @ p["in"]) @ p["out"]).ravel(),
+    )
+    solved = idm.infer(model, own, idm.Infinitesimal(curvature="ggn"), strict=False)
+    drawn = idm.infer(model, through, idm.Simulation(200, rng=0), strict=False)
+    assert drawn.method == "Simulation(draws=200, tangent=True, rng=0)"
+    np.testing.assert_allclose(drawn.covariance, solved.covariance, rtol=1e-7)
+    polished = idm.polish(model)
+    with pytest.warns(idm.NonlinearityWarning, match="tangent=True"):
+        weights = idm.infer(polished, own, idm.Simulation(200, rng=0), strict=False)
+    assert weights.method == "Simulation(draws=200, tangent=False, rng=0)"
+
+
+def test_noise_has_the_curvature_as_its_covariance():
+    """Of 4000 draws the error of a variance is 2.2 %, the largest of 210 within 4.5 of that."""
+    model = model_of()
+    noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
+    white = np.linalg.solve(np.linalg.cholesky(model.gauss_newton_matrix(model.theta)), noise)
+    np.testing.assert_allclose(white @ white.T / 4000, np.eye(model.d), atol=4.5 * 0.022)

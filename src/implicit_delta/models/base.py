@@ -246,6 +246,13 @@ class FittedModel(ABC):
             "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
         )
 
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        """Draw vectors with the Gauss-Newton matrix as covariance, (d, count).
+
+        None where only products with that matrix are known.
+        """
+        return None
+
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.
 

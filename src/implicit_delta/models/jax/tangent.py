@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -55,9 +56,7 @@ def applied(functional: JaxFunctional, apply: Callable[..., Any], params: Any, *
 
     Psi of one model may call another one, which stays as it is.
     """
-    # Uncompiled, JAX may take NumPy's double precision for its own single.
-    floats = lambda a: isinstance(a, np.ndarray) and a.dtype.kind == "f"  # noqa: E731
-    data = tree_util.tree_map(lambda a: functional.flat(a) if floats(a) else a, inputs)
+    data = tree_util.tree_map(partial(_typed, functional), inputs)
     center = _center.get()
     if center is None or center.functional is not functional:
         return apply(params, *data)
@@ -69,6 +68,12 @@ def applied(functional: JaxFunctional, apply: Callable[..., Any], params: Any, *
 
     value, slope = _derived(function, center.pieces, steps)
     return tree_util.tree_map(_moved, value, slope)
+
+
+def _typed(functional: JaxFunctional, data: Any) -> Any:
+    """Move NumPy's floats: uncompiled, JAX may take double precision for its own single."""
+    is_float = isinstance(data, np.ndarray) and data.dtype.kind == "f"
+    return functional.flat(data) if is_float else data
 
 
 def _pieces(center: _Center, params: Any) -> list[Any]:
