@@ -191,3 +191,61 @@ def test_a_model_without_outputs_has_no_tangent():
     model = idm.from_loglik(lambda th: -(th[:1] ** 2) / 2, theta=[0.0])
     with pytest.raises(idm.UnsupportedModelError, match="tangent=False"):
         model.evaluate_tangent(lambda th: th[0], model.theta, np.ones(1))
+
+
+# The tangent as a model of its own
+
+
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.GELU]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_tangent_is_a_linear_predictor_of_its_jacobian(activation):
+    module = nn.Sequential(*network(activation)[:2], nn.Linear(H, 1).double())
+    y = Y.double().numpy()
+    model = idm.from_torch(module, (X, Y.double()), idm.Bernoulli(), l2=0.5)
+    tangent, psi = model.tangent(), lambda m: m(X)[:, 0]
+    delta = step_of(model)
+    theta, J = model.theta + delta, model.jacobian(psi, model.theta)
+    eta = model.evaluate(psi, model.theta) + J @ delta
+    p = 1 / (1 + np.exp(-eta))
+    information = J.T @ ((p * (1 - p))[:, None] * J) + 0.5 * np.eye(model.d)
+    np.testing.assert_allclose(tangent.terms(theta), y * eta - np.logaddexp(0, eta), atol=1e-12)
+    np.testing.assert_allclose(tangent.score(theta), J.T @ (y - p) - 0.5 * theta, atol=1e-10)
+    for curvature in ("hessian", "ggn"):
+        found = tangent.information(theta, np.eye(model.d), curvature)
+        np.testing.assert_allclose(found, information, atol=1e-10)
+    along = tangent.terms_along(theta, delta[:, None])[:, 0]
+    np.testing.assert_allclose(along, (y - p) * (J @ delta), atol=1e-12)
+    np.testing.assert_allclose(tangent.jacobian(psi, theta), J, atol=1e-12)
+    np.testing.assert_allclose(
+        tangent.evaluate_tangent(psi, theta, delta), eta + J @ delta, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_polish_finds_the_maximum_of_the_tangent(activation):
+    model = categorical(network(activation))
+    done = idm.polish(model, tangent=True)
+    assert abs(done.score(done.theta)).max() < 1e-6
+    logits = lambda m: m(X[:3]).ravel()
+    estimate = idm.infer(done, logits)
+    assert estimate.diagnostics.drift < 1e-6
+    moved = model.evaluate_tangent(logits, model.theta, done.theta - model.theta)
+    np.testing.assert_allclose(estimate.value, moved, atol=1e-10)
+    np.testing.assert_allclose(
+        idm.infer(done, logits, idm.Simulation(100, rng=0)).covariance,
+        estimate.covariance,
+        rtol=1e-6,
+    )
+    both = idm.polish(model, lambda m: m(X)[0, 0], tangent=True)
+    assert both.gain > 0
+
+
+def test_what_has_no_tangent_is_not_polished_there():
+    model = idm.from_loglik(lambda th: -(th[:1] ** 2) / 2, theta=[0.0])
+    with pytest.raises(idm.UnsupportedModelError, match="outputs of a network"):
+        idm.polish(model, tangent=True)
+    square = categorical(Wrapped(STRUCTURES["no forward mode"]), "z")
+    with pytest.raises(idm.UnsupportedModelError, match="no derivative in forward mode"):
+        idm.polish(square, tangent=True)

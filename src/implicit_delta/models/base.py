@@ -173,6 +173,13 @@ class FittedModel(ABC):
         """
         raise UnsupportedModelError(NO_TANGENT)
 
+    def tangent(self) -> Self:
+        """Build the tangent of this model at its theta, as a model of its own."""
+        raise UnsupportedModelError(
+            "The tangent of a model is that of the outputs of a network, and this one has linear "
+            "predictors, or parameters that psi gets themselves: `polish(model)` is for these."
+        )
+
     def redrawn(self, rng: np.random.Generator) -> Self:
         """Build the same model at the same theta with targets that are drawn from it.
 

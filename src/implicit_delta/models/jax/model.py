@@ -78,6 +78,13 @@ class JaxModel(BatchedModel):
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         return self.evaluator.tangent(psi, theta, delta)
 
+    def tangent(self) -> "JaxModel":
+        raise UnsupportedModelError(
+            "The tangent of a JAX function is known to psi alone, through `model.apply`, and not "
+            "as a model of its own: `polish(model)`, or a smooth activation and `l2=` if there is "
+            "no maximum. Torch modules have both."
+        )
+
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return self.evaluator.value(psi, theta, np.array_equal(theta, self.theta))

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
-from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.torch.graph import linearize
 from implicit_delta.models.torch.module import TorchFunctional
@@ -25,13 +24,13 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))  # outputs that can 
 
 
 @contextlib.contextmanager
-def linearized(functional: TorchFunctional, theta: Array, delta: Array) -> Iterator[None]:
+def linearized(functional: TorchFunctional, center: Tensor, delta: Tensor) -> Iterator[None]:
     r"""Make each call :math:`f(x; \theta) + J(x) \delta`, of the module and of its parts.
 
     A part that is called by another one takes part in the derivative of the outer call. Where psi
     chains parts by itself, each is linear in its own parameters: to first order that is the same.
     """
-    tangent = _Tangent(functional, functional.flat(theta).detach(), functional.flat(delta).detach())
+    tangent = _Tangent(functional, center, delta)
     parts = [(part, dict(vars(part))) for part in functional.module.modules()]
     try:
         for part, _ in parts:
@@ -41,6 +40,20 @@ def linearized(functional: TorchFunctional, theta: Array, delta: Array) -> Itera
         for part, before in parts:
             vars(part).pop("forward", None)
             vars(part).update({"forward": before["forward"]} if "forward" in before else {})
+
+
+@dataclass(frozen=True, eq=False)
+class TangentFunctional(TorchFunctional):
+    """The tangent of a module at its center, as a function of all parameters.
+
+    Its likelihood is concave where that of the outputs is.
+    """
+
+    center: Tensor
+
+    def __call__(self, function: Callable[..., Any], flat: Tensor, *arguments: Any) -> Any:
+        with linearized(self, self.center, flat - self.center):
+            return super().__call__(function, flat, *arguments)
 
 
 @dataclass(eq=False)
@@ -94,7 +107,9 @@ class _Tangent:
             return [_unpacked(output) for output in outputs], structure
 
     def _backwards(self, run: Callable[[Tensor], Any]) -> Any:
-        """Values and slopes by reverse mode, twice."""
+        """Values and slopes by reverse mode, twice; the slopes cannot be differentiated again."""
+        if self.delta.requires_grad:
+            raise NotImplementedError("an operation has no rule for forward mode.")
         with torch.enable_grad():
             outputs, structure = pytree.tree_flatten(run(self.center))
             return [self._slope(run, k, output) for k, output in enumerate(outputs)], structure
