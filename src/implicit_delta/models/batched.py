@@ -121,6 +121,10 @@ class BatchedModel(FittedModel):
         return self.program.row_terms
 
     @property
+    def bends(self) -> bool:  # type: ignore[override]
+        return isinstance(self.row_terms, SupervisedTerms)
+
+    @property
     def passes(self) -> int:
         """Passes over all rows so far; a product with k vectors counts k times."""
         return self.counter.count
@@ -183,6 +187,21 @@ class BatchedModel(FittedModel):
         for rows, along in parts:
             np.add.at(sums, clusters.codes[rows], counts[rows, None] * along)
         return np.asarray(sums[:-1].T @ sums[:-1])
+
+    @in_context
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{l2}}\, z`."""
+        if self.program.penalty is not None or not isinstance(self.row_terms, SupervisedTerms):
+            return None
+        flat, size = self.functional.flat(theta), self._output_size()
+        total = np.sqrt(self.l2) * rng.standard_normal((count, self.d))
+        for rows, (batch, weights) in zip(self._spans(), self._weighted(), strict=True):
+            noise = rng.standard_normal((count, (rows.stop - rows.start) * size))
+            product = self.program.product(self.program.noise, flat, batch, weights)
+            pulled = product(self.program.block(noise, rows.stop - rows.start))
+            total += self.functional.numpy(pulled)[:count]
+        self.counter.count += count
+        return np.asarray(total.T)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         if not isinstance(self.row_terms, SupervisedTerms):

@@ -164,6 +164,15 @@ class Program(ABC):
         columns = weights.reshape(-1, *[1] * (linear.value.ndim - 1)) * mass
         return lambda block: linear.backward(columns * curve(linear.forward(block)))
 
+    def noise(self, flat: Any, batch: Any, weights: Any) -> Product:
+        r"""Map rows e, (k, b C), to :math:`\sum_i \sqrt{w_i} J_i' S_i e_i`, (k, d)."""
+        linear = self.calculus.linearize(self.outputs, flat, batch)
+        shape = linear.value.shape
+        _, pull = self.calculus.vjp(self.supervised.likelihood.root(linear.value), linear.value)
+        roots = weights.reshape(-1, *[1] * (len(shape) - 1)) ** 0.5
+        rooted = self.calculus.vmap(lambda e: roots * pull(e)[0])
+        return lambda block: linear.backward(rooted(block.reshape(-1, *shape)))
+
     def tangents(self, flat: Any, batch: Any) -> Product:
         """Derivative of the outputs along each row of a block, (k, b, ...)."""
         return self.calculus.linearize(self.outputs, flat, batch).forward

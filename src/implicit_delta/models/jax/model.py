@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
 from implicit_delta.models.jax import checks
@@ -13,8 +14,10 @@ from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.tangent import applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import Options
+from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.weights import observation_weights
 
 
@@ -58,6 +61,30 @@ class JaxModel(BatchedModel):
         """The pytree with theta as its parameters, in the working type."""
         with self.functional.context():
             return self.functional.filled(self.functional.pieces(self.theta))
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Return the outputs for inputs, by the function that was fitted.
+
+        Psi should call it so: while draws are made in the tangent, it is the tangent's.
+        """
+        if not isinstance(self.row_terms, SupervisedTerms):
+            raise UnsupportedModelError(
+                "A loglik function of your own shows no outputs, so that there is nothing to "
+                "apply: call your own function. With a likelihood such as `Categorical()` and "
+                "`apply=` the outputs are known."
+            )
+        return applied(self.functional, self.row_terms.apply, params, *inputs)
+
+    @in_context
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        return self.evaluator.tangent(psi, theta, delta)
+
+    def tangent(self) -> "JaxModel":
+        raise UnsupportedModelError(
+            "The tangent of a JAX function is known to psi alone, through `model.apply`, and not "
+            "as a model of its own: `polish(model)`, or a smooth activation and `l2=` if there is "
+            "no maximum. Torch modules have both."
+        )
 
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:

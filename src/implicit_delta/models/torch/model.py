@@ -17,6 +17,7 @@ from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
 from implicit_delta.models.weights import observation_weights
 
@@ -67,6 +68,21 @@ class TorchModel(BatchedModel):
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return evaluate_psi(self.functional, psi, theta)
+
+    @in_context
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        if isinstance(self.functional, TangentFunctional):
+            return evaluate_psi(self.functional, psi, theta + delta)
+        center, step = (self.functional.flat(v).detach() for v in (theta, delta))
+        with linearized(self.functional, center, step):
+            return evaluate_psi(self.functional, psi, theta + delta)
+
+    @in_context
+    def tangent(self) -> "TorchModel":
+        whole = self.functional
+        center = whole.flat(self.theta.copy()).detach()
+        tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
+        return replace(self, program=replace(self.program, functional=tangent))
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
