@@ -27,6 +27,25 @@ CASES = {
     "soft labels": (idm.Categorical(), rng.normal(size=(N, 3)), rng.dirichlet([1, 1, 1], N)),
     "poisson": (idm.Poisson(), rng.normal(size=N), rng.poisson(2.0, N)),
 }
+PADDED = np.where(rng.random((N, 3)) < 0.3, -100, rng.integers(0, 4, (N, 3)))
+WEIGHTS = [0.5, 2.0, 1.0, 3.0]
+OPTIONS = {
+    "ignored": (idm.Categorical(ignore_index=-100), rng.normal(size=(N, 3, 4)), PADDED),
+    "a class ignored": (idm.Categorical(ignore_index=0), *CASES["categorical"][1:]),
+    "smoothed": (idm.Categorical(label_smoothing=0.1), *CASES["categorical"][1:]),
+    "weighted": (idm.Categorical(class_weights=WEIGHTS), *CASES["categorical"][1:]),
+    "all": (idm.Categorical(-100, 0.2, WEIGHTS), rng.normal(size=(N, 3, 4)), PADDED),
+    "soft and smoothed": (
+        idm.Categorical(label_smoothing=0.2, class_weights=WEIGHTS),
+        rng.normal(size=(N, 4)),
+        rng.dirichlet([1, 1, 1, 1], N),
+    ),
+    "labels that sum to other numbers": (
+        idm.Categorical(),
+        rng.normal(size=(N, 4)),
+        rng.random((N, 4)),
+    ),
+}
 
 
 def as_numpy(array):
@@ -146,3 +165,93 @@ def test_gaussian_variance_must_be_a_rule_or_positive():
 def test_targets_that_do_not_fit_are_refused(likelihood, outputs, targets, match):
     with pytest.raises(ValueError, match=match):
         likelihood.check(outputs, targets)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_those_of_cross_entropy(name, convert):
+    likelihood, outputs, targets = OPTIONS[name]
+    given = {} if likelihood.ignore_index is None else {"ignore_index": likelihood.ignore_index}
+    weights = likelihood.class_weights
+    loss = torch.nn.functional.cross_entropy(
+        torch.as_tensor(np.moveaxis(outputs, -1, 1)), torch.as_tensor(targets), reduction="none",
+        weight=None if weights is None else torch.tensor(weights, dtype=torch.float64),
+        label_smoothing=likelihood.label_smoothing, **given,
+    )  # fmt: skip
+    terms = likelihood.terms(convert(outputs), convert(targets))
+    np.testing.assert_allclose(np.asarray(terms), -loss.numpy().reshape(N, -1).sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_derivatives_with_options_belong_together(name, convert):
+    likelihood, outputs, targets = OPTIONS[name]
+    size = outputs[0].size
+    terms = lambda f: likelihood.terms(f.reshape(outputs.shape), torch.as_tensor(targets)).sum()
+    f = torch.tensor(outputs).ravel()
+    slope = torch.func.grad(terms)(f).numpy().reshape(N, size)
+    H = -torch.autograd.functional.hessian(terms, f).numpy().reshape(N, size, N, size)
+    blocks = np.array([H[i, :, i] for i in range(N)])
+    mine = likelihood.slope(convert(outputs), convert(targets))
+    np.testing.assert_allclose(np.asarray(mine).reshape(N, size), slope, atol=1e-12)
+    basis = np.eye(size).reshape(size, 1, *outputs.shape[1:]) + np.zeros(outputs.shape)
+    mass = likelihood.mass(convert(outputs), convert(targets))
+    curved = mass * likelihood.curvature(convert(outputs))(convert(basis))
+    rooted = mass**0.5 * likelihood.root(convert(outputs))(convert(basis))
+    curved, rooted = (np.asarray(a).reshape(size, N, size).swapaxes(0, 1) for a in (curved, rooted))
+    np.testing.assert_allclose(curved, blocks, atol=1e-12)
+    np.testing.assert_allclose(rooted @ rooted.swapaxes(1, 2), blocks, atol=1e-12)
+    residual = np.asarray(likelihood.residual(outputs, targets)).reshape(N, size, 1)
+    np.testing.assert_allclose((rooted @ residual)[..., 0], slope, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("count", [1, 4])
+def test_draws_with_options_have_no_slope_on_average(name, count):
+    """The outputs are the fit to what is drawn; what is ignored remains so."""
+    likelihood, outputs, targets = OPTIONS[name]
+    draws = 4000
+    share = likelihood.label_smoothing
+    p = np.asarray(likelihood.class_weights or 1.0) * (
+        (1 - share) * np.array([0.4, 0.3, 0.2, 0.1]) + share / 4
+    )
+    if likelihood.ignore_index == 0:
+        return  # drawn like any other class
+    f = np.broadcast_to(np.log(p), outputs.shape)
+    seeded = np.random.default_rng(0)
+    total, squares = np.zeros(outputs.shape), np.zeros(outputs.shape)
+    for _ in range(draws // 100):
+        many = np.tile(f, (100,) + (1,) * (f.ndim - 1))
+        old = np.tile(targets, (100,) + (1,) * (targets.ndim - 1))
+        drawn = likelihood.redraw(many, old, seeded, np.full(len(many), float(count)))
+        slope = likelihood.slope(many, drawn).reshape(100, *outputs.shape)
+        total += slope.sum(0)
+        squares += (slope**2).sum(0)
+    error = np.sqrt(squares) / draws
+    assert np.all(abs(total / draws) <= 5 * error + 1e-12)
+    if likelihood.ignore_index is not None:
+        assert np.all(total[targets == likelihood.ignore_index] == 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"label_smoothing": 1.0}, "below 1"),
+        ({"label_smoothing": -0.1}, "at least 0"),
+        ({"class_weights": [1.0, 0.0]}, "positive"),
+        ({"class_weights": [1.0, np.nan]}, "positive"),
+        ({"class_weights": []}, "positive"),
+        ({"ignore_index": 0.5}, "integer"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        idm.Categorical(**options)
+
+
+def test_options_are_checked_against_the_data():
+    with pytest.raises(ValueError, match="2 class_weights for 3"):
+        idm.Categorical(class_weights=[1, 2]).check(np.zeros((2, 3)), np.zeros(2, int))
+    with pytest.raises(ValueError, match=r"from -100.*ignore_index=-100"):
+        idm.Categorical().check(np.zeros((2, 3)), np.array([-100, 1]))
+    idm.Categorical(-100).check(np.zeros((2, 3)), np.array([-100, 1]))
+    with pytest.raises(ValueError, match="from -1 to"):
+        idm.Categorical(-100).check(np.zeros((2, 3)), np.array([-1, 1]))

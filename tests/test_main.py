@@ -14,6 +14,8 @@ from implicit_delta import __main__ as command
 from implicit_delta import demo
 
 pytestmark = pytest.mark.slow
+# older matplotlib calls pyparsing by deprecated names
+STRICT = ("-W", "error", "-W", "ignore::DeprecationWarning")
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
@@ -21,7 +23,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 def run(*arguments, folder):
     path = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "implicit_delta", *arguments],
+        [sys.executable, *STRICT, "-m", "implicit_delta", *arguments],
         cwd=folder, env=os.environ | path, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -9,8 +9,8 @@ array([-0.6931, -0.1269])
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -52,6 +52,18 @@ class Likelihood(ABC):
     @abstractmethod
     def residual(self, outputs: Any, targets: Any) -> Any:
         """The whitened residual e with S e the slope, in the shape of the outputs."""
+
+    def mass(self, outputs: Any, targets: Any) -> Any:
+        """Factor of the curvature, by which a target counts; of `root` it is the square root.
+
+        It broadcasts to the outputs; of an ordinary density it is one.
+        """
+        return 1.0
+
+    @property
+    def pseudo(self) -> str:
+        """Options with which the terms are no log-densities, for a warning; none usually."""
+        return ""
 
     @abstractmethod
     def spread(self, outputs: Any) -> Any:
@@ -239,35 +251,83 @@ class Poisson(_Elementwise):
         _check_range(targets, 0, np.inf, "Poisson() needs counts")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Categorical(Likelihood):
     r"""Outputs are logits, (n, C); targets are class numbers, (n,): log-softmax at the target.
 
     With logits (n, T, C) and targets (n, T) the T terms of a row are summed. Targets that have
-    the shape of the logits are taken as probabilities (soft labels).
+    the shape of the logits are taken as probabilities (soft labels). The options are those of
+    `torch.nn.functional.cross_entropy`: with q the labels that they make of a target, its term is
+    :math:`\sum_c q_c \log p_c`.
+
+    Parameters
+    ----------
+    ignore_index : int, optional
+        Targets with this number do not count, such as -100 for padded tokens.
+    label_smoothing : float
+        The share of a label that is spread evenly over all classes, at least 0 and below 1.
+    class_weights : (C,) sequence of float, optional
+        How much the classes count. With these or smoothed labels the terms are no log-densities:
+        `robust=True` gives standard errors that allow for it, and others come with a warning.
 
     Examples
     --------
     >>> Categorical().terms(np.log([[1.0, 2.0, 1.0]]), np.array([1])).round(4)
     array([-0.6931])
+    >>> Categorical(ignore_index=-100).terms(np.zeros((1, 2, 4)), np.array([[3, -100]])).round(4)
+    array([-1.3863])
     """
+
+    ignore_index: int | None = None
+    label_smoothing: float = 0.0
+    class_weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing!r}."
+            )
+        if self.ignore_index is not None and int(self.ignore_index) != self.ignore_index:
+            raise ValueError(f"ignore_index must be an integer, not {self.ignore_index!r}.")
+        if self.class_weights is None:
+            return
+        weights = tuple(float(w) for w in self.class_weights)
+        if not weights or not all(0 < w < np.inf for w in weights):
+            raise ValueError(
+                f"class_weights must be positive numbers, one per class, not {weights!r:.60}. "
+                "A class that does not count is `ignore_index=`."
+            )
+        object.__setattr__(self, "class_weights", weights)
+
+    @property
+    def pseudo(self) -> str:
+        """Class weights that are not all one, and smoothed labels."""
+        weighted = set(self.class_weights or (1.0,)) != {1.0}
+        given = {"class_weights": weighted, "label_smoothing": self.label_smoothing > 0}
+        return " and ".join(f"`{name}=`" for name, used in given.items() if used)
 
     def terms(self, outputs: Any, targets: Any) -> Any:
         """Logit of the target less the log of the sum of all exponentials."""
         xp = _functions(outputs)
-        if targets.ndim == outputs.ndim:
-            chosen = (targets * outputs).sum(-1)
-            return _by_row(chosen - targets.sum(-1) * xp.logsumexp(outputs, -1))
-        chosen = xp.take(outputs, targets[..., None], -1)[..., 0]
-        return _by_row(chosen - xp.logsumexp(outputs, -1))
+        if self._blended(outputs, targets):
+            labels = self._labels(outputs, targets)
+            chosen = (labels * outputs).sum(-1)
+            return _by_row(chosen - labels.sum(-1) * xp.logsumexp(outputs, -1))
+        kept = self._kept(targets)
+        classes = targets if kept is None else xp.where(kept, targets, 0)
+        chosen = xp.take(outputs, classes[..., None], -1)[..., 0] - xp.logsumexp(outputs, -1)
+        return _by_row(chosen if kept is None else xp.where(kept, chosen, 0.0))
 
     def slope(self, outputs: Any, targets: Any) -> Any:
-        """One at the target and zero elsewhere, less the probabilities p."""
-        xp = _functions(outputs)
-        p = xp.softmax(outputs, -1)
-        if targets.ndim == outputs.ndim:
-            return targets - targets.sum(-1)[..., None] * p
-        return xp.cast(targets[..., None] == xp.classes(outputs), outputs.dtype) - p
+        """Labels, of mass m, less m times the probabilities p."""
+        p = _functions(outputs).softmax(outputs, -1)
+        return self._labels(outputs, targets) - self.mass(outputs, targets) * p
+
+    def mass(self, outputs: Any, targets: Any) -> Any:
+        """Sum of the labels: zero where the target is ignored, else mostly the class weight."""
+        if not self._blended(outputs, targets) and self.ignore_index is None:
+            return 1.0
+        return self._labels(outputs, targets).sum(-1)[..., None]
 
     def curvature(self, outputs: Any) -> Product:
         r""":math:`(\mathrm{diag}(p) - p p') u`."""
@@ -280,17 +340,33 @@ class Categorical(Likelihood):
         return lambda u: p**0.5 * (u - (p * u).sum(-1)[..., None])
 
     def draw(self, outputs: Any, rng: np.random.Generator, counts: Any = 1.0) -> Any:
-        """Draw class numbers, or shares of the classes where rows count several times."""
+        """Draw class numbers, or shares of the classes where rows count several times.
+
+        From the frequencies of which p is the fit: class weights and smoothing are taken out.
+        """
         p = _functions(np.zeros(0)).softmax(np.asarray(outputs, dtype=np.float64), -1)
+        if self.pseudo:
+            p = p / np.asarray(self.class_weights or 1.0)
+            p = p / p.sum(-1, keepdims=True) - self.label_smoothing / p.shape[-1]
+            p = np.maximum(p, 0.0) / np.maximum(p, 0.0).sum(-1, keepdims=True)
         often = whole(as_counts(counts))
         often = np.broadcast_to(often.reshape(-1, *[1] * (p.ndim - 2)), p.shape[:-1])
         drawn = rng.multinomial(often, p)
         return np.argmax(drawn, axis=-1) if np.all(often == 1) else drawn / often[..., None]
 
+    def redraw(self, outputs: Any, targets: Any, rng: np.random.Generator, counts: Any) -> Any:
+        """Draw new targets; those that are ignored remain so."""
+        drawn, kept = super().redraw(outputs, targets, rng, counts), self._kept(targets)
+        if kept is None or np.ndim(targets) == np.ndim(outputs):
+            return drawn
+        if drawn.ndim > kept.ndim:
+            return np.where(kept[..., None], drawn, 0.0)
+        return np.where(kept, drawn, self.ignore_index)
+
     def residual(self, outputs: Any, targets: Any) -> Any:
-        """Slope over the square root of p: as the slopes sum to zero, it solves S e = slope."""
+        """Slope over the square root of m p: as the slopes sum to zero, it solves S e = slope."""
         p = _functions(outputs).softmax(outputs, -1)
-        return self.slope(outputs, targets) / (p**0.5 + TINY)
+        return self.slope(outputs, targets) / ((self.mass(outputs, targets) * p) ** 0.5 + TINY)
 
     def spread(self, outputs: Any) -> Any:
         """One: the classes of a row vary together."""
@@ -304,6 +380,10 @@ class Categorical(Likelihood):
                 f"Categorical() needs logits of shape (n, C) with C > 1 classes, not {shape}. For "
                 "one logit per row use Bernoulli()."
             )
+        if self.class_weights is not None and len(self.class_weights) != classes:
+            raise ValueError(
+                f"There are {len(self.class_weights)} class_weights for {classes} classes."
+            )
         if np.shape(targets) == shape and np.asarray(targets).dtype.kind == "f":
             return _check_range(targets, 0, 1, "Soft labels are probabilities")
         if np.shape(targets) != shape[:-1]:
@@ -316,8 +396,40 @@ class Categorical(Likelihood):
                 "Categorical() needs class numbers of an integer type, not "
                 f"{np.asarray(targets).dtype}: convert them, for example with `.long()`."
             )
-        advice = "To leave out rows without a class, use a loglik function of your own."
-        _check_range(targets, 0, classes - 1, f"There are {classes} logits", advice)
+        advice = "Those without a class are left out by their number, `ignore_index=-100`."
+        kept = self._kept(np.asarray(targets))
+        counted = targets if kept is None else np.asarray(targets)[kept]
+        _check_range(counted, 0, classes - 1, f"There are {classes} logits", advice)
+
+    def _blended(self, outputs: Any, targets: Any) -> bool:
+        """Whether a label is more than one class number."""
+        weighted = self.class_weights is not None or self.label_smoothing > 0
+        return weighted or targets.ndim == outputs.ndim
+
+    def _kept(self, targets: Any) -> Any:
+        """Mask of the class numbers that count; None for all."""
+        return None if self.ignore_index is None else targets != self.ignore_index
+
+    def _labels(self, outputs: Any, targets: Any) -> Any:
+        """Labels q in the shape of the outputs: ones at the targets, smoothed and weighted."""
+        xp = _functions(outputs)
+        if targets.ndim == outputs.ndim:
+            labels = xp.cast(targets, outputs.dtype)
+        else:
+            kept, ones = self._kept(targets), targets[..., None] == xp.classes(outputs)
+            labels = xp.cast(ones if kept is None else ones & kept[..., None], outputs.dtype)
+        if self.label_smoothing:
+            even = labels.sum(-1)[..., None] / outputs.shape[-1]
+            labels = (1 - self.label_smoothing) * labels + self.label_smoothing * even
+        if self.class_weights is None:
+            return labels
+        return labels * xp.constants(self.class_weights, outputs)
+
+    def __repr__(self) -> str:
+        """Show the options that are not left at their default, in a few words."""
+        given = ((option, getattr(self, option.name)) for option in fields(self))
+        shown = [f"{option.name}={v!r:.40}" for option, v in given if v != option.default]
+        return f"Categorical({', '.join(shown)})"
 
 
 def as_counts(counts: Any) -> Any:
@@ -368,6 +480,8 @@ class _Functions:
     logsumexp: Callable[[Any, int], Any]
     take: Callable[[Any, Any, int], Any]
     classes: Callable[[Any], Any]
+    where: Callable[[Any, Any, Any], Any]
+    constants: Callable[[Any, Any], Any]  # numbers in the type and place of an array
 
 
 def _functions(array: Any) -> _Functions:
@@ -405,6 +519,8 @@ def _with_names_of(xp: Any, special: Any, softmax: Any, softplus: Any) -> _Funct
         logsumexp=special.logsumexp,
         take=xp.take_along_axis,
         classes=lambda x: xp.arange(x.shape[-1]),
+        where=xp.where,
+        constants=lambda numbers, x: xp.asarray(numbers, dtype=x.dtype),
     )
 
 
@@ -424,4 +540,6 @@ def _torch_functions() -> _Functions:
         logsumexp=torch.logsumexp,
         take=lambda x, index, axis: torch.take_along_dim(x, index.long(), axis),
         classes=lambda x: torch.arange(x.shape[-1], device=x.device),
+        where=torch.where,
+        constants=lambda numbers, x: torch.tensor(numbers, dtype=x.dtype, device=x.device),
     )

@@ -70,6 +70,7 @@ DOORS = {"OLS": ols, "OLS, HC0": robust_ols, "GLM": glm, "LinearRegression": lin
 
 
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.parametrize("name", DESIGNS)
 def test_redundant_columns_are_named(name, door):
     columns, redundant = DESIGNS[name]

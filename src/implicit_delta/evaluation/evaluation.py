@@ -221,6 +221,13 @@ class Evaluation:
             function = replace(function, model=model)
         return replace(self, value=value, function=function, fitted=model)
 
+    def tangent(self) -> "Evaluation":
+        """Ask the same of the tangent of the model at its theta."""
+        function = self.function
+        if not isinstance(function, _PsiOfModel):
+            return self  # theta itself, or a surrogate in theta
+        return replace(self, function=replace(function, model=_Tangent(self.model)))
+
     def _differentiated(self, theta: Array) -> Array:
         assert self.function is not None
         jacobian = self.function.jacobian(theta)
@@ -240,10 +247,25 @@ class Evaluation:
 
 
 @dataclass(frozen=True, eq=False)
+class _Tangent:
+    """The tangent of a model at its theta, as far as psi is concerned."""
+
+    model: FittedModel
+
+    def evaluate(self, psi: Psi, theta: Array) -> Any:
+        return self.model.evaluate_tangent(psi, self.model.theta, theta - self.model.theta)
+
+    def jacobian(self, psi: Psi, theta: Array) -> Array:
+        """Differentiate where the tangent touches the model."""
+        assert np.array_equal(theta, self.model.theta)
+        return self.model.jacobian(psi, theta)
+
+
+@dataclass(frozen=True, eq=False)
 class _PsiOfModel:
     """Psi in the model's own language."""
 
-    model: FittedModel
+    model: FittedModel | _Tangent
     psi: Psi
     size: int
 

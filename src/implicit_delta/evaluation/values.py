@@ -1,6 +1,6 @@
 """Validate and name the values that psi returns."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -9,14 +9,20 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation.composed import Composed, Owned
-from implicit_delta.models.base import FittedModel
 
 SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
 BLUR_WARNS, BLUR_REFUSES = 0.01, 0.1  # of a standard error, by which psi itself is uncertain
 MAGNIFIED = 64  # times: differences divide what two calls differ by by twice 1/128 of a unit
 
 
-def value_at(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
+class Evaluable(Protocol):
+    """A fitted model, or its tangent."""
+
+    def evaluate(self, psi: Psi, theta: Array) -> Any:
+        """Psi at theta; see `FittedModel.evaluate`."""
+
+
+def value_at(model: Evaluable, psi: Psi, theta: Array, where: str) -> Array:
     """Evaluate and check; for a random psi that is not finite, name the seed."""
     raw = raw_at(model, psi, theta)
     if isinstance(psi, Composed) and psi.seeds and not _finite(raw):
@@ -25,7 +31,7 @@ def value_at(model: FittedModel, psi: Psi, theta: Array, where: str) -> Array:
     return checked_value(raw, where)
 
 
-def raw_at(model: FittedModel, psi: Psi, theta: Array) -> Any:
+def raw_at(model: Evaluable, psi: Psi, theta: Array) -> Any:
     """Evaluate at a copy of theta, which psi must not change where the two are one."""
     scratch = theta.copy()
     try:

@@ -15,6 +15,12 @@ def warn_of_dispersion(model: FittedModel) -> None:
 
     Only the model's own standard errors assume a variance: robust ones do not.
     """
+    if model.pseudo:
+        warn(
+            f"With {model.pseudo} the terms are no log-densities, and the standard errors here "
+            "take them for such: class weights of 2 count every row twice. Use `robust=True`.",
+            DispersionWarning,
+        )
     found = model.dispersion()
     if not TOO_MUCH < found < np.inf:
         return

@@ -47,6 +47,7 @@ def polish(
     model: Model,
     psi: None = None,
     *,
+    tangent: bool = False,
     maximizer: Maximizer | None = None,
     maximize: Maximizer | None = None,
 ) -> Model: ...
@@ -55,6 +56,7 @@ def polish(
     model: Model,
     psi: Psi,
     *,
+    tangent: bool = False,
     maximizer: Maximizer | None = None,
     maximize: Maximizer | None = None,
 ) -> Polished[Model]: ...
@@ -62,6 +64,7 @@ def polish(
     model: Model,
     psi: Psi | None = None,
     *,
+    tangent: bool = False,
     maximizer: Maximizer | None = None,
     maximize: Maximizer | None = None,
 ) -> Model | Polished[Model]:
@@ -73,6 +76,10 @@ def polish(
         Anything made by `from_*`; it is not changed.
     psi : callable, optional
         An evaluation; with it, the result also says by how many standard errors psi moved.
+    tangent : bool
+        Whether to maximize the likelihood of the tangent of a network, whose outputs are linear in
+        the step from where it is. It is concave, so that with a penalty there is one maximum, for
+        ReLU too, and the result is a model of that tangent: psi sees the module with these outputs.
     maximizer : maximizer, optional
         By default `lbfgs`, scaled by the factorized curvature, for up to 500 parameters and
         `newton_krylov` beyond.
@@ -101,6 +108,7 @@ def polish(
     >>> round(idm.polish(rough, lambda m: m[0]).moved, 6)  # 0.1 * sqrt(3)
     0.173205
     """
+    model = model.tangent() if tangent else model
     before = model.objective(model.theta)
     found, iterations = maximum_of(model, renamed(maximizer, maximize))
     finished = model.at(found)

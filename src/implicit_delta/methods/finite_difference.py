@@ -136,7 +136,7 @@ class FiniteDifference(Method):
         """Choose the pilot: beside a gradient-free maximizer psi may have no derivative."""
         if maximizer.needs_gradient:
             return Infinitesimal(curvature=self.curvature)
-        return Simulation(PILOT_DRAWS, rng=0, curvature=self.curvature)
+        return Simulation(PILOT_DRAWS, tangent=False, rng=0, curvature=self.curvature)
 
     def _ends(self, refit: PushedFit, evaluation: Evaluation, pushes: Array) -> list[list[End]]:
         """Refit for every push, (K, number of lambdas)."""

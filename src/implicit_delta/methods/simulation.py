@@ -7,7 +7,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta.errors import NonlinearityWarning, NotAMaximumError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import (
     NormalDraws,
@@ -26,6 +26,11 @@ NONLINEAR_WARNS = 0.5  # of the variance; a single step leaves 0.36
 class Simulation(Method):
     r"""Psi at draws from :math:`N(\hat\theta, A^{-1})`: for any psi, without derivatives.
 
+    A network with all its weights drawn is no longer the one that was trained: its outputs bend
+    within a standard error. So there the draws are made in its tangent: psi sees the outputs
+    :math:`f(x; \hat\theta) + J(x)\, \delta`, with :math:`\delta` from :math:`N(0, A^{-1})` and A
+    the Gauss-Newton matrix, and may be any function of them.
+
     The draws come in antithetic pairs :math:`\hat\theta \pm H z`. With odd and even part
     :math:`o = (\psi_+ - \psi_-) / 2` and :math:`e = (\psi_+ + \psi_-) / 2` of each of the P pairs,
     the covariance is :math:`\sum o o' / P + \sum (e - \bar e)(e - \bar e)' / (P - 1)`. For more
@@ -38,19 +43,25 @@ class Simulation(Method):
     ----------
     draws : int
         How many times psi is evaluated; even.
+    tangent : bool, optional
+        Whether to draw in the tangent of the model instead of its weights. By default for networks:
+        `from_torch` with a likelihood such as `Categorical`, whatever psi does with the module,
+        and `from_jax` likewise if psi calls ``model.apply(params, x)``. ``estimate.method`` says
+        which it was.
     rng : int or numpy.random.Generator, optional
         Source of z; fresh unless given. ``estimate.method`` names the seed.
     curvature : {"hessian", "ggn"}, optional
-        Which A: minus the Hessian, or its generalized Gauss-Newton part; that of the model
-        unless given.
+        Which A: minus the Hessian, or its generalized Gauss-Newton part; unless given, the latter
+        in the tangent and that of the model elsewhere.
     n_jobs : int
         How many evaluations run at once (joblib).
 
     Notes
     -----
-    :math:`H` is a factor of the inverse of A for up to 2500 parameters, and beyond its inverse
-    square root by the Lanczos process, which takes products with A only. The response of theta,
-    for robust and clustered errors, is found for more pairs than parameters.
+    :math:`H` is a factor of the inverse of A for up to 2500 parameters. Beyond, steps are found by
+    products with A only: of a Gauss-Newton matrix each by one solve with noise that has A as its
+    covariance (conjugate gradients), otherwise by the Lanczos process for its inverse root. The
+    response of theta, for robust and clustered errors, is found for more pairs than parameters.
 
     Examples
     --------
@@ -64,6 +75,7 @@ class Simulation(Method):
     """
 
     draws: int = 1000
+    tangent: bool | None = None
     rng: int | np.random.Generator | None = None
     curvature: Curvature | None = None
     n_jobs: int = 1
@@ -71,12 +83,23 @@ class Simulation(Method):
     def __post_init__(self) -> None:
         """Check what was configured."""
         check_draws(self.draws, self.curvature)
+        if self.tangent not in (None, True, False):
+            raise ValueError(f"tangent must be True, False or None, not {self.tangent!r}.")
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
         named = replace(self, rng=as_seed(self.rng))
+        if self.tangent is None and model.bends:
+            try:
+                return replace(named, tangent=True).respond(model, evaluation)
+            except (UnsupportedModelError, NotAMaximumError):  # psi has no tangent, or A no inverse
+                named = replace(named, tangent=False)
+        asked = evaluation
+        if named.tangent:
+            asked = evaluation.tangent()
+            asked(model.theta)  # a model without a tangent says so before anything is factorized
         draws = named._normal_draws(model)
-        pairs = simulate(evaluation, draws, 1.0, self.n_jobs, repr(named))
+        pairs = simulate(asked, draws, 1.0, self.n_jobs, repr(named))
         check_moved(evaluation.names, pairs.values, "draw")
         covariance = _covariance(pairs)
         notes = _notes(pairs, np.diag(covariance))
@@ -90,12 +113,16 @@ class Simulation(Method):
         )
 
     def sample(self, model: FittedModel) -> Array:
-        """Return the draws of the parameters, (draws, d); the same ones whenever rng is a seed."""
+        """Return the draws of the parameters, (draws, d); the same ones whenever rng is a seed.
+
+        In the tangent these are theta plus delta, at which only its outputs make sense.
+        """
         blocks = [both_signs(steps) for steps in self._normal_draws(model).steps()]
         return np.asarray(model.theta + np.concatenate(blocks))
 
     def _normal_draws(self, model: FittedModel) -> NormalDraws:
-        curvature = self.curvature or model.curvature
+        tangent = model.bends if self.tangent is None else self.tangent
+        curvature = self.curvature or ("ggn" if tangent else model.curvature)
         return NormalDraws(model, self.draws // 2, as_seed(self.rng), curvature)
 
 
@@ -130,7 +157,8 @@ def _warn_of_wild_draws(share: float) -> None:
         warn(
             f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
             "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
-            "reach parameters at which the model makes no sense, as with weights of networks. Look "
-            "at the percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
+            "reach parameters at which the model makes no sense, as with weights of networks "
+            "(`tangent=True` draws their outputs). Look at the percentiles, or take the slope near "
+            "the fit: `Smoothed(psi, width=0.2)`.",
             NonlinearityWarning,
         )

@@ -24,6 +24,12 @@ NO_OUTPUTS = (
     'with this model robust="HC1", robust="CR1" or `Bootstrap()`.'
 )
 
+NO_TANGENT = (
+    "The tangent of a model is that of its outputs (means, logits), and in this one psi gets the "
+    "parameters themselves. Draw these: `Simulation(tangent=False)`. Networks of `from_torch` and, "
+    "with `model.apply` in psi, of `from_jax` have a tangent."
+)
+
 
 class Whitened(NamedTuple):
     r"""Some rows with p outputs each, on a scale on which the model has noise of variance one.
@@ -79,6 +85,9 @@ class FittedModel(ABC):
         The covariance that a host library's fit claims, if it is not the inverse information.
     penalty_note : str
         Where a penalty comes from that a user may not know of, for messages.
+    bends : bool
+        Whether the outputs of a row bend in the parameters, as those of a network do: draws are
+        then made in the tangent.
     """
 
     theta: Array
@@ -92,6 +101,7 @@ class FittedModel(ABC):
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
     penalty_note: str = ""
+    bends: bool = False
 
     @property
     def n(self) -> int:
@@ -156,6 +166,20 @@ class FittedModel(ABC):
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
 
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        r"""Evaluate psi like `evaluate`, of the tangent :math:`f(x; \theta) + J(x) \delta`.
+
+        The outputs of the model are linear in delta, (d,); psi may do with them whatever it does.
+        """
+        raise UnsupportedModelError(NO_TANGENT)
+
+    def tangent(self) -> Self:
+        """Build the tangent of this model at its theta, as a model of its own."""
+        raise UnsupportedModelError(
+            "The tangent of a model is that of the outputs of a network, and this one has linear "
+            "predictors, or parameters that psi gets themselves: `polish(model)` is for these."
+        )
+
     def redrawn(self, rng: np.random.Generator) -> Self:
         """Build the same model at the same theta with targets that are drawn from it.
 
@@ -179,6 +203,11 @@ class FittedModel(ABC):
             labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
+
+    @property
+    def pseudo(self) -> str:
+        """Options with which the terms are no log-densities; usually none."""
+        return ""
 
     @property
     def penalized(self) -> bool:
@@ -228,6 +257,13 @@ class FittedModel(ABC):
             "Usual causes: training stopped early, or a penalty used in training was not given "
             "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
         )
+
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        """Draw vectors with the Gauss-Newton matrix as covariance, (d, count).
+
+        None where only products with that matrix are known.
+        """
+        return None
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.

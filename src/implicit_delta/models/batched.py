@@ -1,5 +1,6 @@
 """A fitted model that goes through its data batch by batch, whatever the backend."""
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from implicit_delta.models.base import (
     FittedModel,
     RowNumbers,
     Whitened,
+    cannot_draw,
     range_of,
     scatter_of,
 )
@@ -31,8 +33,10 @@ from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
+NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
 BATCH_BYTES = 2**28  # of the second derivatives of one batch
+PROBES = 32  # random directions for the trace of a curvature
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
 
 Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
@@ -46,14 +50,17 @@ class Batches(Protocol):
     def __iter__(self) -> Iterator[Any]:
         """Go through all rows once."""
 
-    def split(self, most: int) -> Iterator[Any]:
-        """Go through all rows of inputs and targets once, at most so many at a time."""
+    def split(self, most: int, sizes: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+        """Go through all rows once, at most so many at a time if batches of these sizes can be cut.
+
+        With the number of rows.
+        """
 
     def take(self, rows: RowNumbers) -> Any:
         """Make a batch of the rows with these numbers."""
 
-    def with_targets(self, targets: Array) -> Self:
-        """Replace the last array of every batch."""
+    def with_targets(self, targets: Array, terms: SupervisedTerms) -> Self:
+        """Replace the targets that these terms see."""
 
 
 def in_context(method: Method) -> Method:
@@ -114,6 +121,10 @@ class BatchedModel(FittedModel):
         return self.program.row_terms
 
     @property
+    def bends(self) -> bool:  # type: ignore[override]
+        return isinstance(self.row_terms, SupervisedTerms)
+
+    @property
     def passes(self) -> int:
         """Passes over all rows so far; a product with k vectors counts k times."""
         return self.counter.count
@@ -148,7 +159,8 @@ class BatchedModel(FittedModel):
             raise UnsupportedModelError(
                 'curvature="ggn" needs to know the outputs of the model and the likelihood of the '
                 "targets given them: use `Gaussian()`, `Bernoulli()`, `Categorical()` or "
-                '`Poisson()`. A loglik function of your own has only curvature="hessian".'
+                "`Poisson()`, with `outputs=` and `targets=` for batches of any make. A loglik "
+                'function of your own has only curvature="hessian".'
             )
         block = v.reshape(self.d, -1)
         if curvature == "ggn" and block.shape[1] >= DENSE_FROM and self.d <= GAUSS_NEWTON_LIMIT:
@@ -176,6 +188,21 @@ class BatchedModel(FittedModel):
             np.add.at(sums, clusters.codes[rows], counts[rows, None] * along)
         return np.asarray(sums[:-1].T @ sums[:-1])
 
+    @in_context
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{l2}}\, z`."""
+        if self.program.penalty is not None or not isinstance(self.row_terms, SupervisedTerms):
+            return None
+        flat, size = self.functional.flat(theta), self._output_size()
+        total = np.sqrt(self.l2) * rng.standard_normal((count, self.d))
+        for rows, (batch, weights) in zip(self._spans(), self._weighted(), strict=True):
+            noise = rng.standard_normal((count, (rows.stop - rows.start) * size))
+            product = self.program.product(self.program.noise, flat, batch, weights)
+            pulled = product(self.program.block(noise, rows.stop - rows.start))
+            total += self.functional.numpy(pulled)[:count]
+        self.counter.count += count
+        return np.asarray(total.T)
+
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         if not isinstance(self.row_terms, SupervisedTerms):
             raise UnsupportedModelError(NO_OUTPUTS)
@@ -202,11 +229,14 @@ class BatchedModel(FittedModel):
         flat = self.functional.flat(self.theta)
         self.counter.count += 1
         outputs = [self._run(self.program.outputs, flat, batch) for batch in self.batches]
-        targets = [self.functional.numpy(batch[-1]) for batch in self.batches]
-        drawn = self.row_terms.likelihood.redraw(
+        terms = self.row_terms
+        targets = [self.functional.numpy(terms.targets(batch)) for batch in self.batches]
+        if len({array.shape[1:] for array in outputs}) > 1:
+            raise cannot_draw("its batches have outputs of different shapes")
+        drawn = terms.likelihood.redraw(
             np.concatenate(outputs), np.concatenate(targets), rng, self.weights
         )
-        return replace(self, batches=self.batches.with_targets(drawn))
+        return replace(self, batches=self.batches.with_targets(drawn, terms))
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
@@ -223,6 +253,11 @@ class BatchedModel(FittedModel):
                     "smaller learning rate."
                 )
             yield theta
+
+    @property
+    def pseudo(self) -> str:
+        terms = self.row_terms
+        return terms.likelihood.pseudo if isinstance(terms, SupervisedTerms) else ""
 
     @property
     def penalized(self) -> bool:
@@ -258,6 +293,27 @@ class BatchedModel(FittedModel):
         variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
         terms = replace(self.program.supervised, likelihood=Gaussian(variance))
         return replace(self, program=replace(self.program, row_terms=terms), df=df)
+
+    def checked(self) -> Self:
+        """Plug in the noise, and refuse terms that are losses."""
+        self._refuse_losses()
+        return self.with_noise()
+
+    @in_context
+    def _refuse_losses(self) -> None:
+        """Refuse a log-likelihood function that is positive where it has a minimum."""
+        if isinstance(self.row_terms, SupervisedTerms) or np.mean(self.terms(self.theta)) <= 0:
+            return
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(self.d, PROBES))
+        v = np.sqrt(self.d) * np.eye(self.d) if self.d <= PROBES else signs
+        bent = self.information(self.theta, v) - self.penalty_information(self.theta, v)
+        traces = np.sum(v * bent, axis=0)  # each an estimate, or together the trace itself
+        error = 0.0 if self.d <= PROBES else float(np.std(traces)) / PROBES**0.5
+        if np.mean(traces) + 2 * error < 0:
+            raise ValueError(
+                "The log-likelihood has the curvature of a minimum here, and its terms are "
+                "positive: they are losses. Return minus the loss of each row."
+            )
 
     def __repr__(self) -> str:
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
@@ -300,19 +356,20 @@ class BatchedModel(FittedModel):
     def _whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         most = max(1, JACOBIAN_BYTES // (8 * self._output_size() * v.shape[1]))
         self.counter.count += 1
-        for batch in self.batches.split(most):
-            yield self._whitened_batch(theta, batch, v)
+        for batch, size in self.batches.split(most, self.sizes):
+            yield self._whitened_batch(theta, batch, size, v)
 
     @in_context
-    def _whitened_batch(self, theta: Array, batch: Any, v: Array) -> Whitened:
+    def _whitened_batch(self, theta: Array, batch: Any, size: int, v: Array) -> Whitened:
         """Whiten in NumPy, in double precision: the likelihoods are the same there."""
         flat = self.functional.flat(theta)
-        likelihood, size = self.program.supervised.likelihood, len(batch[-1])
+        likelihood = self.program.supervised.likelihood
         outputs = np.asarray(self._run(self.program.outputs, flat, batch), dtype=np.float64)
-        targets = np.asarray(self.functional.numpy(batch[-1]))
+        targets = np.asarray(self.functional.numpy(self.program.supervised.targets(batch)))
         product = self.program.product(self.program.tangents, flat, batch)
         moved = self.functional.numpy(product(self.program.block(v.T, size)))[: v.shape[1]]
         rows = np.asarray(likelihood.root(outputs)(moved.astype(np.float64, copy=False)))
+        rows = rows * np.sqrt(likelihood.mass(outputs, targets))
         return Whitened(
             np.moveaxis(rows.reshape(v.shape[1], size, -1), 0, -1),
             likelihood.residual(outputs, targets).reshape(size, -1),
@@ -345,22 +402,36 @@ class BatchedModel(FittedModel):
         """Form the Gauss-Newton matrix from Jacobians of rows."""
         flat, identity = self.functional.flat(theta), np.eye(self.d)
         self.counter.count += 1
-        try:
-            matrix = gram(self._factors(flat), self.d)
-        except RuntimeError:  # torch cannot batch some operation: column by column
+        matrix = self._gram(flat)
+        if matrix is None:
             return self._products(theta, identity, "ggn")
         if self.program.penalty is not None:
             product = self.program.product(self.program.hessian, flat)
             matrix += self.functional.numpy(product(self._block(identity)))[: self.d]
         return matrix + self.l2 * identity
 
-    def _factors(self, flat: Any) -> Iterator[Array]:
+    def _gram(self, flat: Any) -> Array | None:
+        """Gauss-Newton matrix of the data from factors; None where columns are better.
+
+        These are fewer than backward passes, or torch cannot batch some operation.
+        """
+        if self._output_size() > self.d:
+            return None
+        ways = [self.program.factors]
+        if self.n < self.d:
+            ways.append(self.program.factors_by_row)
+        for way in ways:
+            with contextlib.suppress(*NO_BATCHING):
+                return gram(self._factors(flat, way), self.d)
+        return None
+
+    def _factors(self, flat: Any, way: Callable[..., Any]) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""
         stop, most = 0, max(1, JACOBIAN_BYTES // (8 * self._output_size() * self.d))
-        for batch in self.batches.split(most):
-            start, stop = stop, stop + len(batch[-1])
+        for batch, size in self.batches.split(most, self.sizes):
+            start, stop = stop, stop + size
             weights = self.functional.flat(self.weights[start:stop])
-            factors = self._run(self.program.factors, flat, batch, weights)
+            factors = self._run(way, flat, batch, weights)
             yield factors.astype(np.float64, copy=False)
 
     @in_context

@@ -42,6 +42,9 @@ class Options:
     weights: Any
     weight_kind: WeightKind
     dtype: Any
+    outputs: Callable[[Any, Any], Any] | None = None
+    targets: Callable[[Any], Any] | None = None
+    parameters: Any = None
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.l2) or self.l2 < 0:
@@ -71,11 +74,23 @@ def check_pair(batch: Any, likelihood: Likelihood, words: Words) -> None:
     if not several or len(batch) < 2:
         raise UnsupportedModelError(
             f"{type(likelihood).__name__}() needs {words.needed} {type(batch).__name__}"
-            f"{f' of {len(batch)}' if several else ''}. Give a function "
-            f"`loglik({words.owner}, batch)` that returns the log-likelihood of each row instead."
+            f"{f' of {len(batch)}' if several else ''}. Give functions "
+            f"`outputs({words.owner}, batch)` and `targets(batch)` that take them from a batch; or "
+            f"instead of the likelihood a function `loglik({words.owner}, batch)` that returns the "
+            "log-likelihood of each row."
         )
-    if not isinstance(batch[-1], words.kind):
-        raise ValueError(f"The targets are a {type(batch[-1]).__name__}, not {words.array}.")
+
+
+def check_targets(targets: Any, words: Words) -> None:
+    """Insist on targets that are an array."""
+    if not isinstance(targets, words.kind):
+        raise ValueError(f"The targets are a {type(targets).__name__}, not {words.array}.")
+
+
+def is_batches(data: Any) -> bool:
+    """Distinguish a list of batches from one of arrays."""
+    plain = lambda item: hasattr(item, "shape") or isinstance(item, (str, bytes, float, int))  # noqa: E731
+    return isinstance(data, list) and bool(data) and not any(map(plain, data))
 
 
 def check_one_per_row(terms: Any, kind: type, words: Words) -> None:

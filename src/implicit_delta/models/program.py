@@ -14,6 +14,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
+BLOCK_BYTES = 2**26  # of the second derivatives of a batch, times vectors
 MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
 
 Function: TypeAlias = Callable[..., Any]  # of the flat parameters (d,) and data
@@ -42,6 +43,7 @@ class Calculus:
     vjp: Callable[..., Any]
     vmap: Callable[..., Any]
     map: Callable[..., Any]  # a function over nested arrays
+    leaves: Callable[[Any], Any]  # these arrays
     identity: Callable[[Any], Any]  # (C, C) for an array of C numbers
 
 
@@ -98,6 +100,7 @@ class Program(ABC):
     functional: Functional
     row_terms: RowTerms
     penalty: Callable[[Any], Any] | None = None
+    row_bytes: int = 1  # of the second derivatives of a row
 
     @abstractmethod
     def run(self, function: Function, *arguments: Any) -> Any:
@@ -113,6 +116,10 @@ class Program(ABC):
 
         The backend may append rows of zeros.
         """
+
+    def at_once(self, rows: int) -> int:
+        """Vectors in one product on a batch: more need memory, and are slower, not faster."""
+        return max(1, BLOCK_BYTES // (self.row_bytes * rows))
 
     @abstractmethod
     def output_size(self, flat: Any, batch: Any) -> int:
@@ -151,9 +158,20 @@ class Program(ABC):
             return self.hessian(flat)
         batch, weights = data
         linear = self.calculus.linearize(self.outputs, flat, batch)
-        curve = self.supervised.likelihood.curvature(linear.value)
-        columns = weights.reshape(-1, *[1] * (linear.value.ndim - 1))
+        terms = self.supervised
+        curve = terms.likelihood.curvature(linear.value)
+        mass = terms.likelihood.mass(linear.value, terms.targets(batch))
+        columns = weights.reshape(-1, *[1] * (linear.value.ndim - 1)) * mass
         return lambda block: linear.backward(columns * curve(linear.forward(block)))
+
+    def noise(self, flat: Any, batch: Any, weights: Any) -> Product:
+        r"""Map rows e, (k, b C), to :math:`\sum_i \sqrt{w_i} J_i' S_i e_i`, (k, d)."""
+        linear = self.calculus.linearize(self.outputs, flat, batch)
+        shape = linear.value.shape
+        _, pull = self.calculus.vjp(self.supervised.likelihood.root(linear.value), linear.value)
+        roots = weights.reshape(-1, *[1] * (len(shape) - 1)) ** 0.5
+        rooted = self.calculus.vmap(lambda e: roots * pull(e)[0])
+        return lambda block: linear.backward(rooted(block.reshape(-1, *shape)))
 
     def tangents(self, flat: Any, batch: Any) -> Product:
         """Derivative of the outputs along each row of a block, (k, b, ...)."""
@@ -164,16 +182,31 @@ class Program(ABC):
 
         One backward pass per output, instead of d products.
         """
-        calculus, likelihood = self.calculus, self.supervised.likelihood
+        factor, leaves = self._factor(flat, batch), self.calculus.leaves(batch)
+        return self.calculus.vmap(factor)(leaves, weights).reshape(-1, len(flat))
 
-        def factor(inputs: Any, weight: Any) -> Any:
-            single = (*calculus.map(lambda x: x[None], inputs), None)
+    def factors_by_row(self, flat: Any, batch: Any, weights: Any) -> Any:
+        """Factors row by row, for models whose control flow depends on the data."""
+        factor, leaves = self._factor(flat, batch), self.calculus.leaves(batch)
+        rows = zip(*leaves, strict=True)
+        parts = [factor(row, weight) for row, weight in zip(rows, weights, strict=True)]
+        return np.concatenate([self.functional.numpy(part) for part in parts])
+
+    def _factor(self, flat: Any, batch: Any) -> Function:
+        """Factor of one row, (C, d), as a function of its arrays and its weight."""
+        calculus, terms = self.calculus, self.supervised
+
+        def factor(row: Any, weight: Any) -> Any:
+            arrays = iter(row)
+            single = calculus.map(lambda _: next(arrays)[None], batch)
             value, pull = calculus.vjp(lambda point: self.outputs(point, single)[0], flat)
             basis = calculus.identity(value)
-            root = likelihood.root(value)(basis.reshape(-1, *value.shape)).reshape(len(basis), -1)
-            return calculus.vmap(pull)((weight**0.5 * root.T).reshape(-1, *value.shape))[0]
+            mass = weight * terms.likelihood.mass(value[None], terms.targets(single))
+            rooted = terms.likelihood.root(value[None])(basis.reshape(-1, 1, *value.shape))
+            root = (mass**0.5 * rooted).reshape(len(basis), -1)
+            return calculus.vmap(pull)(root.T.reshape(-1, *value.shape))[0]
 
-        return calculus.vmap(factor)(batch[:-1], weights).reshape(-1, len(flat))
+        return factor
 
     def along(self, flat: Any, batch: Any) -> Product:
         """Derivative of each term along each row of a block, (k, b)."""

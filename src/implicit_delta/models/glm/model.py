@@ -7,7 +7,7 @@ psi expects.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -37,6 +37,8 @@ LARGEST_BLOCK = 2**22  # numbers of the rows that are held at a time
 
 class HostLikelihood(ABC):
     """Terms of n observations as a function of the D coefficients b of the host library."""
+
+    linear: ClassVar[bool] = False  # whether they depend on b through linear predictors only
 
     @abstractmethod
     def terms(self, b: Array) -> Array:
@@ -189,6 +191,12 @@ class HostModel(FittedModel):
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return psi(self.to_host(self.coordinates.coefficients(theta)))
 
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        """Move the coefficients: linear predictors are their own tangent."""
+        if self.likelihood.linear:
+            return self.evaluate(psi, theta + delta)
+        return super().evaluate_tangent(psi, theta, delta)
+
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
         traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
@@ -236,8 +244,8 @@ class HostModel(FittedModel):
         return (
             "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
             "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
-            "given here; a penalty of the fit that was not; other rows than those of the fit, or "
-            "its columns in another order."
+            "given here; a penalty of the fit that was not; another y or other rows than those of "
+            "the fit, or its columns in another order."
         )
 
     def _score(self, theta: Array, weights: Array) -> Array:

@@ -29,6 +29,8 @@ class LinearPredictors(HostLikelihood):
         Whether output 0 is the constant 0 and has no coefficients (the base class of softmax).
     """
 
+    linear = True
+
     X: Array
     outcome: Outcome
     offset: Array | float = 0.0

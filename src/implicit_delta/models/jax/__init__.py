@@ -1,12 +1,14 @@
 """JAX: any pytree of parameters, any loss that is a sum over observations."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
+from implicit_delta.models.parts import Selection
 
 if TYPE_CHECKING:
     from implicit_delta.models.jax.model import JaxModel
@@ -18,6 +20,9 @@ def from_jax(
     likelihood: Likelihood | Callable[[Any, Any], Any],
     *,
     apply: Callable[..., Any] | None = None,
+    outputs: Callable[[Any, Any], Any] | None = None,
+    targets: Callable[[Any], Any] | None = None,
+    parameters: Selection | None = None,
     l2: float = 0.0,
     penalty: Callable[[Any], Any] | None = None,
     batch_size: int | None = None,
@@ -36,8 +41,8 @@ def from_jax(
     params : pytree
         Trained: nested dicts, Flax parameters, an Equinox module. Its other leaves (functions,
         integers, Python numbers) are settings that stay as they are. Parameters that are taken as
-        known are left out of `params` and used by `apply` from outside.
-    data : tuple of arrays, or another pytree of them
+        known are left out of `params` and used by `apply` from outside, or not in `parameters`.
+    data : tuple of arrays, another pytree of them, or a list of batches
         The training data, one row per observation in every array, without random augmentation.
     likelihood : Likelihood or callable
         `Gaussian`, `Bernoulli`, `Categorical` or `Poisson` of the last array in data, given
@@ -49,6 +54,16 @@ def from_jax(
         list. Without it the pytree itself is called, ``params(x)``. A Flax module has it as
         ``net.apply``; an Equinox module takes one row, so it is
         ``lambda net, x: jax.vmap(net)(x)``.
+    outputs : callable, optional
+        ``outputs(params, batch)`` returns the outputs for a batch of any make, with a likelihood
+        from the list: ``lambda p, b: mlp(p, b["x"])``.
+    targets : callable, optional
+        ``targets(batch)`` returns the targets of a batch: ``lambda b: b["labels"]``.
+    parameters : str, pattern, list or callable, optional
+        The parameters that inference is about, by name; all others are taken as known. The start
+        of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
+        regular expression), a list of these, or a function of a name. Names
+        are paths, as in ``model.names``.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The weight
         decay w of an optimizer of a *mean* loss is ``l2 = n * w``.
@@ -89,4 +104,5 @@ def from_jax(
     from implicit_delta.models.jax.model import make
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
+    options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
     return make(params, data, likelihood, apply, options)

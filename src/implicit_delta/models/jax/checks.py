@@ -14,11 +14,13 @@ from implicit_delta.models.jax.data import Batches
 from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.module_checks import (
+    Options,
     Words,
     check_finite,
     check_one_per_row,
     check_pair,
     check_same,
+    check_targets,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
 
@@ -33,11 +35,13 @@ NOT_ALONE = (
 )
 
 
-def checked_terms(params: Any, likelihood: Any, apply: Any) -> RowTerms:
+def checked_terms(params: Any, likelihood: Any, apply: Any, options: Options) -> RowTerms:
     """Make the terms, and check that `apply` goes with them."""
-    terms = terms_of(likelihood, apply, "params")
+    terms = terms_of(likelihood, apply, "params", outputs=options.outputs, targets=options.targets)
+    if options.outputs is not None and apply is not None:
+        raise TypeError("Give apply= or outputs=, but not both: either one makes the outputs.")
     if isinstance(terms, SupervisedTerms):
-        return replace(terms, apply=_checked_apply(params, apply))
+        return terms if terms.outputs_of else replace(terms, apply=_checked_apply(params, apply))
     if apply is not None:
         raise TypeError(
             "apply= goes with Gaussian(), Bernoulli(), Categorical() or Poisson(). A function "
@@ -49,10 +53,13 @@ def checked_terms(params: Any, likelihood: Any, apply: Any) -> RowTerms:
 def check_shapes(program: JaxProgram, flat: jax.Array, arrays: Any, count: int) -> None:
     """Trace the log-likelihood on all rows, and insist on one term for each."""
     if isinstance(program.row_terms, SupervisedTerms):
-        likelihood = program.row_terms.likelihood
-        check_pair(arrays, likelihood, WORDS)
+        supervised, likelihood = program.row_terms, program.row_terms.likelihood
+        if supervised.pairs:
+            check_pair(arrays, likelihood, WORDS)
+        targets = supervised.targets(arrays)
+        check_targets(targets, WORDS)
         shape = _shape(lambda *args: _checked_outputs(program.outputs(*args)), flat, arrays).shape
-        likelihood.check(np.broadcast_to(0.0, shape), np.asarray(arrays[-1]))
+        likelihood.check(np.broadcast_to(0.0, shape), np.asarray(targets))
     terms = _shape(program.terms, flat, arrays)
     check_one_per_row(terms, jax.ShapeDtypeStruct, WORDS)
     if terms.shape != (count,):
@@ -134,7 +141,7 @@ def _checked_apply(params: Any, apply: Any) -> Callable[..., Any]:
 def _checked_outputs(outputs: Any) -> jax.Array:
     if not isinstance(outputs, jax.Array):
         raise UnsupportedModelError(
-            f"apply(params, x) returns a {type(outputs).__name__}, not an array of outputs. "
+            f"The model returns a {type(outputs).__name__}, not an array of outputs. "
             "Return one, or give a function `loglik(params, batch)` that returns the "
             "log-likelihood of each row of the batch instead of a likelihood."
         )

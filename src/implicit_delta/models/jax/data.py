@@ -12,7 +12,8 @@ from jax import lax
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import RowNumbers
 from implicit_delta.models.jax.module import x64
-from implicit_delta.models.module_checks import check_lengths
+from implicit_delta.models.module_checks import check_lengths, is_batches
+from implicit_delta.models.terms import SupervisedTerms
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +46,19 @@ class Batches:
             lambda a: lax.dynamic_slice_in_dim(a, start, stop - start), self.arrays
         )
 
-    def split(self, most: int) -> Iterator[Any]:
-        return iter(replace(self, batch_size=most))
+    def split(self, most: int, sizes: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+        for start, stop in replace(self, batch_size=most).bounds:
+            yield self.slice(start, stop), stop - start
 
     def take(self, rows: RowNumbers) -> Any:
         return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
 
-    def with_targets(self, targets: Array) -> "Batches":
-        """Replace the last array, in its type if that can hold them: nothing is compiled anew."""
-        kind = self.arrays[-1].dtype
+    def with_targets(self, targets: Array, terms: SupervisedTerms) -> "Batches":
+        """Replace the targets, in their type if that can hold them: nothing is compiled anew."""
+        kind = terms.targets(self.arrays).dtype
         exact = np.array_equal(targets, targets.astype(kind))
-        return replace(
-            self, arrays=(*self.arrays[:-1], jnp.asarray(targets, kind if exact else None))
-        )
+        drawn = jnp.asarray(targets, kind if exact else None)
+        return replace(self, arrays=terms.retargeted(self.arrays, drawn))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as NumPy: JAX would restore float64 as float32."""
@@ -67,10 +68,22 @@ class Batches:
 
 def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
     """Move data to JAX, floating point in the working type, and count the rows."""
-    leaves, structure = jax.tree_util.tree_flatten(data)
+    leaves, structure = jax.tree_util.tree_flatten(_joined(data) if is_batches(data) else data)
     arrays = [_converted(leaf, dtype) for leaf in leaves]
     count = check_lengths(map(len, arrays), "arrays")
     return jax.tree_util.tree_unflatten(structure, arrays), count
+
+
+def _joined(batches: list[Any]) -> Any:
+    """Join a list of batches to one."""
+    try:
+        return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts), *batches)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"data is a list, taken as batches, and these cannot be joined: {error} Give batches "
+            "of one structure whose arrays differ in the number of rows only (pad sequences to "
+            "one length), or arrays as a tuple (X, y)."
+        ) from error
 
 
 def _restored(numbers: Any, count: int, batch_size: int) -> Batches:

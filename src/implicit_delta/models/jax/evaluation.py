@@ -12,6 +12,7 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
+from implicit_delta.models.jax.tangent import linearized
 from implicit_delta.models.module_checks import GRADIENT_FREE
 
 NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
@@ -48,6 +49,19 @@ class Evaluator:
         with _explained(self.functional):
             rows = self._repeat(self._differentiate, psi, theta, fitted)
         return np.asarray(rows, dtype=np.float64)
+
+    def tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        """Psi of the pytree with theta plus delta as its parameters, and of the tangent there."""
+        with _explained(self.functional):
+            return self._repeat(
+                self._at_tangent, psi, np.concatenate([theta, delta]), not np.any(delta)
+            )
+
+    def _at_tangent(self, psi: Psi, point: Any) -> Any:
+        """Take theta and delta one after the other, (2 d,), so that compiled code gets both."""
+        theta, delta = point[: len(point) // 2], point[len(point) // 2 :]
+        with linearized(self.functional, self.functional.pieces(theta)):
+            return self.functional(psi, theta + delta)
 
     def _differentiate(self, psi: Psi, point: Any) -> Any:
         """Pull back some entries at a time, to each parameter: uncompiled, JAX compiles cuts."""

@@ -17,8 +17,6 @@ from implicit_delta._core.types import Array
 from implicit_delta.models.jax.module import JaxFunctional
 from implicit_delta.models.program import Calculus, Function, Linearization, Product, Program
 
-ROWS_AT_ONCE = 16_384  # rows times vectors in one product; more are slower, not faster
-
 
 def gradient(function: Function, flat: jax.Array, *data: Any) -> jax.Array:
     """Gradient of a function to a number, (d,)."""
@@ -52,6 +50,7 @@ class JaxProgram(Program):
 
     calculus = Calculus(
         gradient, hessian, linearize, jax.vjp, jax.vmap, jax.tree_util.tree_map,
+        jax.tree_util.tree_leaves,
         lambda value: jnp.eye(value.size, dtype=value.dtype),
     )  # fmt: skip
 
@@ -67,7 +66,7 @@ class JaxProgram(Program):
 
     def block(self, rows: Array, size: int) -> list[jax.Array]:
         """Cut rows into chunks of one width, a power of two: products are compiled for few."""
-        most = max(1, ROWS_AT_ONCE // size)
+        most = self.at_once(size)
         width = min(1 << (len(rows) - 1).bit_length(), 1 << (most.bit_length() - 1))
         padded = np.zeros((-(-len(rows) // width) * width, rows.shape[1]))
         padded[: len(rows)] = rows
@@ -84,4 +83,4 @@ class JaxProgram(Program):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without compiled functions."""
-        return JaxProgram, (self.functional, self.row_terms, self.penalty)
+        return JaxProgram, (self.functional, self.row_terms, self.penalty, self.row_bytes)

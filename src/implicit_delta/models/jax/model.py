@@ -1,11 +1,12 @@
 """The fitted model of a pytree of JAX parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
 from implicit_delta.models.jax import checks
@@ -13,21 +14,24 @@ from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.tangent import applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import Options
+from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.weights import observation_weights
 
 
 def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> "JaxModel":
     """Check and convert what a user gave; see `from_jax`."""
-    terms = checks.checked_terms(params, likelihood, apply)
-    functional, theta = separate(params, options.dtype)
+    terms = checks.checked_terms(params, likelihood, apply, options)
+    functional, theta = separate(params, options.dtype, options.parameters)
     program = JaxProgram(functional, terms, options.penalty)
     with functional.context():
         flat = functional.flat(theta)
         arrays, n = arrays_of(data, functional.dtype)
         checks.check_shapes(program, flat, arrays, n)
         cost = checks.row_bytes(program, flat, Batches(arrays, n, n))
+        program = replace(program, row_bytes=cost)
         batches = Batches(arrays, n, options.batch_size or max(1, BATCH_BYTES // cost))
         checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
@@ -41,7 +45,7 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         l2=float(options.l2),
         names=functional.names,
         evaluator=Evaluator(functional),
-    ).with_noise()
+    ).checked()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -57,6 +61,30 @@ class JaxModel(BatchedModel):
         """The pytree with theta as its parameters, in the working type."""
         with self.functional.context():
             return self.functional.filled(self.functional.pieces(self.theta))
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Return the outputs for inputs, by the function that was fitted.
+
+        Psi should call it so: while draws are made in the tangent, it is the tangent's.
+        """
+        if not isinstance(self.row_terms, SupervisedTerms):
+            raise UnsupportedModelError(
+                "A loglik function of your own shows no outputs, so that there is nothing to "
+                "apply: call your own function. With a likelihood such as `Categorical()` and "
+                "`apply=` the outputs are known."
+            )
+        return applied(self.functional, self.row_terms.apply, params, *inputs)
+
+    @in_context
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        return self.evaluator.tangent(psi, theta, delta)
+
+    def tangent(self) -> "JaxModel":
+        raise UnsupportedModelError(
+            "The tangent of a JAX function is known to psi alone, through `model.apply`, and not "
+            "as a model of its own: `polish(model)`, or a smooth activation and `l2=` if there is "
+            "no maximum. Torch modules have both."
+        )
 
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:

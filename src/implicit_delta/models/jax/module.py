@@ -12,6 +12,7 @@ from jax import tree_util
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional
 
 
@@ -44,7 +45,7 @@ class JaxFunctional(Functional):
     def filled(self, pieces: Iterable[Any]) -> Any:
         """Build the pytree with these arrays as its parameters."""
         remaining = iter(pieces)
-        leaves = [next(remaining) if leaf is None else leaf for leaf in self.leaves]
+        leaves = [next(remaining) if leaf is None else _given(leaf) for leaf in self.leaves]
         return tree_util.tree_unflatten(self.structure, leaves)
 
     def pieces(self, flat: Any) -> list[jax.Array]:
@@ -74,21 +75,42 @@ class JaxFunctional(Functional):
         return np.asarray(values) if isinstance(values, jax.Array) else values
 
 
-def separate(params: Any, dtype: Any) -> tuple[JaxFunctional, Array]:
-    """Separate a pytree into its structure and its parameters theta, (d,)."""
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """A parameter that is taken as known; in NumPy, as JAX would restore float64 as float32."""
+
+    values: Array
+
+
+def _given(leaf: Any) -> Any:
+    return jnp.asarray(leaf.values) if isinstance(leaf, _Fixed) else leaf
+
+
+def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctional, Array]:
+    """Separate a pytree into its structure and its parameters theta, (d,), or those selected."""
     _check_collections(params)
     with_paths, structure = tree_util.tree_flatten_with_path(params)
     named = [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
     _check_parameters(named)
     _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
+    names = [name for name, _ in named]
+    chosen = set(names) if selection is None else select(names, selection)
+    kind = _working_type(dtype)
+
+    def kept(name: str, leaf: Any) -> Any:
+        """Everything but the parameters that theta is made of."""
+        if not _is_parameter(leaf):
+            return leaf
+        return None if name in chosen else _Fixed(np.asarray(leaf).astype(kind))
+
     functional = JaxFunctional(
-        layout=tuple((name, np.shape(leaf)) for name, leaf in named),
-        dtype=_working_type(dtype),
+        layout=tuple((name, np.shape(leaf)) for name, leaf in named if name in chosen),
+        dtype=kind,
         structure=structure,
-        leaves=tuple(None if _is_parameter(leaf) else leaf for _, leaf in with_paths),
+        leaves=tuple(kept(_name(path), leaf) for path, leaf in with_paths),
     )
     return functional, np.concatenate(
-        [np.asarray(leaf).astype(np.float64).ravel() for _, leaf in named]
+        [np.asarray(leaf).astype(np.float64).ravel() for name, leaf in named if name in chosen]
     )
 
 

@@ -1,12 +1,14 @@
 """PyTorch: any module, any loss that is a sum over observations."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
+from implicit_delta.models.parts import Selection
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +22,9 @@ def from_torch(
     data: Any,
     likelihood: "Likelihood | Callable[[nn.Module, Any], Any]",
     *,
+    outputs: "Callable[[nn.Module, Any], Any] | None" = None,
+    targets: Callable[[Any], Any] | None = None,
+    parameters: Selection | None = None,
     l2: float = 0.0,
     penalty: "Callable[[nn.Module], Any] | None" = None,
     batch_size: int | None = None,
@@ -37,14 +42,26 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Trained. Frozen parameters and buffers are taken as known; shared ones count once.
-    data : tuple of tensors, Dataset or DataLoader
+        Trained. Frozen parameters and buffers are taken as known; shared ones count once. Psi
+        gets what is inside of `torch.compile`, DataParallel or DistributedDataParallel.
+    data : tuple of tensors, Dataset, DataLoader or list of batches
         The training data, in any order, without random augmentation. Of a DataLoader its dataset
         is read in order; its shuffling, like its batch size, has no meaning here.
     likelihood : Likelihood or callable
         `Gaussian`, `Bernoulli`, `Categorical` or `Poisson` of the last tensor of a batch, given
-        ``module(*others)``; or a function ``loglik(module, batch)`` that returns the
-        log-likelihood of each row of a batch, (b,), whatever its batches are made of.
+        ``module(*others)``, unless `outputs` and `targets` are given; or a function
+        ``loglik(module, batch)`` that returns the log-likelihood of each row of a batch, (b,),
+        whatever its batches are made of.
+    outputs : callable, optional
+        ``outputs(module, batch)`` returns the outputs for a batch of any make, with a likelihood
+        from the list: ``lambda m, b: m(**b).logits``.
+    targets : callable, optional
+        ``targets(batch)`` returns the targets of a batch: ``lambda b: b["labels"]``.
+    parameters : str, pattern, list or callable, optional
+        The parameters that inference is about, by name; all others are taken as known. The start
+        of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
+        regular expression), a list of these, or a function of a name. The module's
+        `requires_grad` is not touched; of those that are named, frozen ones count only if all are.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The
         `weight_decay` w of an optimizer of a *mean* loss is ``l2 = n * w``.
@@ -60,7 +77,8 @@ def from_torch(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     dtype : torch.dtype, optional
-        Convert the copy, and the data, to this type. ``torch.float64`` is worth its price for
+        Convert the copy, and the data, to this type: float32 or float64, which half precision
+        needs. ``torch.float64`` is worth its price for
         small modules: derivatives in float32 are good to three or four digits.
 
     Returns
@@ -84,4 +102,5 @@ def from_torch(
     from implicit_delta.models.torch.model import make
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
+    options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
     return make(module, data, likelihood, options)

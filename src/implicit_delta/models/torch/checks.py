@@ -1,5 +1,7 @@
 """Checks before any work starts: shapes, numbers, and that nothing is random."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,10 @@ from implicit_delta.models.module_checks import (
     check_one_per_row,
     check_pair,
     check_same,
+    check_targets,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
-from implicit_delta.models.torch.data import Batches, leaves, map_tensors
+from implicit_delta.models.torch.data import Batches, can_be_cut, cut, leaves
 from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
 
 WORDS = Words("module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a")
@@ -36,6 +39,37 @@ NOT_ALONE = (
     "batch, a mean over the batch inside the loss, or tensors that do not come from the batch. "
     "Make each term depend on its own row alone; rows that belong together are one observation."
 )
+
+
+ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+REASONS = {
+    "once_differentiable": (
+        "A `torch.autograd.Function` in the model is marked `@once_differentiable`, so it has no "
+        "second derivative, which both curvatures take. Remove the mark and write its backward "
+        "with torch operations, hold the parameters before it fixed with `parameters=`, or use "
+        "`refit`, which only trains."
+    ),
+    "Inference tensors": (
+        "The model uses a tensor that was made under `torch.inference_mode()` and can be in no "
+        "graph. Make it outside of that, under `torch.no_grad()`, or use its `.clone()`."
+    ),
+    "sparse": (
+        "The model makes sparse gradients, which have no second derivative. Usual cause: "
+        "`F.embedding(..., sparse=True)`; use `nn.Embedding`, or leave `sparse` out."
+    ),
+}
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Give the reason for what torch cannot differentiate."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        for sign, reason in REASONS.items():
+            if sign.lower() in str(error).lower():
+                raise UnsupportedModelError(f"{reason} (torch: {error})") from error
+        raise
 
 
 def row_bytes(program: TorchProgram, flat: Tensor, batches: Batches) -> int:
@@ -74,9 +108,9 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
 def _check_alone(program: TorchProgram, flat: Tensor, batch: Any, terms: Array) -> None:
     """Compare the terms of a batch, (b,), with those of its first half alone."""
     half = len(terms) // 2
-    if not half or any(t.ndim == 0 or len(t) != len(terms) for t in leaves(batch)):
-        return  # of another make: it cannot be cut
-    part = program.terms(flat, map_tensors(lambda t: t[:half], batch))
+    if not half or not can_be_cut(batch, len(terms)):
+        return
+    part = program.terms(flat, cut(batch, 0, half))
     alone = program.functional.numpy(part).astype(np.float64)
     check_same(terms[:half], alone, torch.finfo(program.functional.dtype).eps, NOT_ALONE)
 
@@ -90,7 +124,10 @@ def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows
         return torch.autograd.grad(loss, point, create_graph=keep, materialize_grads=True)[0]
 
     point = flat.detach().requires_grad_()
-    if not _uses_custom_function(program.loss(point, batch, weights)):
+    functions = _custom_functions(program.loss(point, batch, weights))
+    if any(map(_is_once_differentiable, functions)):
+        raise UnsupportedModelError(REASONS["once_differentiable"])
+    if not functions:
         return
     precision = torch.finfo(flat.dtype).eps ** (1 / 3)
     generator = torch.Generator().manual_seed(0)
@@ -112,17 +149,29 @@ def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows
         )
 
 
-def _uses_custom_function(value: Tensor) -> bool:
+def _is_once_differentiable(function: Any) -> bool:
+    """Look for the decorator: torch need not notice, and then leaves out a part of the product."""
+    backward: Any = getattr(function, "backward", None)
+    while backward is not None:
+        if getattr(backward, "__code__", None) is ONCE:
+            return True
+        backward = getattr(backward, "__wrapped__", None)
+    return False
+
+
+def _custom_functions(value: Tensor) -> set[Any]:
+    """Autograd functions of the user's in a graph."""
+    found: set[Any] = set()
     seen, waiting = set(), [value.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            return True
+            found.add(getattr(type(node), "_forward_cls", None))
         seen.add(node)
         waiting.extend(parent for parent, _ in node.next_functions)
-    return False
+    return found
 
 
 def check_penalty(program: TorchProgram, flat: Tensor) -> None:
@@ -143,16 +192,21 @@ def check_penalty(program: TorchProgram, flat: Tensor) -> None:
 def _checked_terms(module: nn.Module, terms: RowTerms, batch: Any) -> Any:
     """Compute the terms of a batch once, and check everything on the way."""
     if isinstance(terms, SupervisedTerms):
-        check_pair(batch, terms.likelihood, WORDS)
+        if terms.pairs:
+            check_pair(batch, terms.likelihood, WORDS)
+        targets = terms.targets(batch)
+        check_targets(targets, WORDS)
         outputs = terms.outputs(module, batch)
         if not isinstance(outputs, Tensor):
+            what = "outputs(module, batch)" if terms.outputs_of else "The module"
             raise UnsupportedModelError(
-                f"The module returns a {type(outputs).__name__}, not a tensor of outputs. Give a "
-                "function `loglik(module, batch)` that returns the log-likelihood of each row of "
-                "the batch instead of a likelihood."
+                f"{what} returns a {type(outputs).__name__}, not a tensor of outputs. Give a "
+                "function that does, such as `outputs=lambda module, batch: "
+                "module(*batch[:-1]).logits`; or instead of the likelihood a function "
+                "`loglik(module, batch)` that returns the log-likelihood of each row."
             )
-        terms.likelihood.check(outputs.detach().cpu().numpy(), batch[-1].cpu().numpy())
-        values = terms.likelihood.terms(outputs, batch[-1])
+        terms.likelihood.check(outputs.detach().cpu().numpy(), targets.detach().cpu().numpy())
+        values = terms.likelihood.terms(outputs, targets)
     else:
         values = terms(module, batch)
     if any(part.training for part in module.modules()):

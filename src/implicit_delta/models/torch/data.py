@@ -1,5 +1,6 @@
 """Training data as batches in a fixed order: tensors, datasets, data loaders."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,9 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.models.base import RowNumbers, cannot_draw
-from implicit_delta.models.module_checks import NO_ROWS, check_lengths
+from implicit_delta.models.module_checks import NO_ROWS, check_lengths, is_batches
+from implicit_delta.models.terms import SupervisedTerms
+from implicit_delta.models.torch.wrappers import usable
 
 KEPT_BYTES = 2**30  # loaded batches that are kept rather than loaded again in every pass
 
@@ -51,21 +54,24 @@ class Batches:
         if keep:
             self._loaded[:] = loaded
 
-    def split(self, most: int) -> Iterator[Any]:
-        for batch in self:
-            for start in range(0, len(batch[-1]), most):
-                yield cut(batch, start, start + most)
+    def split(self, most: int, sizes: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+        for batch, rows in zip(self, sizes, strict=True):
+            if rows <= most or not can_be_cut(batch, rows):
+                yield batch, rows
+                continue
+            for start in range(0, rows, most):
+                yield cut(batch, start, start + most), min(most, rows - start)
 
     def take(self, rows: RowNumbers) -> Any:
         return self._taken.get(rows, "batch", lambda: self._moved(self.source.take(rows)))
 
-    def with_targets(self, targets: Array) -> "Batches":
-        return replace(self, source=self.source.with_targets(torch.as_tensor(targets)))
+    def with_targets(self, targets: Array, terms: SupervisedTerms) -> "Batches":
+        return replace(self, source=self.source.with_targets(torch.as_tensor(targets), terms))
 
     def _moved(self, batch: Any) -> Any:
         def move(tensor: Tensor) -> Tensor:
             kind = self.dtype if tensor.is_floating_point() else tensor.dtype
-            return tensor.to(device=self.device, dtype=kind)
+            return usable(tensor.to(device=self.device, dtype=kind))
 
         return map_tensors(move, batch)
 
@@ -81,9 +87,9 @@ class Rows:
     count: int
     take: Callable[[Any], Any]
 
-    def with_targets(self, targets: Tensor) -> "Rows":
-        """Replace the last tensor."""
-        return Rows(self.count, partial(_take_with, self.take, targets))
+    def with_targets(self, targets: Tensor, terms: SupervisedTerms) -> "Rows":
+        """Replace the targets."""
+        return Rows(self.count, partial(_take_with, self.take, targets, terms))
 
     def batches(self, batch_size: int) -> Iterator[Any]:
         """Go through the rows in order."""
@@ -101,7 +107,7 @@ class Stream:
         """Go through the batches as they come."""
         return iter(self.iterable)
 
-    def with_targets(self, targets: Tensor) -> Rows:
+    def with_targets(self, targets: Tensor, terms: SupervisedTerms) -> Rows:
         """Refuse: rows have no numbers."""
         raise cannot_draw("its data can only be read in order, and targets are drawn by row")
 
@@ -109,7 +115,8 @@ class Stream:
         """Refuse: rows have no numbers."""
         raise UnsupportedModelError(
             "Minibatches of random rows need data with a length and an index: tensors, a "
-            "Dataset or a DataLoader of one, not an iterable that can only be read in order."
+            "Dataset or a DataLoader of one, or a list of batches that can be joined to one; not "
+            "an iterable that can only be read in order."
         )
 
 
@@ -119,6 +126,8 @@ def source_of(data: Any) -> Rows | Stream:
         return _from_loader(data)
     if isinstance(data, loading.IterableDataset):
         return Stream(loading.DataLoader(data, batch_size=256, generator=torch.Generator()))
+    if is_batches(data):
+        return _from_batches(data)
     if isinstance(data, (tuple, list, Mapping)):
         return _from_tensors(map_arrays(data))
     if isinstance(data, loading.Dataset) or (
@@ -126,15 +135,35 @@ def source_of(data: Any) -> Rows | Stream:
     ):
         return _from_dataset(data, loading.default_collate, range(len(data)))
     raise TypeError(
-        f"data is a {type(data).__name__}; give a tuple of tensors (X, y), a torch Dataset or a "
-        "torch DataLoader."
+        f"data is a {type(data).__name__}; give a tuple of tensors (X, y), a torch Dataset, a "
+        "torch DataLoader or a list of batches."
     )
 
 
-def _take_with(take: Callable[[Any], Any], targets: Tensor, rows: Any) -> Any:
+def _take_with(
+    take: Callable[[Any], Any], targets: Tensor, terms: SupervisedTerms, rows: Any
+) -> Any:
     """Take rows with other targets."""
     index = torch.as_tensor(np.asarray(rows))
-    return (*take(rows)[:-1], targets[index])
+    return terms.retargeted(take(rows), targets[index])
+
+
+def _from_batches(batches: list[Any]) -> Rows | Stream:
+    """Join batches that fit together to one, whose rows have numbers; keep others as they are."""
+    converted = [map_tensors(torch.as_tensor, batch, (Tensor, np.ndarray)) for batch in batches]
+    tensors = [list(leaves(batch)) for batch in converted]
+    numbers = [i for b in batches if isinstance(b, (tuple, list)) for i in b if np.isscalar(i)]
+    if numbers or not all(tensors) or any(t.ndim == 0 for batch in tensors for t in batch):
+        raise TypeError(
+            "data is a list whose items hold no tensors with a row per observation. A list is "
+            "taken as batches: give a list of examples as a torch Dataset or DataLoader, and "
+            "arrays as a tuple (X, y)."
+        )
+    one_layout = all(_layout(batch) == _layout(converted[0]) for batch in converted)
+    if not one_layout or not all(can_be_cut(b, len(next(leaves(b)))) for b in converted):
+        return Stream(converted)
+    joined = iter([torch.cat(parts) for parts in zip(*tensors, strict=True)])
+    return _from_tensors(map_tensors(lambda _: next(joined), converted[0]))
 
 
 def _from_tensors(tensors: Any) -> Rows:
@@ -199,18 +228,28 @@ def _order(loader: "loading.DataLoader[Any]", dataset: Sized) -> Sequence[int]:
     return range(len(dataset))
 
 
-def map_tensors(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
-    """Apply a function to every tensor in a batch made of dicts, tuples and lists."""
-    if isinstance(batch, Tensor):
+def map_tensors(function: Callable[[Any], Any], batch: Any, kinds: Any = Tensor) -> Any:
+    """Apply a function to every tensor in a batch made of dicts, tuples, lists and objects."""
+    if isinstance(batch, kinds):
         return function(batch)
     if isinstance(batch, Mapping):
-        mapped = {key: map_tensors(function, value) for key, value in batch.items()}
+        mapped = {key: map_tensors(function, value, kinds) for key, value in batch.items()}
         return type(batch)(mapped) if not isinstance(batch, dict) else mapped  # type: ignore[call-arg]
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(map_tensors(function, item) for item in batch))
+        return type(batch)(*(map_tensors(function, item, kinds) for item in batch))
     if isinstance(batch, (tuple, list)):
-        return type(batch)(map_tensors(function, item) for item in batch)
+        return type(batch)(map_tensors(function, item, kinds) for item in batch)
+    if attributes := _attributes(batch, kinds):
+        batch = copy.copy(batch)
+        for name, value in attributes.items():
+            object.__setattr__(batch, name, function(value))  # also of a frozen dataclass
     return batch
+
+
+def _attributes(batch: Any, kinds: Any = Tensor) -> dict[str, Any]:
+    """Tensors that an object of the user's holds, by name."""
+    held = {} if isinstance(batch, type) else getattr(batch, "__dict__", {})
+    return {name: value for name, value in held.items() if isinstance(value, kinds)}
 
 
 def cut(batch: Any, start: int, stop: int) -> Any:
@@ -222,6 +261,8 @@ def map_arrays(data: Any) -> Any:
     """Turn NumPy arrays in data into tensors."""
     if isinstance(data, Mapping):
         return {key: map_arrays(value) for key, value in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(map_arrays, data))
     if isinstance(data, (tuple, list)):
         return tuple(map_arrays(item) for item in data)
     return torch.as_tensor(data)
@@ -234,3 +275,22 @@ def leaves(batch: Any) -> Iterator[Tensor]:
     elif isinstance(batch, (Mapping, tuple, list)):
         for item in batch.values() if isinstance(batch, Mapping) else batch:
             yield from leaves(item)
+    else:
+        yield from _attributes(batch).values()
+
+
+def can_be_cut(batch: Any, rows: int) -> bool:
+    """Whether all tensors in a batch have this many rows."""
+    return all(t.ndim > 0 and len(t) == rows for t in leaves(batch))
+
+
+def _layout(batch: Any) -> Any:
+    """Structure of a batch, with the type of its tensors and the shape of their rows."""
+    if isinstance(batch, Tensor):
+        return batch.dtype, batch.shape[1:]
+    if isinstance(batch, (tuple, list)):
+        return type(batch), [_layout(item) for item in batch]
+    parts = dict(batch) if isinstance(batch, Mapping) else _attributes(batch)
+    if parts:
+        return type(batch), {name: _layout(item) for name, item in parts.items()}
+    return batch  # strings or numbers, which are not joined

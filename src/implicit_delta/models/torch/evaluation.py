@@ -40,6 +40,11 @@ def _call(functional: TorchFunctional, psi: Psi, point: Tensor) -> Any:
                 "psi turns a tensor that depends on the parameters into NumPy, where its "
                 f"derivative is lost ({text}). Compute with torch functions. {GRADIENT_FREE}"
             ) from error
+        if "Inference tensors" in text:
+            raise EvaluationError(
+                "psi uses a tensor that was made under `torch.inference_mode()` and can be in no "
+                "graph. Make it outside of that, under `torch.no_grad()`, or use its `.clone()`."
+            ) from error
         if "device" in text or "dtype" in text:
             raise EvaluationError(
                 f"psi mixes tensors that do not fit together: {text} The module that it is given "

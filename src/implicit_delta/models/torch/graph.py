@@ -17,10 +17,8 @@ from torch.func import vjp, vmap
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.program import Calculus, Function, Linearization, Product, Program
-from implicit_delta.models.torch.data import cut, map_tensors
+from implicit_delta.models.torch.data import can_be_cut, cut, leaves, map_tensors
 from implicit_delta.models.torch.module import TorchFunctional
-
-ROWS_AT_ONCE = 32_768  # rows times vectors in one batched product; more are slower, not faster
 
 
 def gradient(function: Function, flat: Tensor, *data: Any) -> Tensor:
@@ -31,12 +29,12 @@ def gradient(function: Function, flat: Tensor, *data: Any) -> Tensor:
 
 def hessian(function: Function, flat: Tensor, *data: Any) -> Product:
     """Hessian of a function to a number."""
-    point, rows = flat.detach().requires_grad_(), len(data[-1]) if data else 1
+    point = flat.detach().requires_grad_()
     slope = _graph_of_gradient(function(point, *data), point)
     if not slope.requires_grad:
         return torch.zeros_like
     edge = get_gradient_edge(slope)
-    return lambda v: pull_back(edge, point, v, rows)
+    return lambda v: pull_back(edge, point, v)
 
 
 def linearize(function: Function, flat: Tensor, *data: Any) -> Linearization:
@@ -48,8 +46,8 @@ def linearize(function: Function, flat: Tensor, *data: Any) -> Linearization:
     pulled = get_gradient_edge(_graph_of_gradient(value, point, u))
     return Linearization(
         value=value.detach(),
-        forward=lambda v: pull_back(pulled, u, v, len(value)),
-        backward=lambda u: pull_back(value, point, u, len(value)),
+        forward=lambda v: pull_back(pulled, u, v),
+        backward=lambda u: pull_back(value, point, u),
     )
 
 
@@ -58,7 +56,7 @@ class TorchProgram(Program):
     """The program of a torch module."""
 
     calculus = Calculus(
-        gradient, hessian, linearize, vjp, vmap, map_tensors,
+        gradient, hessian, linearize, vjp, vmap, map_tensors, lambda batch: list(leaves(batch)),
         lambda value: torch.eye(value.numel(), dtype=value.dtype, device=value.device),
     )  # fmt: skip
 
@@ -68,13 +66,26 @@ class TorchProgram(Program):
         return function(*arguments)
 
     def product(self, build: Callable[..., Product], *arguments: Any) -> Product:
-        return build(*arguments)
+        multiply = build(*arguments)
+        most = self.at_once(_rows(*arguments[1:]))
+
+        def product(block: Tensor) -> Tensor:
+            parts = [multiply(part) for part in torch.split(block, most)]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+        return product
 
     def block(self, rows: Array, size: int) -> Tensor:
         return self.functional.flat(rows)
 
     def output_size(self, flat: Tensor, batch: Any) -> int:
-        return len(self.outputs(flat, cut(batch, 0, 1)).flatten())
+        whole = not can_be_cut(batch, len(next(leaves(batch), flat)))
+        return len(self.outputs(flat, batch if whole else cut(batch, 0, 1))[0].flatten())
+
+
+def _rows(batch: Any = None, weights: Any = None) -> int:
+    """Rows of a batch; of a penalty one."""
+    return len(next(leaves(batch if weights is None else weights), "1"))
 
 
 def graph_bytes(build: Callable[[], Any], known: tuple[Tensor, ...]) -> int:
@@ -94,14 +105,8 @@ def graph_bytes(build: Callable[[], Any], known: tuple[Tensor, ...]) -> int:
     return sum(storages.values())
 
 
-def pull_back(output: Any, wanted: Tensor, cotangents: Tensor, rows: int = 1) -> Tensor:
-    """Pull back a block of cotangents, (k, ...), in chunks that stay in the processor's cache."""
-    chunk = max(1, ROWS_AT_ONCE // rows)
-    parts = [_pull(output, wanted, part) for part in torch.split(cotangents, chunk)]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _pull(output: Any, wanted: Tensor, cotangents: Tensor) -> Tensor:
+def pull_back(output: Any, wanted: Tensor, cotangents: Tensor) -> Tensor:
+    """Pull back a block of cotangents, (k, ...)."""
     if len(cotangents) > 1:
         try:
             return _autograd(output, wanted, cotangents, batched=True)

@@ -17,6 +17,7 @@ from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
 from implicit_delta.models.weights import observation_weights
 
@@ -26,13 +27,17 @@ KEPT_BYTES = 2**29  # of the graphs of all batches, to be kept between products
 
 def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "TorchModel":
     """Check and convert what a user gave; see `from_torch`."""
-    terms = terms_of(likelihood, call, "module", refused=nn.modules.loss._Loss)
+    terms = terms_of(
+        likelihood, call, "module", nn.modules.loss._Loss, options.outputs, options.targets
+    )
     source = source_of(data)
-    functional, theta = separate(module, options.dtype)
-    program, flat = TorchProgram(functional, terms, options.penalty), functional.flat(theta)
-    with functional.context():
+    functional, theta = separate(module, options.dtype, options.parameters)
+    program = TorchProgram(functional, terms, options.penalty)
+    with functional.context(), checks.explained():
+        flat = functional.flat(theta)
         probe = Batches(source, PROBE_ROWS, functional.dtype, functional.device)
         cost = checks.row_bytes(program, flat, probe)
+        program = replace(program, row_bytes=cost)
         batches = replace(probe, batch_size=options.batch_size or max(1, BATCH_BYTES // cost))
         sizes = checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
@@ -46,7 +51,7 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         l2=float(options.l2),
         names=functional.names,
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
-    ).with_noise()
+    ).checked()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +68,21 @@ class TorchModel(BatchedModel):
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         return evaluate_psi(self.functional, psi, theta)
+
+    @in_context
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        if isinstance(self.functional, TangentFunctional):
+            return evaluate_psi(self.functional, psi, theta + delta)
+        center, step = (self.functional.flat(v).detach() for v in (theta, delta))
+        with linearized(self.functional, center, step):
+            return evaluate_psi(self.functional, psi, theta + delta)
+
+    @in_context
+    def tangent(self) -> "TorchModel":
+        whole = self.functional
+        center = whole.flat(self.theta.copy()).detach()
+        tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
+        return replace(self, program=replace(self.program, functional=tangent))
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:

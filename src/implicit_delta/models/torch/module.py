@@ -14,7 +14,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional
+from implicit_delta.models.torch.wrappers import plain, unwrapped, usable
 
 # Beyond, float64 copies of float32 parameters would not leave room for the work itself.
 MOST_DOUBLE = 20_000_000
@@ -53,7 +55,11 @@ class TorchFunctional(Functional):
         fastpath = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         try:
-            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+            with (
+                torch.inference_mode(False),
+                torch.enable_grad(),
+                sdpa_kernel(SDPBackend.MATH),
+            ):
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fastpath)
@@ -98,22 +104,61 @@ class _Shell(nn.Module):
         return function(self.module, *arguments)
 
 
-def separate(module: Any, dtype: torch.dtype | None) -> tuple[TorchFunctional, Array]:
-    """Separate a module into what it computes and its trainable parameters theta, (d,)."""
+def separate(
+    module: Any, dtype: torch.dtype | None, selection: Any = None
+) -> tuple[TorchFunctional, Array]:
+    """Separate a module into what it computes and its parameters theta, (d,).
+
+    These are the ones that are selected, by default all that require a gradient.
+    """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
-    trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if dtype not in (None, torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}.")
+    module = unwrapped(module)
+    trainable = _uncertain(module, selection)
     _check_parameters(module, trainable, dtype)
     first = next(iter(trainable.values()))
     kind = dtype or first.dtype
-    shell = _Shell(_hollow(module, trainable).to(kind)).eval()
-    layout = tuple((name, tuple(p.shape)) for name, p in trainable.items())
-    functional = TorchFunctional(layout, kind, shell, first.device)
-    return functional, _flatten(list(trainable.values()), kind)
+    with torch.inference_mode(False):
+        hollow = _fixed(plain(_hollow(module, trainable)).to(kind))
+        theta = _flatten(list(trainable.values()), kind)
+    # Without wrappers inside names differ, and their order does not.
+    pairs = zip(module.named_parameters(), hollow.named_parameters(), strict=True)
+    layout = tuple((name, tuple(p.shape)) for (old, p), (name, _) in pairs if old in trainable)
+    return TorchFunctional(layout, kind, _Shell(hollow).eval(), first.device), theta
+
+
+def _uncertain(module: nn.Module, selection: Any) -> dict[str, nn.Parameter]:
+    """Parameters to be made theta, by name.
+
+    Of the selected ones those that require a gradient, or all if none of them does.
+    """
+    named = dict(module.named_parameters())
+    if selection is not None:
+        # a shared parameter has several names
+        everywhere = dict(module.named_parameters(remove_duplicate=False))
+        chosen = {id(everywhere[name]) for name in select(list(everywhere), selection)}
+        named = {name: p for name, p in named.items() if id(p) in chosen}
+        if not any(p.requires_grad for p in named.values()):
+            return {name: p for name, p in named.items() if p.is_floating_point()}
+    return {name: p for name, p in named.items() if p.requires_grad}
+
+
+def _fixed(module: nn.Module) -> nn.Module:
+    """Leave nothing in a private copy that a graph would follow, or may not keep."""
+    for part in module.modules():
+        for name, p in part.named_parameters(recurse=False):
+            if p.is_inference():
+                part._parameters[name] = p = nn.Parameter(p.clone(), requires_grad=False)
+            p.requires_grad_(False)
+        for name, buffer in part.named_buffers(recurse=False):
+            part._buffers[name] = usable(buffer)
+    return module
 
 
 def _hollow(module: nn.Module, trainable: dict[str, nn.Parameter]) -> nn.Module:
-    """Copy a module without the values of its trainable parameters."""
+    """Copy a module without the values of its uncertain parameters."""
     empty = {
         id(p): nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
         for p in trainable.values()
@@ -161,7 +206,7 @@ def _check_parameters(
             "The trainable parameters are on several devices; move the module to one of them."
         )
     for name, p in trainable.items():
-        if not bool(torch.isfinite(p).all()):
+        if not bool(torch.isfinite(p.detach()).all()):
             raise ValueError(
                 f"The parameter {name} has entries that are NaN or infinite: the training diverged."
             )

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
     """Start a training; see `BatchedModel.trainer`."""
     functional = model.functional
-    leaves = functional.leaves(model.theta)
+    with functional.context():
+        leaves = functional.leaves(model.theta)
     stepper = _stepper(optimizer, list(leaves.values()))
 
     def step(rows: RowNumbers) -> Array:
