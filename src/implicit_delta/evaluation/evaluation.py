@@ -89,7 +89,7 @@ class Evaluation:
         None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
-    tangent : bool
+    straight : bool
         Whether psi moves along the tangent of the model, so that its bend is not one against the
         objective: weights of a network go astray where their outputs do not.
     """
@@ -105,7 +105,7 @@ class Evaluation:
     function: Function | None = None
     fitted: FittedModel | None = None
     blur: Array | None = None
-    tangent: bool = False
+    straight: bool = False
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
@@ -392,7 +392,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         notes=notes,
         function=over.surrogate,
         fitted=model,
-        tangent=True,
+        straight=True,
     )
 
 

@@ -105,7 +105,7 @@ class Infinitesimal(Method):
         exact = self.curvature == "hessian" and self.damping == 0
         score = _checked_score(model, solution.flat)
         seen = probe(
-            evaluation, solution.x, solution.quadratic, score, exact and not evaluation.tangent
+            evaluation, solution.x, solution.quadratic, score, exact and not evaluation.straight
         )
         return Response(
             covariance=solution.quadratic,
