@@ -24,7 +24,7 @@ help: ## Show this list
 demo: $(VENV)/.demo ## Fit a model, put an interval on a prediction, write demo.png
 	$(BIN)/python examples/demo.py
 
-test: lint types unit ## Everything that continuous integration checks
+test: lint types unit ## Style, types and all tests
 
 lint: $(VENV)/.test ## Style and formatting
 	$(BIN)/ruff check
@@ -82,7 +82,7 @@ fuzz: $(VENV)/.test ## Seeded attacks that must not be answered silently wrong (
 
 clean: ## Remove what the other targets wrote, but not the environment
 	rm -rf build dist demo.png results/quick htmlcov .coverage .benchmarks .hypothesis
-	rm -rf docs/auto_examples docs/api/generated examples/demo.png
+	rm -rf docs/auto_examples docs/api/generated docs/_ext/__pycache__ examples/demo.png
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples experiments -name __pycache__ -prune -exec rm -rf {} +
 

@@ -118,6 +118,7 @@ def test_a_dask_cluster_changes_nothing():
     np.testing.assert_array_equal(alone.draws, shared.draws)
 
 
+@pytest.mark.filterwarnings("ignore:The bootstrap has a standard error")
 def test_seeds_name_the_draws():
     model = exponential(sample(30, seed=7))
     fresh = idm.infer(model, mean, idm.Bootstrap(5))

@@ -9,6 +9,8 @@ import pytest
 
 from implicit_delta._core import progress as module
 
+pytestmark = pytest.mark.slow
+
 BAR = """
 from implicit_delta._core import progress
 
@@ -60,7 +62,6 @@ def test_a_pipe_gets_a_bar_only_when_told(setting, shown):
 TERMINAL = """
 import fcntl, os, pty, struct, sys, termios
 
-pytestmark = pytest.mark.slow
 
 process, terminal = pty.fork()
 if process == 0:

@@ -39,7 +39,7 @@ def test_without_a_penalty_there_is_nothing_to_say():
 
 def test_shrinkage_of_a_ridge_regression_in_closed_form():
     model, y = ridge(20.0)
-    with pytest.warns(idm.ShrinkageWarning, match=r"debias=True.*without it"):
+    with pytest.warns(idm.ShrinkageWarning, match=r"without it.*debias=True"):
         estimate = idm.infer(model, lambda b: b[1])
     free = np.linalg.solve(X.T @ X, X.T @ y)
     shrunk = np.linalg.solve(X.T @ X + 20 * np.eye(3), X.T @ y)
@@ -74,6 +74,19 @@ def test_debias_is_one_newton_step():
     p = expit(X @ (b + step))
     V = np.linalg.inv((X.T * (p * (1 - p))) @ X)
     np.testing.assert_allclose(estimate.covariance, V, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [10.0, 1000.0])
+def test_debias_estimates_the_noise_anew(alpha):
+    """The residuals of the shrunken fit hold its bias."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    sm = pytest.importorskip("statsmodels.api")
+    y = X @ [1.0, 5.0, -5.0] + np.random.default_rng(2).normal(size=N)
+    fit = linear.Ridge(alpha=alpha, fit_intercept=False).fit(X, y)
+    estimate = idm.infer(idm.from_sklearn(fit, X, y), idm.parameters, debias=True)
+    reference = sm.OLS(y, X).fit()
+    np.testing.assert_allclose(estimate.standard_error, reference.bse, rtol=1e-6)
+    assert estimate.df == N - 3
 
 
 def penalized_backends():

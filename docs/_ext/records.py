@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -41,16 +42,17 @@ METHODS = {
 
 def coverage():
     """Simulated coverage of each task and method."""
-    header = ["task", "n", "method", "nominal", "covered", "of", "coverage", "refused"]
+    header = ["task", "n", "method", "nominal", "of", "coverage", "refused", "warned", "silent"]
     rows = []
     for r in _rows("coverage/table.csv"):
         nominal, of = float(r["nominal"]), int(r["replications"])
         found = int(r["covered"]) / of
         error = np.sqrt(nominal * (1 - nominal) / of)
-        cells = [r["task"], r["n"], r["method"], f"{nominal:.0%}", r["covered"], r["replications"]]
-        rows.append(
-            [*cells, f"{found:.1%} ± {error:.1%}", r["failed"], abs(found - nominal) > Z * error]
-        )
+        cells = [r["task"], r["n"], r["method"], f"{nominal:.0%}", r["replications"]]
+        silent = float(r["silent_coverage"] or "nan")
+        told = [f"{float(r['warned']):.0%}", "" if np.isnan(silent) else f"{silent:.1%}"]
+        coverage = f"{found:.1%} ± {error:.1%}"
+        rows.append([*cells, coverage, r["failed"], *told, abs(found - nominal) > Z * error])
     return header, rows
 
 
@@ -132,7 +134,7 @@ def claim_counts():
 
 def goldens():
     """The largest relative difference of a standard error or an interval to that of R."""
-    header = ["R", "evaluations", "largest difference"]
+    header = ["source", "evaluations", "largest difference"]
     found = [*_delta_method(), *_robust(), *_profiles(), _laplace()]
     rows = [[model, str(count), f"{gap:.1e}", gap > AGREES] for model, count, gap in found]
     return header, rows
@@ -220,7 +222,9 @@ def _robust():
 
 def _gap(model, case, evaluation, expected, options):
     psi = _function(evaluation["formula"], case["data"])
-    found = idm.infer(model, psi, strict=False, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+        found = idm.infer(model, psi, strict=False, **options)
     return abs(found.standard_error / expected - 1)
 
 

@@ -62,7 +62,7 @@ from implicit_delta.numerics.maximizers import (
 )
 from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "HAC",

@@ -53,7 +53,10 @@ class Clusters:
                 else "There are two clusters, and the variance between two clusters is not "
                 "estimable: their deviations are equal and opposite."
             )
-            raise ValueError(f"{only} Leave clusters out, or give labels of smaller groups.")
+            raise ValueError(
+                f"{only} Give labels of smaller groups, if rows are independent between these. An "
+                "effect that varies between so few groups only has no standard error."
+            )
         codes = np.full(weights.shape, count, dtype=np.intp)
         codes[present] = numbers
         return cls(codes, count)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from implicit_delta._core.warn import warn
+
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 
 
@@ -54,6 +56,12 @@ class Diagnostics:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", dict(self.notes))
+
+    @property
+    def linearity(self) -> float:
+        """Deprecated name of `nonlinearity`."""
+        warn("Diagnostics.linearity is now called nonlinearity.", DeprecationWarning)
+        return self.nonlinearity
 
 
 def restored(content: Mapping[str, Any]) -> Diagnostics:

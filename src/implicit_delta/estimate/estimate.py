@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_delta._core.dependence import dominating
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import SmallSampleWarning
 from implicit_delta.estimate.algebra import (
     added,
     adds,
@@ -267,7 +269,8 @@ class Estimate:
             finite `df` Student's t. True: one test of all of them,
             ``(value - null)' V^+ (value - null)`` against chi-squared with rank(V) degrees of
             freedom, or with finite `df` that over rank(V) against F; directions without any
-            variance are left out.
+            variance are left out. Where degrees of freedom differ between evaluations, the smallest
+            are taken with Hotelling's factor, ``(df - q + 1) / df``.
 
         Examples
         --------
@@ -280,7 +283,7 @@ class Estimate:
         gap = np.atleast_1d(self.value) - checked_null(null, len(self.names))
         if joint:
             V = added(self.parts, dominating) if self.errors_add else self.covariance
-            return WaldTest(*joint_test(gap, V, self._least_df))
+            return WaldTest(*joint_test(gap, V, self._least_df, several=np.ndim(self.df) > 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = gap / deviations(self.covariance)
         p_value = two_sided(statistic, self.df)
@@ -300,7 +303,9 @@ class Estimate:
         -------
         Estimate
             Influence, parts and draws are combined alike; the diagnostics are still those of
-            the evaluations it was made from.
+            the evaluations it was made from. Where degrees of freedom differ between evaluations
+            ("HC2", "HC3", "CR2"), those of a combination are unknown here, and the smallest ones
+            are taken, with a warning: ask `infer` for the combination itself.
 
         Examples
         --------
@@ -319,6 +324,7 @@ class Estimate:
         if not np.isfinite(combined).all():
             raise ValueError("C has entries that are NaN or infinite; leave one out with a 0")
         rows = np.atleast_2d(combined)
+        self._warn_of_df(rows)
         value = rows @ np.atleast_1d(self.value)
         parts = {part: combine(rows, V) for part, V in self.parts.items()}
         V = added(parts) if self.errors_add else combine(rows, self.covariance)
@@ -567,6 +573,13 @@ class Estimate:
         """
         from implicit_delta.estimate.plot import estimate_plot
 
+        if {"transform", "null"} & set(style):
+            raise TypeError(
+                "plot takes neither transform nor null: draw what you would show, "
+                "`infer(model, lambda m: np.exp(psi(m))).plot()`, and add a line, "
+                "`ax.axvline(1)`."
+            )
+
         return estimate_plot(
             self,
             ax,
@@ -585,6 +598,16 @@ class Estimate:
         """The smallest degrees of freedom among what moves: those of all of it together."""
         moving = np.diag(self.covariance) > 0
         return float(np.min(np.broadcast_to(self.df, moving.shape), where=moving, initial=np.inf))
+
+    def _warn_of_df(self, rows: Array) -> None:
+        several = np.count_nonzero((rows != 0) & (np.diag(self.covariance) > 0), axis=1) > 1
+        if np.ndim(self.df) and np.any(several):
+            warn(
+                "The degrees of freedom of a combination do not follow from those of its parts "
+                "(Satterthwaite's; the smallest are taken), and may be fewer. Ask for the "
+                "combination itself: `infer(model, lambda m: C @ psi(m), ...)`.",
+                SmallSampleWarning,
+            )
 
     def _df_of(self, rows: Array) -> Array:
         """Degrees of freedom of combinations: the smallest of the evaluations in each."""

@@ -114,8 +114,14 @@ def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
     return np.maximum(size, 0.0), vectors
 
 
-def joint_test(gap: Array, V: Array, df: float = np.inf) -> tuple[float, float]:
-    """Test that K gaps with covariance V are all zero: chi-squared or F, and its p-value."""
+def joint_test(
+    gap: Array, V: Array, df: float = np.inf, *, several: bool = False
+) -> tuple[float, float]:
+    """Test that K gaps with covariance V are all zero: chi-squared or F, and its p-value.
+
+    One scale that was estimated makes it F. Where each variance has degrees of freedom of its own,
+    V is estimated as a whole, and the test is Hotelling's with the fewest of them.
+    """
     moving = np.diag(V) > 0
     if not moving.any():
         raise ValueError("no evaluation has any variance, so there is nothing to test against")
@@ -126,7 +132,16 @@ def joint_test(gap: Array, V: Array, df: float = np.inf) -> tuple[float, float]:
     statistic, rank = float(np.sum(along**2 / size[kept])), int(kept.sum())
     if np.isinf(df):
         return statistic, float(chdtrc(rank, statistic))
-    return statistic / rank, float(fdtrc(rank, df, statistic / rank))
+    if not several:
+        return statistic / rank, float(fdtrc(rank, df, statistic / rank))
+    left = df - rank + 1
+    if left <= 0:
+        raise ValueError(
+            f"A joint test of {rank} evaluations needs more degrees of freedom than the {df:.3g} "
+            "there are: too few clusters or rows. Test fewer at a time."
+        )
+    F = statistic * left / (df * rank)
+    return F, float(fdtrc(rank, left, F))
 
 
 def deviations(V: Array) -> Array:

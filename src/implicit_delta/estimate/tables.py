@@ -87,7 +87,10 @@ def _short(name: str, width: int = 28) -> str:
 
 def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
     """Return the decimals that show four digits of each standard error, the same if close."""
-    sizes = [error or abs(value) or 1.0 for error, value in zip(errors, values, strict=True)]
+    sizes = [
+        size if math.isfinite(size := error or abs(value) or 1.0) else 1.0
+        for error, value in zip(errors, values, strict=True)
+    ]
     digits = [3 - math.floor(math.log10(size)) for size in sizes]
     found = [
         max(count, 0) if size < 1e6 else count for count, size in zip(digits, sizes, strict=True)

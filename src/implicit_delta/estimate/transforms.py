@@ -59,10 +59,11 @@ class Shown:
         """Transform the columns of a table that are on the scale of the estimate."""
         if self.scale is None:
             return columns
-        shown = {name: self.scale.inverse(columns[name]) for name in ("conf_low", "conf_high")}
-        value = self.scale.inverse(columns["estimate"])
-        slope = self.scale.slope(np.asarray(value), columns["std_error"])
-        return {**columns, **shown, "estimate": value, "std_error": columns["std_error"] / slope}
+        with np.errstate(all="ignore"):
+            shown = {name: self.scale.inverse(columns[name]) for name in ("conf_low", "conf_high")}
+            value = self.scale.inverse(columns["estimate"])
+            error = columns["std_error"] / self.scale.slope(np.asarray(value), np.zeros(1))
+        return {**columns, **shown, "estimate": value, "std_error": error}
 
 
 def ends_on_scale(

@@ -20,6 +20,7 @@ from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio, symmetric
 
 BENT_DROPS, BENT_WARNS = 0.01, 0.05  # of the variance of psi over draws, by what is not linear
@@ -86,15 +87,22 @@ def assemble(
         Begun with the question.
     """
     cost = cost or Cost.start()
-    if sandwich is not None:
-        warn_of_small_samples(sandwich, evaluation.model, response)
+    by_rows = evaluation.sample == "training" and not response.whole
+    plain = sandwich or (_of_rows(evaluation) if by_rows else Sandwich())
+    judged = _judged(evaluation, response, sandwich, plain if by_rows else None)
+    if judged is not None and brought is None:
+        warn_of_small_samples(judged, evaluation.model, response)
     own_df = _model_df(evaluation, response, sandwich)
     sandwich = None if response.robust else sandwich
     covariance, asymmetry, notes = _symmetric(response.covariance)
     drift = np.nan
     if evaluation.fitted is not None:
         drift = guard(evaluation.model, response, covariance, strict, debias)
-    rows = _influence(evaluation, response, sandwich, influence)
+    rows = _influence(evaluation, response, plain, influence or by_rows, sandwich is not None)
+    if debias and sandwich is None and np.isfinite(evaluation.model.df):
+        # the variance that the penalized fit has estimated holds its bias too
+        covariance = covariance * evaluation.model.dispersion()
+        own_df = float(np.sum(evaluation.model.counts)) - evaluation.model.d
     if brought is not None:
         covariance = _brought(evaluation, response, brought)
     elif sandwich is not None and rows is not None:
@@ -108,10 +116,9 @@ def assemble(
     claimed = None if brought is not None else _claimed(evaluation, response, sandwich)
     covariance = covariance if claimed is None else claimed
     replaced = any(other is not None for other in (sandwich, brought, claimed))
-    by_model = not (replaced or response.robust or evaluation.sample == "training")
+    by_model = not (replaced or response.robust or by_rows or debias)
     if by_model and evaluation.fitted is not None:
         warn_of_dispersion(evaluation.model)
-    plain = sandwich or (Sandwich() if response.whole else _of_rows(evaluation))
     total = total_error(
         evaluation,
         covariance,
@@ -127,10 +134,9 @@ def assemble(
     errors = np.sqrt(np.diag(total.covariance))
     polished = move_by_polish(evaluation, errors)
     asked = {"variance": "covariance="} if brought is not None else {}
-    asked |= {} if sandwich is None else {"variance": str(sandwich)}
-    if claimed is not None:
-        by_rows = evaluation.sample == "training"
-        asked = {"variance": str(plain if by_rows else evaluation.model.claimed)}
+    asked |= {} if sandwich is None and not by_rows else {"variance": str(plain)}
+    if claimed is not None and not by_rows:
+        asked = {"variance": str(evaluation.model.claimed)}
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
@@ -184,8 +190,27 @@ def _of_rows(evaluation: Evaluation) -> Sandwich:
             "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
             'use sample="unknown", an upper bound.'
         )
+    return _sandwich_of(claimed)
+
+
+def _sandwich_of(claimed: Claimed) -> Sandwich:
+    """Make the sandwich of rows or clusters that a fit claims."""
+    if claimed.name in ("HC2", "HC3"):
+        return Sandwich(name=claimed.name)
     plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
     return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
+def _judged(
+    evaluation: Evaluation, response: Response, asked: Sandwich | None, of_rows: Sandwich | None
+) -> Sandwich | None:
+    """Return the robust variance whose small samples matter: asked for, of rows, or claimed."""
+    if asked is not None or of_rows is not None:
+        return asked or of_rows
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or response.refitted or not claimed.by_rows:
+        return None
+    return _sandwich_of(claimed)
 
 
 def _model_df(
@@ -254,16 +279,15 @@ def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Arra
 
 
 def _influence(
-    evaluation: Evaluation, response: Response, sandwich: Sandwich | None, asked: bool
+    evaluation: Evaluation, response: Response, sandwich: Sandwich, needed: bool, robust: bool
 ) -> Array | None:
-    """Make the influences, (n, K), where rows are asked for, or few enough to keep unasked."""
-    needed = asked or (evaluation.sample == "training" and not response.whole)
-    if not needed and sandwich is None:
+    """Make the influences, (n, K), where rows are needed, or few enough to keep unasked."""
+    if not needed and not robust:
         return None
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or model.n * evaluation.size <= MOST_KEPT:
-        return (sandwich or Sandwich()).influences(model, directions)
+        return sandwich.influences(model, directions)
     return None
 
 

@@ -131,7 +131,7 @@ def _checked_covariance(
         return None
     if sandwich is not None:
         raise ValueError("Give robust= and clusters=, or covariance=, but not both.")
-    given = np.asarray(covariance, dtype=np.float64)
+    given = np.asarray(_by_names(covariance, model), dtype=np.float64)
     if given.shape != (model.d, model.d):
         raise ValueError(
             f"covariance has shape {given.shape}, but the model has {model.d} parameters: give "
@@ -141,6 +141,18 @@ def _checked_covariance(
     if not np.allclose(given, given.T, rtol=1e-6) or values[0] < -1e-10 * abs(values[-1]):
         raise ValueError("covariance is not symmetric and positive semi-definite.")
     return symmetric(given)
+
+
+def _by_names(covariance: Any, model: FittedModel) -> Any:
+    """Put a labelled covariance in the order of the parameters."""
+    labels = [list(map(str, getattr(covariance, axis, []))) for axis in ("index", "columns")]
+    names = list(model.names or [])
+    if not names or labels == [names, names] or sorted(labels[0]) != sorted(names):
+        return covariance
+    if labels[0] != labels[1]:
+        raise ValueError("covariance has other labels in its rows than in its columns.")
+    order = [labels[0].index(name) for name in names]
+    return np.asarray(covariance)[np.ix_(order, order)]
 
 
 def answer(

@@ -43,8 +43,10 @@ def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Resp
     covers = f"a nominal 95 % interval covers about {forecast.coverage:.1%}"
     if few:
         reason = f" Even if the model is right, {covers} here." if short else ""
+        what = {"design": "the design-based variance"}.get(sandwich.name, sandwich.name)
+        what = "the bootstrap" if response.robust else what
         warn(
-            f"There are only {sandwich.fewest} clusters, and {sandwich.name} estimates the "
+            f"There are only {sandwich.fewest} clusters, and {what} estimates the "
             "variance between them from these alone: it is too small on average, and uncertain."
             f"{reason} {_advice(sandwich, forecast)}",
             SmallSampleWarning,
@@ -80,7 +82,7 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
     if sandwich.clusters is None:
         return 'Use robust="HC3", whose t quantiles follow from how few rows it rests on.'
     if forecast.leverages:
-        return 'Use robust="CR2", which corrects for both.'
+        return 'Use `infer(model, psi, clusters=..., robust="CR2")`, which corrects for both.'
     return (
         'robust="CR2" corrects for both where the outputs of a row are known: make the model with '
         "`from_residuals`, `from_statsmodels` or a likelihood such as `Poisson()`."
@@ -89,12 +91,12 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
 
 def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> Forecast:
     """Predict the coverage of the evaluation that fares worst, where it is known and cheap."""
-    if response.directions is None:
-        return Forecast()
     try:
         outputs = output_count(model)
     except UnsupportedModelError:
         return Forecast()
+    if response.directions is None:
+        return Forecast(leverages=True)
     numbers = float(model.n * outputs * model.d)
     known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
     most = int(min(MOST_CHECKED, MOST_NUMBERS / numbers, MOST_WORK / (numbers * model.d)))
@@ -105,7 +107,9 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
     expected, df = _moments(sandwich, model, directions)
     used, level = sandwich.df(model, response), (1 + NOMINAL) / 2
     quantile = stdtrit(used, level) if np.isfinite(used) else ndtri(level)
-    return Forecast(float(np.min(2 * stdtr(df, quantile * np.sqrt(expected)) - 1)), True)
+    return Forecast(
+        float(np.min(2 * stdtr(df, quantile * np.sqrt(np.maximum(expected, 0.0))) - 1)), True
+    )
 
 
 def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple[Array, Array]:

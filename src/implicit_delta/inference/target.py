@@ -53,8 +53,8 @@ def _warn(shrinkage: float, model: FittedModel) -> None:
         f"The penalty has moved psi by {shrinkage:.2g} standard errors (shrinkage), and the "
         "interval covers psi of the penalized fit, not the truth."
         + (f" {model.penalty_note}" if model.penalty_note else "")
-        + " Use `infer(model, psi, debias=True)`, one Newton step without the penalty, or fit the "
-        "model without it.",
+        + " Fit the model without it, or use `infer(model, psi, debias=True)`, one Newton step "
+        "without the penalty.",
         ShrinkageWarning,
     )
 

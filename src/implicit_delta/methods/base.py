@@ -147,8 +147,9 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
 def refuse_flat(what: str) -> NoReturn:
     """Refuse a psi whose derivative is exactly zero."""
     raise EvaluationError(
-        f"{what} If psi uses the model, it is piecewise constant (a count, an accuracy, a rank, an "
-        "argmax), or its parameters are detached. Such a psi still has a standard error: "
-        "use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
-        "`FiniteDifference(maximizer=nelder_mead)`."
+        f"{what} Does psi use its argument? (`results.predict(X)` does not: use "
+        "`results.model.predict(params, X)`.) If it does, it is piecewise constant (a count, an "
+        "accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "
+        "standard error: use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free "
+        "refit, `FiniteDifference(maximizer=nelder_mead)`."
     )

@@ -36,6 +36,19 @@ def _warn_of_fractions(weights: Array, name: str) -> None:
         )
 
 
+def warn_of_rates(y: Array, weights: Array, name: str, instead: str) -> None:
+    """Warn of repetitions of a row whose count is not whole: it is a proportion, or a rate."""
+    repeated = (weights > 1) & (y != np.round(y))
+    if np.any(repeated):
+        warn(
+            f"{name} counts repetitions of rows, but {int(np.sum(repeated))} of the rows that it "
+            "repeats have outcomes that are not whole numbers: proportions of so many trials, or "
+            "rates of so much exposure, are one observation each. Robust errors would be too "
+            f"small. {instead}",
+            ImplicitDeltaWarning,
+        )
+
+
 def count_of(weights: Array, kind: WeightKind) -> float:
     """Count the observations."""
     return float(weights.sum() if kind == "frequency" else np.count_nonzero(weights))

@@ -236,8 +236,8 @@ class HostModel(FittedModel):
         return (
             "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
             "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
-            "given here; a penalty of the fit that was not; other rows than those of the fit, or "
-            "its columns in another order."
+            "given here; a penalty of the fit that was not; another y or other rows than those of "
+            "the fit, or its columns in another order."
         )
 
     def _score(self, theta: Array, weights: Array) -> Array:

@@ -100,6 +100,7 @@ def from_sklearn(
         coordinates=coordinates,
         to_host=to_host,
         names=None if names is None else tuple(map(str, names)),
+        rows=getattr(X, "index", None) if hasattr(X, "columns") else getattr(y, "index", None),
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
@@ -134,7 +135,9 @@ def _builder(estimator: Any) -> Builder:
     reason = REASONS.get(kind.__name__, default)
     raise UnsupportedModelError(
         f"from_sklearn does not support {kind.__name__}: it has {reason}. "
-        "`refit` or `Bootstrap`, which only need to fit again, may work."
+        "Bootstrap the whole fit: `clone(estimator).fit(X[rows], y[rows])` with `rows = "
+        "rng.integers(n, size=n)` some 200 times, and the spread of psi. (`Bootstrap` and `refit` "
+        "need a likelihood, or a training loop that takes a bonus.)"
     )
 
 

@@ -193,8 +193,8 @@ def _builder(model: Any) -> Builder:
     reason = f" It has {REASONS[name]}." if name in REASONS else ""
     raise UnsupportedModelError(
         f"from_statsmodels does not support {name}.{reason} If it maximizes a log-likelihood, give "
-        "that with its maximum to `from_loglik`; `refit` and `Bootstrap` need nothing but the "
-        "ability to fit again."
+        "that with its maximum to `from_loglik`. Otherwise fit it again to resampled rows, "
+        "`data.iloc[rng.integers(n, size=n)]`, and take the spread of psi."
     )
 
 
@@ -239,8 +239,13 @@ def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> No
 def _refuse_lasso(model: str) -> NoReturn:
     raise UnsupportedModelError(
         f"These results of {model} were fitted with an L1 penalty, whose maximum has a corner "
-        "and no curvature, or refitted after one. Use fit_regularized(L1_wt=0, alpha=...), or "
-        "`refit` or `Bootstrap`."
+        "and no curvature, or refitted after one. "
+        + (
+            "Use fit_regularized(L1_wt=0, alpha=...), or fit"
+            if model in PENALIZED
+            else "Use GLM(...).fit_regularized(L1_wt=0, alpha=...), or fit"
+        )
+        + " it again to resampled rows and take the spread of psi."
     )
 
 

@@ -21,6 +21,7 @@ from implicit_delta.models.statsmodels.terms import (
     OneTerm,
     Ordered,
 )
+from implicit_delta.models.weights import warn_of_rates
 
 
 class Built(NamedTuple):
@@ -60,6 +61,9 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
         family, _column(model.endog), _column(model.var_weights * model.n_trials), float(scale)
     )
     weights = np.asarray(model.freq_weights, dtype=np.float64)
+    if type(family).__name__ in ("Binomial", "Poisson"):
+        y = np.asarray(model.endog * model.n_trials, dtype=np.float64)
+        warn_of_rates(y, weights, "freq_weights", "Fit with `var_weights=` instead.")
     likelihood = LinearPredictors(model.exog, outcome, _column(_offset(model)))
     return Built(likelihood, _summed(alpha, model), weights)
 
