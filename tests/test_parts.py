@@ -510,3 +510,32 @@ def test_class_weights_warn_unless_robust():
         warnings.simplefilter("always")
         idm.infer(model, psi, GGN, robust=True)
     assert not any(issubclass(w.category, idm.DispersionWarning) for w in found)
+
+
+class LowRank(nn.Module):
+    def __init__(self, linear, rank):
+        super().__init__()
+        self.linear = linear
+        self.lora_A = nn.Parameter(torch.randn(rank, linear.in_features, dtype=torch.float64))
+        self.lora_B = nn.Parameter(torch.randn(linear.out_features, rank, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.linear(x) + x @ self.lora_A.T @ self.lora_B.T
+
+
+def test_an_adapter_equals_the_pseudo_inverse():
+    """Without a penalty: a rotation of its factors changes nothing, and psi does not see it."""
+    torch.manual_seed(0)
+    x = torch.randn(200, 5, dtype=torch.float64)
+    adapted = LowRank(nn.Linear(5, 4, dtype=torch.float64), 2)
+    y = (adapted(x) + 0.5 * torch.randn(200, 4, dtype=torch.float64)).detach()
+    model = idm.from_torch(adapted, (x, y), idm.Gaussian(0.25), parameters="lora_*")
+    model = idm.polish(model)
+    psi = lambda m: m(x[:3]).sum(1)
+    estimate = idm.infer(model, psi, GGN)
+    A = model.information(model.theta, np.eye(model.d), "ggn")
+    G = model.jacobian(psi, model.theta)
+    np.testing.assert_allclose(
+        estimate.covariance, G @ np.linalg.pinv(A, rcond=1e-10) @ G.T, rtol=1e-4
+    )
+    assert np.linalg.matrix_rank(A, tol=1e-8 * np.linalg.norm(A)) == model.d - 4

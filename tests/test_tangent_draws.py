@@ -103,7 +103,7 @@ def test_what_is_linear_in_the_outputs_has_the_standard_error_of_a_solve(activat
 # Many parameters: sampled and solved
 
 
-@pytest.mark.parametrize("kind", ["bernoulli", "categorical", "gaussian", "poisson"])
+@pytest.mark.parametrize("kind", ["bernoulli", "categorical", "gaussian", "poisson", "masked"])
 def test_noise_has_the_curvature_as_its_covariance(kind):
     """Of 4000 draws the error of a variance is 2.2 %, and the largest of 36 within 4 of that."""
     X, y = sample(0, 40)
@@ -112,6 +112,11 @@ def test_noise_has_the_curvature_as_its_covariance(kind):
         "categorical": (idm.Categorical(), y.long() + (X[:, 0] > 0), 3),
         "gaussian": (idm.Gaussian(0.5), X[:, :2], 2),
         "poisson": (idm.Poisson(), y, 1),
+        "masked": (
+            idm.Categorical(ignore_index=-100, class_weights=(1.0, 2.0, 4.0)),
+            torch.where(X[:, 1] > 0.5, -100, y.long()),
+            3,
+        ),
     }
     likelihood, target, outputs = likelihoods[kind]
     torch.manual_seed(0)

@@ -50,7 +50,8 @@ def coverage():
         error = np.sqrt(nominal * (1 - nominal) / of)
         cells = [r["task"], r["n"], r["method"], f"{nominal:.0%}", r["replications"]]
         silent = float(r["silent_coverage"] or "nan")
-        told = [f"{float(r['warned']):.0%}", "" if np.isnan(silent) else f"{silent:.1%}"]
+        warned = f"{float(r['warned']):.0%}" if r["warned"] else ""
+        told = [warned, "" if np.isnan(silent) else f"{silent:.1%}"]
         coverage = f"{found:.1%} ± {error:.1%}"
         rows.append([*cells, coverage, r["failed"], *told, abs(found - nominal) > Z * error])
     return header, rows

@@ -221,7 +221,7 @@ class Evaluation:
             function = replace(function, model=model)
         return replace(self, value=value, function=function, fitted=model)
 
-    def tangent(self) -> "Evaluation":
+    def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
         if not isinstance(function, _PsiOfModel):

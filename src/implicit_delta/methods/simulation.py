@@ -96,7 +96,7 @@ class Simulation(Method):
                 named = replace(named, tangent=False)
         asked = evaluation
         if named.tangent:
-            asked = evaluation.tangent()
+            asked = evaluation.in_tangent()
             asked(model.theta)  # a model without a tangent says so before anything is factorized
         draws = named._normal_draws(model)
         pairs = simulate(asked, draws, 1.0, self.n_jobs, repr(named))

@@ -193,12 +193,13 @@ class BatchedModel(FittedModel):
         r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{l2}}\, z`."""
         if self.program.penalty is not None or not isinstance(self.row_terms, SupervisedTerms):
             return None
-        flat, size = self.functional.flat(theta), self._output_size()
+        flat = self.functional.flat(theta)
         total = np.sqrt(self.l2) * rng.standard_normal((count, self.d))
         for rows, (batch, weights) in zip(self._spans(), self._weighted(), strict=True):
-            noise = rng.standard_normal((count, (rows.stop - rows.start) * size))
-            product = self.program.product(self.program.noise, flat, batch, weights)
-            pulled = product(self.program.block(noise, rows.stop - rows.start))
+            size = rows.stop - rows.start
+            outputs = size * self.program.output_size(flat, batch)
+            noise = self.program.block(rng.standard_normal((count, outputs)), size)
+            pulled = self.program.product(self.program.noise, flat, batch, weights)(noise)
             total += self.functional.numpy(pulled)[:count]
         self.counter.count += count
         return np.asarray(total.T)

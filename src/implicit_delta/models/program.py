@@ -166,10 +166,11 @@ class Program(ABC):
 
     def noise(self, flat: Any, batch: Any, weights: Any) -> Product:
         r"""Map rows e, (k, b C), to :math:`\sum_i \sqrt{w_i} J_i' S_i e_i`, (k, d)."""
-        linear = self.calculus.linearize(self.outputs, flat, batch)
+        linear, terms = self.calculus.linearize(self.outputs, flat, batch), self.supervised
         shape = linear.value.shape
-        _, pull = self.calculus.vjp(self.supervised.likelihood.root(linear.value), linear.value)
-        roots = weights.reshape(-1, *[1] * (len(shape) - 1)) ** 0.5
+        _, pull = self.calculus.vjp(terms.likelihood.root(linear.value), linear.value)
+        mass = terms.likelihood.mass(linear.value, terms.targets(batch))
+        roots = (weights.reshape(-1, *[1] * (len(shape) - 1)) * mass) ** 0.5
         rooted = self.calculus.vmap(lambda e: roots * pull(e)[0])
         return lambda block: linear.backward(rooted(block.reshape(-1, *shape)))
 
