@@ -211,6 +211,7 @@ REFUSED = {  # the cells that have no honest answer: the entry, the wrapper, and
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.filterwarnings("ignore::implicit_delta.NonlinearityWarning")
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 def test_every_door_answers_the_same_question(entry, wrapper, backend):
     ask, rtol = ENTRIES[entry]
     side = BACKENDS[backend]
