@@ -85,9 +85,13 @@ def _roots(falls: tuple[float, float]) -> tuple[float, float]:
 
 
 def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) -> float:
-    """Relative difference of the two slopes, or that of their mean to the standard error."""
+    """Relative difference of the two slopes, or that of the rise to what the derivative expects.
+
+    An objective that falls faster than a parabola makes a symmetric interval too long, but not
+    crooked: so only the slopes are taken against its fall.
+    """
     ahead, behind = moves[0] / roots[0], moves[1] / roots[1]
-    rise, expected = sum(moves), error * sum(roots)
+    rise, expected = sum(moves), error * 2 * PROBE
     between = abs(ahead - behind) / abs(ahead + behind) if ahead + behind else 0.0
     mismatch = abs(rise - expected) / min(rise, expected) if rise > 0 else np.inf
     return float(max(between, mismatch))
