@@ -18,16 +18,15 @@ from torch.nn import functional as F
 import implicit_delta as idm
 
 torch.manual_seed(0)
-torch.set_default_dtype(torch.float64)
 
 
 def sample(n, shift):
-    x = torch.randn(n, 4)
+    x = torch.randn(n, 4, dtype=torch.float64)
     logits = torch.stack([x[:, 0] + shift, torch.sin(2 * x[:, 1]), x[:, 2] * x[:, 3]], dim=1)
     return {"features": x, "labels": torch.distributions.Categorical(logits=logits).sample()}
 
 
-base = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3))
+base = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3)).double()
 large, small = sample(4000, shift=0.0), sample(300, shift=1.0)
 optimizer = torch.optim.Adam(base.parameters(), lr=0.02)
 for _ in range(200):
@@ -50,7 +49,7 @@ class LowRank(nn.Module):
         return self.linear(x) + x @ self.lora_A.T @ self.lora_B.T
 
 
-net = nn.Sequential(LowRank(base[0]), base[1], LowRank(base[2]))
+net = nn.Sequential(LowRank(base[0]), base[1], LowRank(base[2])).double()
 trained = [p for name, p in net.named_parameters() if "lora" in name or name == "2.linear.bias"]
 l2 = 2.0
 optimizer = torch.optim.Adam(trained, lr=0.02)

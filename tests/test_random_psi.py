@@ -34,7 +34,7 @@ def test_common_seeds_cancel_in_differences(model, method):
     est = idm.infer(model, loud, method)
     exact = idm.infer(model, lambda b: 3 * b[0] + b[1])
     assert est.budget["model"] == pytest.approx(exact.standard_error, rel=0.01)
-    assert est.budget["noise"] > 100 * est.budget["model"]
+    assert est.budget["noise"] > 30 * est.budget["model"]  # of ten draws it is known to a quarter
 
 
 @pytest.mark.slow
