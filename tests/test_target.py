@@ -89,6 +89,17 @@ def test_debias_estimates_the_noise_anew(alpha):
     assert estimate.df == N - 3
 
 
+def test_debias_of_several_outputs_keeps_the_variance_of_the_fit():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(3, 2, bias=False, dtype=torch.float64)
+    y = X @ np.array([[1.0, 0.5], [2.0, -1.0], [0.0, 1.0]]) + RNG.normal(size=(N, 2))
+    data = torch.tensor(X), torch.tensor(y)
+    model = idm.polish(idm.from_torch(module, data, idm.Gaussian(), l2=5.0))
+    model = model.model if hasattr(model, "model") else model
+    freed = idm.infer(model, idm.parameters, debias=True)
+    assert np.all(freed.standard_error > 0)
+
+
 def penalized_backends():
     torch = pytest.importorskip("torch")
     linear = pytest.importorskip("sklearn.linear_model")

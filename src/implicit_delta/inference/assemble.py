@@ -101,7 +101,8 @@ def assemble(
     rows = _influence(evaluation, response, plain, influence or by_rows, sandwich is not None)
     if debias and sandwich is None and np.isfinite(evaluation.model.df):
         # the variance that the penalized fit has estimated holds its bias too
-        covariance = covariance * evaluation.model.dispersion()
+        excess = evaluation.model.dispersion()  # unknown for several outputs
+        covariance = covariance * (excess if np.isfinite(excess) else 1.0)
         own_df = float(np.sum(evaluation.model.counts)) - evaluation.model.d
     if brought is not None:
         covariance = _brought(evaluation, response, brought)
