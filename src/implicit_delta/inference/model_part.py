@@ -1,0 +1,212 @@
+"""The model's part of an error: its own variance, a robust one, one that is claimed or brought."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.influence import Sandwich, checked_directions
+from implicit_delta.inference.small_samples import warn_of_small_samples
+from implicit_delta.methods.base import Response
+from implicit_delta.models.claimed import Claimed
+from implicit_delta.numerics.arrays import ratio, symmetric
+
+MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """The error of psi that is due to the model.
+
+    Attributes
+    ----------
+    raw : (K, K) array
+        The covariance of the response itself, symmetric.
+    covariance : (K, K) array
+        The one that counts.
+    df : float or (K,) array
+    rows : (n, K) array or None
+        Influences of the observations, where they are needed or few.
+    sandwich : Sandwich
+        What makes covariances of rows.
+    by_model : bool
+        Whether it rests on the variance that the model has.
+    replaced : bool
+        Whether it is another than that of the response.
+    asymmetry : float
+    notes : mapping
+    """
+
+    raw: Array
+    covariance: Array
+    df: float | Array
+    rows: Array | None
+    sandwich: Sandwich
+    by_model: bool
+    replaced: bool
+    asymmetry: float
+    notes: Mapping[str, float | str]
+
+
+def model_part(
+    evaluation: Evaluation,
+    response: Response,
+    asked: Sandwich | None,
+    brought: Array | None,
+    *,
+    influence: bool,
+    debias: bool,
+) -> ModelPart:
+    """Choose the variance: brought, asked for, claimed by the fit, or the model's own."""
+    by_rows = evaluation.sample == "training" and not response.whole
+    plain = asked or (_of_rows(evaluation) if by_rows else Sandwich())
+    judged = _judged(evaluation, response, asked, plain if by_rows else None)
+    if judged is not None and brought is None:
+        warn_of_small_samples(judged, evaluation.model, response)
+    df = _model_df(evaluation, response, asked)
+    robust = None if response.robust else asked
+    raw, asymmetry, notes = _symmetric(response.covariance)
+    rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
+    claimed = None if brought is not None else _claimed(evaluation, response, robust)
+    covariance = raw
+    if brought is not None:
+        covariance, notes = _brought(evaluation, brought), {**notes, "variance": "covariance="}
+    elif robust is not None:
+        covariance, _, projected = _symmetric(_robust(evaluation, response, robust, rows))
+        notes = {**notes, **projected}
+    elif claimed is not None:
+        covariance = claimed
+    elif debias and np.isfinite(evaluation.model.df):
+        covariance, df = _renoised(evaluation, raw)
+    if claimed is not None and not by_rows:
+        notes = {**notes, "variance": str(evaluation.model.claimed)}
+    elif robust is not None or by_rows:
+        notes = {**notes, "variance": str(plain)}
+    replaced = any(other is not None for other in (robust, brought, claimed))
+    by_model = not (replaced or response.robust or by_rows or debias)
+    return ModelPart(
+        raw, covariance, df, rows, plain, by_model and evaluation.fitted is not None, replaced,
+        asymmetry, notes,
+    )  # fmt: skip
+
+
+def _robust(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich, rows: Array | None
+) -> Array:
+    if rows is not None:
+        return sandwich.of_rows(evaluation.model, rows)
+    directions = checked_directions(evaluation.model, response)
+    return sandwich.of_directions(evaluation.model, directions)
+
+
+def _renoised(evaluation: Evaluation, covariance: Array) -> tuple[Array, float]:
+    """Estimate the noise anew: that of the penalized fit holds its bias too."""
+    model = evaluation.model
+    excess = model.dispersion()  # unknown for several outputs
+    freedom = float(np.sum(model.counts)) - model.d
+    return covariance * (excess if np.isfinite(excess) else 1.0), freedom
+
+
+def _brought(evaluation: Evaluation, brought: Array) -> Array:
+    """Carry a covariance of the parameters over to psi."""
+    if evaluation.sample == "training":
+        raise ValueError(
+            'Average(sample="training") needs to know how each row moves the parameters, which '
+            "covariance= does not tell. Use robust= or clusters=."
+        )
+    J = evaluation.jacobian(evaluation.model.theta)
+    return np.asarray(J @ brought @ J.T)
+
+
+def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+    """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
+
+    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    """
+    model = evaluation.fitted
+    if model is None or model.claimed is None or response.refitted or sandwich is not None:
+        return None
+    slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
+    if not np.all(np.any(slopes, axis=-1)):
+        slopes = model.information(model.theta, checked_directions(model, response)).T
+    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+
+
+def _of_rows(evaluation: Evaluation) -> Sandwich:
+    """Return the sandwich of an average over the training rows where none was asked for."""
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or evaluation.sample != "training":
+        return Sandwich()
+    if not claimed.by_rows:
+        raise UnsupportedModelError(
+            f"The error of an average over the training rows is made of these rows, and {claimed} "
+            "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "
+            'use sample="unknown", an upper bound.'
+        )
+    return _sandwich_of(claimed)
+
+
+def _sandwich_of(claimed: Claimed) -> Sandwich:
+    """Make the sandwich of rows or clusters that a fit claims."""
+    if claimed.name in ("HC2", "HC3"):
+        return Sandwich(name=claimed.name)
+    plain, corrected = ("HC0", "HC1") if claimed.clusters is None else ("CR0", "CR1S")
+    return Sandwich(claimed.clusters, claimed.factor, plain if claimed.factor == 1 else corrected)
+
+
+def _judged(
+    evaluation: Evaluation, response: Response, asked: Sandwich | None, of_rows: Sandwich | None
+) -> Sandwich | None:
+    """Return the robust variance whose small samples matter: asked for, of rows, or claimed."""
+    if asked is not None or of_rows is not None:
+        return asked or of_rows
+    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    if claimed is None or response.refitted or not claimed.by_rows:
+        return None
+    return _sandwich_of(claimed)
+
+
+def _model_df(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich | None
+) -> float | Array:
+    """Degrees of freedom of the model's part, one number or (K,)."""
+    if evaluation.fitted is None:
+        return np.inf
+    claimed = evaluation.model.claimed
+    if sandwich is None and claimed is not None and not response.refitted:
+        return claimed.df
+    if sandwich is None or (response.robust and sandwich.clusters is None):
+        return evaluation.model.df
+    return sandwich.df(evaluation.model, response)
+
+
+def _influence(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich, needed: bool, robust: bool
+) -> Array | None:
+    """Make the influences, (n, K), where rows are needed, or few enough to keep unasked."""
+    if not needed and not robust:
+        return None
+    model = evaluation.model
+    directions = checked_directions(model, response)
+    if needed or model.n * evaluation.size <= MOST_KEPT:
+        return sandwich.influences(model, directions)
+    return None
+
+
+def _symmetric(raw: Array) -> tuple[Array, float, dict[str, float | str]]:
+    """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
+    errors = np.sqrt(np.clip(np.diag(raw), 0, None))
+    size = np.outer(errors, errors)
+    gap = abs(raw - raw.T)
+    asymmetry = float(np.max(ratio(gap, size)))
+    covariance = symmetric(raw)
+    values, vectors = np.linalg.eigh(covariance)
+    negative = values < -1e-12 * max(values[-1], 0.0)
+    if not np.any(negative):
+        return covariance, asymmetry, {}
+    kept = np.clip(values, 0, None)
+    dropped = {"negative_eigenvalues_dropped": float(np.sum(negative))}
+    return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(dropped)
