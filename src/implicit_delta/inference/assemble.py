@@ -1,5 +1,6 @@
 """Assemble an estimate: the only place that makes one of an evaluation and a response."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -18,6 +19,7 @@ from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.target import DEBIASED, Target, target_of
+from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -91,6 +93,7 @@ def assemble(
         drift = guard(evaluation.model, response, part.raw, strict, debias)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
+    noise = training_noise(evaluation)
     total = total_error(
         evaluation,
         part.covariance,
@@ -98,6 +101,7 @@ def assemble(
         _robust_draws(response, part.covariance, part.replaced),
         lambda rows: part.sandwich.of_rows(evaluation.model, rows),
         whole=response.whole,
+        others=noise.parts,
     )
     bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
     check_bend(bend, strict, plain=not response.falls)
@@ -121,28 +125,49 @@ def assemble(
             shrinkage=target.shrinkage,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **polished, **part.notes},
+            notes={
+                **evaluation.notes,
+                **response.notes,
+                **polished,
+                **part.notes,
+                **noise.notes(total.covariance),
+            },
         ),
         influence=total.influence,
         parts=total.parts,
         draws=total.draws,
         errors_add=total.errors_add,
-        df=_total_df(evaluation, part.df, total) if df is None else df,
+        df=_total_df(evaluation, part.df, total, noise) if df is None else df,
         target=target.text,
         acceleration=response.acceleration,
     )
 
 
-def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
-    """Degrees of freedom of all parts: of the model's, and of clusters of evaluation rows."""
-    if len(total.parts) < 2 or evaluation.sample == "training":
+def _total_df(
+    evaluation: Evaluation, own: float | Array, total: TotalError, noise: TrainingNoise
+) -> float | Array:
+    """Degrees of freedom of all parts: of what is there without noise of the training, and its."""
+    parts = {name: V for name, V in total.parts.items() if name not in noise.parts}
+    rest = _sampled_df(evaluation, own, parts, total.errors_add)
+    if not noise.parts:
+        return rest
+    added = [np.diag(V) for V in noise.parts.values()]
+    left = np.maximum(np.diag(total.covariance) - np.sum(added, axis=0), 0.0)
+    return welch_df([left, *added], [rest, *noise.df.values()])
+
+
+def _sampled_df(
+    evaluation: Evaluation, own: float | Array, parts: Mapping[str, Array], errors_add: bool
+) -> float | Array:
+    """Degrees of freedom of the model's part, and of clusters of evaluation rows."""
+    if len(parts) < 2 or evaluation.sample == "training":
         return own
     sampling = np.inf if evaluation.sampling is None else evaluation.sampling.df
-    if total.errors_add:
+    if errors_add:
         return np.minimum(own, sampling) if np.isfinite(sampling) else own
     known = {"model": own, "evaluation": sampling}
-    parts = {name: np.diag(V) for name, V in total.parts.items()}
-    return welch_df(list(parts.values()), [known.get(name, np.inf) for name in parts])
+    variances = [np.diag(V) for V in parts.values()]
+    return welch_df(variances, [known.get(name, np.inf) for name in parts])
 
 
 def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:

@@ -88,6 +88,11 @@ class FittedModel(ABC):
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
+    checkpoints : (c, d) array or None
+        States of the last steps of the training that theta comes from, in their order.
+    replicates : (r, d) array or None
+        Where other trainings on the same data ended, from other initializations. Both belong to
+        one theta: `at` another one drops them.
     """
 
     theta: Array
@@ -102,6 +107,8 @@ class FittedModel(ABC):
     claimed: Claimed | None = None
     penalty_note: str = ""
     bends: bool = False
+    checkpoints: Array | None = None
+    replicates: Array | None = None
 
     @property
     def n(self) -> int:

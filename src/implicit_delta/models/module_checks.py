@@ -45,6 +45,8 @@ class Options:
     outputs: Callable[[Any, Any], Any] | None = None
     targets: Callable[[Any], Any] | None = None
     parameters: Any = None
+    checkpoints: Any = None
+    replicates: Any = None
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.l2) or self.l2 < 0:

@@ -1,6 +1,6 @@
 """JAX: any pytree of parameters, any loss that is a sum over observations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ def from_jax(
     outputs: Callable[[Any, Any], Any] | None = None,
     targets: Callable[[Any], Any] | None = None,
     parameters: Selection | None = None,
+    checkpoints: Iterable[Any] | None = None,
+    replicates: Iterable[Any] | None = None,
     l2: float = 0.0,
     penalty: Callable[[Any], Any] | None = None,
     batch_size: int | None = None,
@@ -64,6 +66,14 @@ def from_jax(
         of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
         regular expression), a list of these, or a function of a name. Names
         are paths, as in ``model.names``.
+    checkpoints : list of pytrees, optional
+        States of the last steps or epochs of this training, three or more, evenly spaced and in
+        their order. What the last minibatches left in psi is then the line ``training`` of the
+        budget; see `continue_training` and `averaged`.
+    replicates : list of pytrees, optional
+        Parameters trained again on the same data from other initializations, two or more. The
+        spread of psi over them is the line ``initialization`` of the budget, which has the noise of
+        minibatches in it and takes the place of ``training``.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The weight
         decay w of an optimizer of a *mean* loss is ``l2 = n * w``.
@@ -105,4 +115,5 @@ def from_jax(
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
+    options = replace(options, checkpoints=checkpoints, replicates=replicates)
     return make(params, data, likelihood, apply, options)

@@ -1,6 +1,6 @@
 """PyTorch: any module, any loss that is a sum over observations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ def from_torch(
     outputs: "Callable[[nn.Module, Any], Any] | None" = None,
     targets: Callable[[Any], Any] | None = None,
     parameters: Selection | None = None,
+    checkpoints: Iterable[Any] | None = None,
+    replicates: Iterable[Any] | None = None,
     l2: float = 0.0,
     penalty: "Callable[[nn.Module], Any] | None" = None,
     batch_size: int | None = None,
@@ -62,6 +64,15 @@ def from_torch(
         of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
         regular expression), a list of these, or a function of a name. The module's
         `requires_grad` is not touched; of those that are named, frozen ones count only if all are.
+    checkpoints : list of state_dicts, modules or lists of parameters, optional
+        States of the last steps or epochs of this training, three or more, evenly spaced and in
+        their order, *copied* when they were made: ``copy.deepcopy(module.state_dict())``. What the
+        last minibatches left in psi is then the line ``training`` of the budget; see
+        `continue_training` and `averaged`.
+    replicates : list of modules or state_dicts, optional
+        Modules trained again on the same data from other initializations, two or more. The
+        spread of psi over them is the line ``initialization`` of the budget, which has the noise of
+        minibatches in it and takes the place of ``training``.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The
         `weight_decay` w of an optimizer of a *mean* loss is ``l2 = n * w``.
@@ -103,4 +114,5 @@ def from_torch(
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
+    options = replace(options, checkpoints=checkpoints, replicates=replicates)
     return make(module, data, likelihood, options)
