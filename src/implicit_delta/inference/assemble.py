@@ -88,12 +88,11 @@ def assemble(
     """
     cost = cost or Cost.start()
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
-    drift = np.nan
+    drift, noise = np.nan, training_noise(evaluation)
     if evaluation.fitted is not None:
-        drift = guard(evaluation.model, response, part.raw, strict, debias)
+        drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
-    noise = training_noise(evaluation)
     total = total_error(
         evaluation,
         part.covariance,

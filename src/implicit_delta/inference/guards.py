@@ -13,6 +13,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
+NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
 # Like a shrinkage; a Newton step on separated classes, which has no end, leaves 0.9.
 DEBIASED_WARNS, DEBIASED_REFUSES = 0.25, 0.5
 # Of simulated ratios, odds ratios, probabilities, variances and quantiles, those that bend by at
@@ -33,23 +34,34 @@ ONE_SIDED = (
 
 
 def guard(
-    model: FittedModel, response: Response, covariance: Array, strict: bool, debias: bool = False
+    model: FittedModel,
+    response: Response,
+    covariance: Array,
+    strict: bool,
+    debias: bool = False,
+    noise: Array | float = 0.0,
 ) -> float:
-    """Check a response and return its drift; see the errors and warnings of `infer`."""
+    """Check a response and return its drift; see the errors and warnings of `infer`.
+
+    With noise of the training in psi, its variances (K,), drift is what these do not explain.
+    """
     if response.directions is None:
         drift = response.drift
         check_drift(model, drift, strict, debias)
     else:
         score = model.score(model.theta) if response.score is None else response.score
-        drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
+        errors = np.sqrt(np.diag(covariance) + noise)
+        drift = drift_of(score, response.directions, errors, NOISE_EXPLAINS * np.sqrt(noise))
         check_drift(model, drift, strict, debias)
         _check_parabola(model, response, score, strict)
     return drift
 
 
-def drift_of(score: Array, directions: Array, errors: Array) -> float:
+def drift_of(
+    score: Array, directions: Array, errors: Array, explained: Array | float = 0.0
+) -> float:
     """Return by how many standard errors psi would still move if training were finished."""
-    moves = abs(score @ directions)
+    moves = np.maximum(abs(score @ directions) - explained, 0.0)
     return float(np.max(ratio(moves, errors)))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import matmul_toeplitz
 from scipy.special import stdtr
 
 from implicit_delta._core.types import Array
@@ -42,6 +43,11 @@ class TrainingNoise:
     df: Mapping[str, Array] = field(default_factory=dict)
     states: str = ""
     remedy: str = ""
+
+    @property
+    def variance(self) -> Array | float:
+        """Variances of all parts together, (K,), or none."""
+        return sum((np.diag(part) for part in self.parts.values()), 0.0)
 
     def notes(self, total: Array) -> dict[str, float | str]:
         """Describe the states, with advice if they are most of the total covariance (K, K)."""
@@ -165,6 +171,7 @@ class Wobble:
         """Fit to values (c, K)."""
         c = len(values)
         line = _line(c)
+        values = values - values[0]  # what does not move has no residuals, not even rounding
         residuals = values - line @ (line.T @ values)
         squares = np.sum(residuals**2, axis=0)
         found = ratio(np.sum(residuals[1:] * residuals[:-1], axis=0), squares)
@@ -206,19 +213,25 @@ class _Expected:
 
     @classmethod
     def of(cls, rho: float, line: Array) -> "_Expected":
-        c = len(line)
-        R = rho ** abs(np.subtract.outer(np.arange(c), np.arange(c)))
-        M = np.eye(c) - line @ line.T
-        left = M @ R @ M
-        trace = float(np.trace(left))
-        weights = line @ line[-1]  # of the states in the end of the line
+        """Compute in the time and memory of c, as there may be thousands."""
+        lags = rho ** np.arange(len(line))  # R is that Toeplitz matrix, and M = I - line line'
+        seen = matmul_toeplitz(lags, line)
+        inner = line.T @ seen
+        trace = len(line) - float(np.trace(inner))
+        squares = len(line) + 2 * float(
+            np.sum((len(line) - np.arange(1, len(line))) * lags[1:] ** 2)
+        )
+        products = (len(line) - 1) * rho + np.sum(
+            line[1:] * (line[:-1] @ inner) - line[1:] * seen[:-1] - seen[1:] * line[:-1]
+        )
+        end = line @ line[-1]  # weights of the states in the end of the line
         return cls(
             correlation=rho,
             trace=trace,
-            neighbors=float(np.sum(np.diag(left, 1))) / trace,
-            df=trace**2 / float(np.sum((M @ R) * (R @ M))),
-            mean=float(R.mean()),
-            ahead=1 + float(weights @ R @ weights),
+            neighbors=float(products) / trace,
+            df=trace**2 / (squares - 2 * float(np.sum(seen**2)) + float(np.sum(inner * inner.T))),
+            mean=float(np.mean(matmul_toeplitz(lags, np.ones(len(line))))) / len(line),
+            ahead=1 + float(end @ matmul_toeplitz(lags, end)),
         )
 
 
@@ -263,6 +276,6 @@ def _warn_alike(wobble: Wobble, count: int, averaged: bool) -> None:
             f"psi at neighboring {of} is so much alike (correlation above "
             f"{float(np.median(wobble.correlation)):.2g}) that {count} of them are worth "
             f"{INDEPENDENT} or fewer, and the noise of the training may be larger than they show. "
-            "Space them out: the ends of epochs, or `continue_training(..., every=10)`.",
+            "Space them out: ends of epochs, or `continue_training(..., every=10)` and more.",
             ImplicitDeltaWarning,
         )
