@@ -20,8 +20,8 @@ from implicit_delta.models.program import Calculus, Function, Linearization, Pro
 from implicit_delta.models.torch.data import can_be_cut, cut, leaves, map_tensors
 from implicit_delta.models.torch.module import TorchFunctional
 
-# Vectors at once, or else one by one. Together they share the calls of kernels, not what these read:
-# 16 took 0.2 to 0.8 times the time of one by one on batches of up to 2 MB (perceptrons, convnets,
+# Vectors at once, or else one by one. Together they share calls of kernels, not what these read: 16
+# took 0.2 to 0.8 times the time of one by one on batches of up to 2 MB (perceptrons, convnets,
 # BERT), which a cache holds and which leave room for 32, and 1.0 to 3.6 times beyond.
 FEW = 32
 
