@@ -174,8 +174,21 @@ def test_relu_has_a_maximum_in_the_tangent(models):
     )
 
 
-def test_another_scikit_learn_is_no_silent_number(models, monkeypatch):
-    monkeypatch.delattr(MLPClassifier.__mro__[2], "_forward_pass_fast")
-    model = models["two classes"]
+def test_a_perceptron_that_computes_in_another_way_has_no_tangent(monkeypatch):
+    net = MLPClassifier((2,), solver="lbfgs", random_state=0, tol=1.0).fit(X, TWO)
+    monkeypatch.setattr("implicit_delta.models.sklearn.table.FORWARD", "of_another_version")
+    model = idm.from_sklearn(net, X, TWO)
+    assert not model.bends
     with pytest.raises(idm.UnsupportedModelError, match="tangent=False"):
-        model.evaluate_tangent(lambda net: 0.0, model.theta, model.theta)
+        model.evaluate_tangent(mean, model.theta, model.theta)
+
+
+def test_kinks_of_a_network_leave_its_derivative(models):
+    """A logarithm is not traced, and differences of the weights would cross kinks."""
+    model = models["two layers, relu"]
+    whole = model.jacobian(lambda net: net.predict_proba(NEW)[:, 1], model.theta)
+    logs = model.jacobian(
+        lambda net: np.array(np.log(list(net.predict_proba(NEW)[:, 1]))), model.theta
+    )
+    p = model.evaluate(score, model.theta)
+    np.testing.assert_allclose(logs, whole / p[:, None], rtol=1e-4, atol=1e-5)

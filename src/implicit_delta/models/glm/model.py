@@ -230,7 +230,14 @@ class HostModel(FittedModel):
         traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
         if traced is not None:
             traced = traced[0], self.coordinates.pull(traced[1].T).T
-        return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
+
+        def near(point: Array) -> Any:
+            """Of a network by its tangent, which has the same derivative and no kinks (relu)."""
+            if self.bends:
+                return self.evaluate_tangent(psi, theta, point - theta)
+            return self.evaluate(psi, point)
+
+        return jacobian_of(near, theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
         same = np.array_equal(weights, self.weights)

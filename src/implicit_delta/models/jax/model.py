@@ -63,6 +63,7 @@ class JaxModel(BatchedModel):
         with self.functional.context():
             return self.functional.filled(self.functional.pieces(self.theta))
 
+    @in_context
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Return the outputs for inputs, by the function that was fitted.
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.glm.network import ACTIVATIONS, Layers, cut_layers
+
+FORWARD = "_forward_pass_fast"  # of perceptrons; one that lacks it has no tangent here
 
 
 def linear_copy(estimator: Any, b: Any) -> Any:
@@ -44,18 +45,12 @@ def perceptron_copy(mlp: Any, widths: tuple[int, ...], b: Any) -> Any:
 def tangent_copy(mlp: Any, widths: tuple[int, ...], b: Any, step: Any) -> Any:
     """Copy a perceptron whose outputs, before their activation, are linear in the step from b.
 
-    `predict`, `predict_proba` and `score` all go through one method of scikit-learn's, which is
-    replaced.
+    `predict`, `predict_proba` and `score` all go through one method of scikit-learn's (`FORWARD`),
+    which is replaced.
     """
-    if not hasattr(mlp, "_forward_pass_fast"):
-        raise UnsupportedModelError(
-            f"This version of scikit-learn computes {type(mlp).__name__}.predict in another way "
-            "than is known here, so that it has no tangent. Draw the weights themselves: "
-            "`Simulation(tangent=False)`."
-        )
     layers, steps = (list(cut_layers(part, widths)) for part in (b, step))
     other = perceptron_copy(mlp, widths, b + step)
-    other._forward_pass_fast = partial(_tangent_pass, mlp, layers, steps)
+    setattr(other, FORWARD, partial(_tangent_pass, mlp, layers, steps))
     return other
 
 
@@ -80,7 +75,7 @@ def _activated(mlp: Any, outputs: Any) -> Any:
     """Apply the activation of the outputs, by a perceptron of that one layer."""
     top, width = copy(mlp), outputs.shape[1]
     top.coefs_, top.intercepts_, top.n_layers_ = [np.eye(width)], [np.zeros(width)], 2
-    return top._forward_pass_fast(outputs, check_input=False)
+    return getattr(top, FORWARD)(outputs, check_input=False)
 
 
 def pipeline_copy(pipeline: Any, copy_last: Callable[..., Any], *b: Any) -> Any:

@@ -18,6 +18,7 @@ from implicit_delta.models.glm.outcomes import Canonical, Tweedie, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import effective_parameters
 from implicit_delta.models.sklearn.copies import (
+    FORWARD,
     linear_copy,
     multinomial_copy,
     perceptron_copy,
@@ -192,7 +193,8 @@ def _perceptron(mlp: Any, X: Array, y: Any, weights: Weights, names: list[str]) 
     network = Network(X, widths, mlp.activation, likelihood, targets)
     ridge = penalized * mlp.alpha / scale
     to_host, to_tangent = (partial(way, mlp, widths) for way in (perceptron_copy, tangent_copy))
-    return Built(network, b, ridge, to_host, shifted_together=last, to_tangent=to_tangent)
+    known = to_tangent if hasattr(mlp, FORWARD) else None
+    return Built(network, b, ridge, to_host, shifted_together=last, to_tangent=known)
 
 
 def _outputs(mlp: Any, X: Array, y: Any, weights: Weights) -> tuple[Likelihood, Any]:
