@@ -145,9 +145,9 @@ def test_a_statistic_has_both_parts_of_its_error(name, function, cached):
     assert est.value == pytest.approx(function(units_of(units, native(model)), np.ones(N)))
     assert 0 < est.budget["evaluation"] < est.standard_error <= rows.standard_error
     if name != "large torch":
-        # Jumps of one sample are in the draws and not in the model's part; 3.5 % of noise.
+        # Jumps of one sample are in the draws and not in the model's part, which may be small then.
         whole = drawn_error(model, units, function)
-        assert 0.3 * whole < est.budget["model"] < 1.15 * whole
+        assert 0.2 * whole < est.budget["model"] < 1.15 * whole
 
 
 def native(model):

@@ -24,12 +24,24 @@ PAIRS, PER_PARAMETER, MOST_MATCHED = 200, 2, 1000  # pairs; for each parameter, 
 FEW_PAIRS = 16  # where each one is a solve
 STEP = 1 / 32  # of a standard error: most units are straight over it, and it is far beyond rounding
 SHRINK, LEVELS = 1 / 16, 3  # of steps, for weights of networks along which the data say little
-ROUGH = 0.5  # of the move of the units, by which it changes with a step of another size
+# Of the move of the units, by which it changes with a step of another size.
+STRAIGHT, ROUGH = 0.01, 0.5
 SPLITS = 32  # of the rows into halves, one for each pair of draws in turn
 APART = 0.9  # of the weights of a half: no row, class or group is ever without any
 LEAST_SLOPE = 0.01  # of the squared length of a slope: it keeps a direction, however noisy
 MOST_NUMBERS = 5 * 10**7  # of a Jacobian of the units that is kept
 SEED = 0
+
+JUMPS = (
+    "units of the Statistic jump when the parameters change a little: they are decisions (a class, "
+    "a rank, a rounded number) or rounded in single precision. Return probabilities or logits, in "
+    "float64, and decide in `function`."
+)
+STILL = (
+    "units of the Statistic do not change with the parameters. Either they do not use the model "
+    "that they are given, or they are decisions (a class, a rank) and not scores: return "
+    "probabilities or logits, and decide in `function`."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +186,7 @@ class _Tangent:
         if not self.draws.matched or self.center.size * self.theta.size > MOST_NUMBERS:
             return None
         roots = self.steps @ self.draws.z / self.draws.pairs
-        return np.stack([self.along(root, STEP * self.scale) for root in roots.T], axis=1)
+        return np.stack([self.along(root, self._short * self.scale) for root in roots.T], axis=1)
 
     def move(self, p: int) -> Array:
         """Return the move along step p."""
@@ -213,23 +225,15 @@ class _Tangent:
         """Share of the usual difference over which units are straight; refuse if there is none."""
         scales = SHRINK ** np.arange(LEVELS + 1)
         moves = (self.along(self.steps[:, 0], self._short * scale) for scale in scales)
-        for (move, other), scale in zip(pairwise(moves), scales, strict=False):
+        gaps: dict[float, float] = {}
+        for scale, (move, other) in zip(scales, pairwise(moves), strict=False):
             size = np.linalg.norm(move) + np.linalg.norm(other)
-            if size == 0:
+            gaps[float(np.linalg.norm(move - other) / size) if size else np.inf] = float(scale)
+            if min(gaps) <= STRAIGHT or not size:
                 break
-            if np.linalg.norm(move - other) <= ROUGH * size:
-                return float(scale)
-        else:
-            raise EvaluationError(
-                "units of the Statistic jump when the parameters change a little: they are "
-                "decisions (a class, a rank, a rounded number) or rounded in single precision. "
-                "Return probabilities or logits, in float64, and decide in `function`."
-            )
-        raise EvaluationError(
-            "units of the Statistic do not change with the parameters. Either they do not use "
-            "the model that they are given, or they are decisions (a class, a rank) and not "
-            "scores: return probabilities or logits, and decide in `function`."
-        )
+        if min(gaps) <= ROUGH:
+            return gaps[min(gaps)]
+        raise EvaluationError(JUMPS if np.isfinite(min(gaps)) else STILL)
 
 
 def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
