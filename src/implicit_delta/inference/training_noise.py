@@ -26,7 +26,7 @@ APART = 1e-3  # chance at which psi is too far from its states to be one of them
 
 @dataclass(frozen=True)
 class TrainingNoise:
-    """What the training adds to the error of psi.
+    """Error of psi that the training adds.
 
     Attributes
     ----------
