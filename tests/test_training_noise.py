@@ -381,6 +381,7 @@ FORMS = {
     "compiled": lambda net: {
         f"module._orig_mod.{k}": v.clone() for k, v in net.state_dict().items()
     },
+    "lightning": lambda net: {f"net.{k}": v.clone() for k, v in net.state_dict().items()},
     "averaged": torch.optim.swa_utils.AveragedModel,
     "parallel": lambda net: nn.DataParallel(copy.deepcopy(net)),
 }

@@ -19,7 +19,6 @@ from implicit_delta.models.states import (
 from implicit_delta.models.torch.module import flatten, uncertain
 from implicit_delta.models.torch.wrappers import unwrapped
 
-PREFIXES = ("module.", "_orig_mod.", "model.")  # of DDP and SWA, torch.compile, Lightning
 KNOWN = 1e-6  # relative: by how much what is taken as known may differ between states
 
 
@@ -63,10 +62,8 @@ def _renamed(
 ) -> dict[str, Tensor]:
     """Take wrappers off the names, and give shared parameters all of theirs."""
     found = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
-    for prefix in PREFIXES * 2:  # of two wrappers, in either order
-        if found and not set(chosen) <= set(found) and all(n.startswith(prefix) for n in found):
-            found = {name.removeprefix(prefix): value for name, value in found.items()}
-        found.pop("n_averaged", None)  # the count of torch's AveragedModel
+    prefix = _prefix(where, found, list(chosen))
+    found = {n.removeprefix(prefix): value for n, value in found.items() if n.startswith(prefix)}
     aliases = list(module.named_parameters(remove_duplicate=False))
     for name, p in chosen.items():
         others = (alias for alias, q in aliases if q is p and alias in found)
@@ -80,6 +77,21 @@ def _renamed(
         )
     check_names(where, found, {name: tuple(p.shape) for name, p in chosen.items()})
     return found
+
+
+def _prefix(where: str, found: Mapping[str, Tensor], names: list[str]) -> str:
+    """Find what a wrapper (DDP, SWA, torch.compile, Lightning) has put before all names."""
+    first = "." + names[0]
+    before = [key.removesuffix(first) + "." for key in found if key.endswith(first)]
+    fitting = [prefix for prefix in before if all(prefix + name in found for name in names)]
+    if names[0] in found or not fitting:
+        return ""
+    if len(fitting) > 1:
+        raise ValueError(
+            f"{where} has the parameters under {fitting[0]!r} and under {fitting[1]!r}: keep one, "
+            f"`{{k: v for k, v in state.items() if k.startswith({fitting[0]!r})}}`."
+        )
+    return fitting[0]
 
 
 def _holds(value: Any, chosen: Mapping[str, Tensor]) -> bool:
