@@ -76,6 +76,15 @@ def checked_states(kind: Kind, rows: list[Array], theta: Array) -> Array:
     return states
 
 
+def checked_start(start: Array, theta: Array) -> Array:
+    """Refuse a start (d,) that is not finite, or is where the training ended."""
+    if not np.all(np.isfinite(start)):
+        raise ValueError("start has entries that are NaN or infinite.")
+    if np.array_equal(start, theta):
+        raise ValueError(f"start is the model itself, as if it had never been trained. {COPY}")
+    return start
+
+
 def _check_twice(kind: Kind, states: Array) -> None:
     """Refuse equal neighbors among checkpoints, and any equal replicates."""
     apart = 1 if kind == "checkpoints" else len(states) - 1

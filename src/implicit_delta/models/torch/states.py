@@ -13,6 +13,7 @@ from implicit_delta.models.states import (
     Kind,
     check_names,
     check_shape,
+    checked_start,
     checked_states,
     listed_states,
 )
@@ -33,6 +34,16 @@ def states_of(kind: Kind, states: Any, module: nn.Module, selection: Any) -> Arr
     _check_known(kind, found, module, set(chosen))
     rows = [_flat([state[name] for name in chosen]) for state in found]
     return checked_states(kind, rows, _flat(list(chosen.values())))
+
+
+def start_of(start: Any, module: nn.Module, selection: Any) -> Array | None:
+    """Flatten the state that a training began with to (d,)."""
+    if start is None:
+        return None
+    module = unwrapped(module)
+    chosen = uncertain(module, selection)
+    state = _named("start", start, module, chosen)
+    return checked_start(_flat([state[name] for name in chosen]), _flat(list(chosen.values())))
 
 
 def _flat(tensors: list[Tensor]) -> Array:
