@@ -66,9 +66,8 @@ def dense(model, net, batch, outputs, targets, psi):
     """Gauss-Newton matrix and gradient of psi, by one backward pass of the module per output."""
     chosen = {name.partition("[")[0] for name in model.names}
     leaves = [p for name, p in net.named_parameters() if name in chosen]
-    slope = lambda value: torch.cat([
-        g.ravel() for g in torch.autograd.grad(value, leaves, retain_graph=True, materialize_grads=True)
-    ])  # fmt: skip
+    kept = {"retain_graph": True, "materialize_grads": True}
+    slope = lambda value: torch.cat([g.ravel() for g in torch.autograd.grad(value, leaves, **kept)])
     logits = outputs(net, batch).flatten(0, -2)
     kept = targets(batch).flatten() != -100
     total = torch.zeros(model.d, model.d, dtype=torch.float64)
