@@ -57,7 +57,7 @@ def _principal(moves: Array) -> Array:
     """Steps of one standard deviation in the main directions of each row, (r, m, p)."""
     draws, _, p = moves.shape
     if p == 1:
-        return np.sqrt(np.mean(moves**2, axis=0))[None]
+        return np.asarray(np.sqrt(np.mean(moves**2, axis=0))[None])
     _, sizes, axes = np.linalg.svd(np.swapaxes(moves, 0, 1), full_matrices=False)
     count = min(DIRECTIONS, sizes.shape[1])
     steps = (sizes / np.sqrt(draws))[:, :count, None] * axes[:, :count]
