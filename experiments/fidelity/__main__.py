@@ -13,24 +13,27 @@ from experiments.command import TOP, command_parser, results_folder
 from experiments.fidelity import columns, retrainings, study
 from experiments.fidelity.settings import SETTINGS
 
+QUICK = 2  # settings
 PEERS = ("laplace",)  # a column that another environment writes: see `peers.py`
 
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
     torch.set_num_threads(1)
-    chosen = [s for s in SETTINGS if options.settings is None or s.name in options.settings]
-    place = study.Place(results_folder(options) / "fidelity", options.cache)
+    settings = SETTINGS[:QUICK] if options.quick else SETTINGS
+    chosen = [s for s in settings if options.settings is None or s.name in options.settings]
+    place = study.Place(results_folder(options) / "fidelity", options.cache, options.quick)
     for kind in retrainings.KINDS if options.retrain is None else options.retrain:
         for setting in chosen:
             study.retrain(setting, kind, place, n_jobs=options.jobs)
     for column in columns.COLUMNS if options.columns is None else options.columns:
         for setting in chosen:
             study.ask(setting, column, place, again=options.again, n_jobs=options.jobs)
-    for row in study.table(SETTINGS, (*columns.COLUMNS, *PEERS), place):
+    for row in study.table(settings, (*columns.COLUMNS, *PEERS), place):
         print(
-            f"{row['column']:<10} {row['question']:<9} geometric mean {row['geometric_mean']:5.2f}, "
-            f"fair {row['fair']:4.0%}, from {row['lowest']:.2f} to {row['highest']:.2f}, "
+            f"{row['column']:<10} {row['question']:<9} "
+            f"geometric mean {row['geometric_mean']:5.2f}, fair {row['fair']:4.0%}, "
+            f"from {row['lowest']:.2f} to {row['highest']:.2f}, "
             f"{row['answered']} of {row['cells']} cells, {row['silently_wrong']} silently wrong"
         )
 

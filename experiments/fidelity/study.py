@@ -10,10 +10,11 @@ from experiments.records import load_records, resume
 
 
 class Place(NamedTuple):
-    """Folders of the records and of the trained networks."""
+    """Folders of the records and of the trained networks, and whether a glance will do."""
 
     results: Path
     cache: Path
+    quick: bool = False
 
     def retrainings(self, setting, kind):
         return self.results / kind / f"{setting.name}.csv.gz"
@@ -21,12 +22,16 @@ class Place(NamedTuple):
     def column(self, setting, column):
         return self.results / column / f"{setting.name}.csv"
 
+    def jobs(self, numbers):
+        """All of the numbers, or the first."""
+        return [(number,) for number in (numbers[:1] if self.quick else numbers)]
+
 
 def retrain(setting, kind, place, n_jobs=1):
     """Answers of all retrainings of one kind."""
     return resume(
         lambda chunk: retrainings.answers(setting, kind, chunk),
-        [(chunk,) for chunk in retrainings.chunks(setting, kind)],
+        place.jobs(retrainings.chunks(setting, kind)),
         ("chunk",),
         path=place.retrainings(setting, kind),
         settings=(setting, retrainings.CHUNK, source(data, networks, training, questions)),
@@ -42,7 +47,7 @@ def ask(setting, column, place, again=False, n_jobs=1):
         path.unlink(missing_ok=True)
     return resume(
         lambda number: columns.standard_errors(setting, column, number, place.cache),
-        [(number,) for number in range(retrainings.DATA_SETS)],
+        place.jobs(range(retrainings.DATA_SETS)),
         ("data_set",),
         path=path,
         settings=(setting, columns.COLUMNS[column], source(data, networks, training, questions)),

@@ -72,7 +72,7 @@ def within(rows, kind, name):
 
 
 def summary(table, columns):
-    """For each column and question: geometric mean, share of fair cells, of refusals, of silence."""
+    """Geometric mean, share of fair cells and silent failures of each column and question."""
     for column in columns:
         names = dict.fromkeys(row["question"] for row in table)
         for question in (*names, "all"):
