@@ -124,6 +124,9 @@ class Estimate:
         psi at the maximum of the penalized likelihood.
     acceleration : (K,) array, optional
         Skewness of the influences over six, which ``kind="bca"`` intervals need.
+    drift : (K,) array, optional
+        Of a network whose training stopped early: the move of psi that going on with it would make,
+        to first order. A possible bias, which is a line of the `budget` but no part of the total.
 
     Examples
     --------
@@ -151,6 +154,7 @@ class Estimate:
     df: float | Array = math.inf
     target: str = ""
     acceleration: Array | None = None
+    drift: Array | None = None
 
     def __post_init__(self) -> None:
         value = read_only("value", self.value)
@@ -180,6 +184,8 @@ class Estimate:
         if self.acceleration is not None:
             skew = np.broadcast_to(read_only("acceleration", self.acceleration), (value.size,))
             checked["acceleration"] = skew
+        if self.drift is not None:
+            checked["drift"] = np.broadcast_to(read_only("drift", self.drift), (value.size,))
         for name, content in checked.items():
             object.__setattr__(self, name, content)
 
@@ -195,9 +201,14 @@ class Estimate:
 
     @property
     def budget(self) -> dict[str, float | Array]:
-        """Standard error due to each source of error, and their ``total``."""
+        """Standard error due to each source of error, and their ``total``.
+
+        Where a training stopped early also its ``drift``, a possible bias that is not in the total.
+        """
         parts = self.parts or {"model": self.covariance}
         errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
+        if self.drift is not None:
+            errors["drift"] = self._like_value(abs(self.drift))
         return {**errors, "total": self.standard_error}
 
     def confidence_interval(
@@ -344,6 +355,7 @@ class Estimate:
             errors_add=self.errors_add,
             df=self._df_of(rows),
             target=self.target,
+            drift=None if self.drift is None else rows @ self.drift,
         )
 
     def top_influence(self, k: int = 10) -> Influential:
@@ -453,6 +465,7 @@ class Estimate:
             "influence": self.influence,
             "draws": self.draws,
             "acceleration": self.acceleration,
+            "drift": self.drift,
             "df": np.broadcast_to(self.df, len(self.names)),
         }
         arrays = {name: rows for name, rows in many.items() if rows is not None}
@@ -496,6 +509,7 @@ class Estimate:
             df=arrays.get("df", np.inf),
             target=texts.get("target", ""),
             acceleration=arrays.get("acceleration"),
+            drift=arrays.get("drift"),
         )
 
     def summary(
@@ -523,7 +537,7 @@ class Estimate:
         blocks = [title, estimate_table(columns)]
         if self.target:
             blocks.append(f"Target: {self.target}.")
-        if self.parts:
+        if len(self.budget) > 2:
             blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
         if diagnostics:

@@ -17,6 +17,7 @@ from implicit_delta.inference.guards import check_bend, guard
 from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.stopped import moves_to_come, told
 from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
@@ -105,6 +106,7 @@ def assemble(
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
     polished = move_by_polish(evaluation, errors)
+    stop = {} if evaluation.fitted is None else told(evaluation.fitted)
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
@@ -121,7 +123,7 @@ def assemble(
             shrinkage=target.shrinkage,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **polished, **part.notes},
+            notes={**evaluation.notes, **response.notes, **polished, **stop, **part.notes},
         ),
         influence=total.influence,
         parts=total.parts,
@@ -130,6 +132,7 @@ def assemble(
         df=_total_df(evaluation, part.df, total) if df is None else df,
         target=target.text,
         acceleration=response.acceleration,
+        drift=moves_to_come(evaluation, response),
     )
 
 

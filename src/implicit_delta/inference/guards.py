@@ -7,12 +7,14 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
+from implicit_delta.inference.stopped import own_score
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
+STOPPED_WARNS = 2.0  # the half-width of a 95 % interval
 # Like a shrinkage; a Newton step on separated classes, which has no end, leaves 0.9.
 DEBIASED_WARNS, DEBIASED_REFUSES = 0.25, 0.5
 # Of simulated ratios, odds ratios, probabilities, variances and quantiles, those that bend by at
@@ -40,6 +42,10 @@ def guard(
         drift = response.drift
         check_drift(model, drift, strict, debias)
     else:
+        if model.tether:
+            drift = drift_of(own_score(model), response.directions, np.sqrt(np.diag(covariance)))
+            _warn_of_stop(drift)
+            return drift
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
         check_drift(model, drift, strict, debias)
@@ -68,6 +74,18 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
         some, most = (DEBIASED_WARNS, DEBIASED_REFUSES)
     if drift > some:
         _refuse_or_warn(text, drift > most and strict, DriftWarning)
+
+
+def _warn_of_stop(drift: float) -> None:
+    """Warn of a training that stopped so early that its end is outside of the interval."""
+    if drift > STOPPED_WARNS:
+        warn(
+            f"The training stopped early, and going on with it would move psi by {drift:.2g} "
+            "standard errors (drift): the interval is for psi of a training that stops there, and "
+            "not for where it leads. Usual causes: few steps; or the data, their scaling, the "
+            "likelihood or a penalty given here are not those of the training.",
+            DriftWarning,
+        )
 
 
 def check_bend(bend: float, strict: bool, plain: bool = False) -> None:

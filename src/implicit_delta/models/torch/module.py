@@ -129,6 +129,19 @@ def separate(
     return TorchFunctional(layout, kind, _Shell(hollow).eval(), first.device), theta
 
 
+def start_of(start: Any, module: nn.Module, selection: Any) -> Array | None:
+    """TEMPORARY."""
+    if start is None:
+        return None
+    module = unwrapped(module)
+    state = start.state_dict() if isinstance(start, nn.Module) else start
+    return (
+        torch.cat([state[k].detach().reshape(-1) for k in _uncertain(module, selection)])
+        .double()
+        .numpy()
+    )
+
+
 def _uncertain(module: nn.Module, selection: Any) -> dict[str, nn.Parameter]:
     """Parameters to be made theta, by name.
 
