@@ -107,7 +107,8 @@ class Estimate:
         First-order change of psi when one more copy of training row i is added.
     parts : mapping of str to (K, K) array
         Covariance of each source of error (``model``, ``evaluation``, ``noise``, or ``rows`` for
-        the first two together); empty when there is only the model.
+        the first two together; ``training`` or ``initialization`` where states of the training were
+        given); empty when there is only the model.
     draws : (B, K) array, optional
         Psi over replicates, from simulation or bootstrap; stretched to the total error.
     errors_add : bool

@@ -10,7 +10,7 @@ from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Estimate
-from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
@@ -113,12 +113,10 @@ def infer(
     sandwich = Sandwich.of(model, robust, clusters)
     brought = _checked_covariance(covariance, model, sandwich)
     cost = Cost.start(model)
-    if debias:
-        model = debiased(model)
-    elif method is None:
-        model = as_trained(model)
+    model = debiased(model) if debias else model
+    by_default = method is None and not debias
     return answer(
-        Evaluation.of(model, psi, names),
+        _as_trained(model, psi, names) if by_default else Evaluation.of(model, psi, names),
         method,
         sandwich=sandwich,
         brought=brought,
@@ -128,6 +126,13 @@ def infer(
         strict=strict,
         cost=cost,
     )
+
+
+def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
+    """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
+    if isinstance(psi, Statistic | Smoothed):  # these draw from the model
+        return Evaluation.of(as_trained(model), psi, names)
+    return Evaluation.of(model, psi, names).on(as_trained(model))
 
 
 def _checked_covariance(

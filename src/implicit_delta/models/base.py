@@ -95,6 +95,11 @@ class FittedModel(ABC):
         that stopped early did not take; see `tethered`.
     effective : float
         Number of parameters that the data determine, of a tethered model.
+    checkpoints : (c, d) array or None
+        States of the last steps of the training that theta comes from, in their order.
+    replicates : (r, d) array or None
+        Where other trainings on the same data ended, from other initializations. Both belong to
+        one theta: `at` another one drops them.
     """
 
     theta: Array
@@ -112,6 +117,8 @@ class FittedModel(ABC):
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan
+    checkpoints: Array | None = None
+    replicates: Array | None = None
 
     @property
     def n(self) -> int:

@@ -104,6 +104,8 @@ class BatchedModel(FittedModel):
     tether: float = 0.0
     effective: float = np.nan
     noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
+    checkpoints: Array | None = None
+    replicates: Array | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -230,7 +232,10 @@ class BatchedModel(FittedModel):
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> Self:
-        return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
+        moved = as_parameters(theta).astype(self.theta.dtype, copy=False)
+        if np.array_equal(moved, self.theta):
+            return replace(self, theta=moved)
+        return replace(self, theta=moved, checkpoints=None, replicates=None)
 
     @in_context
     def redrawn(self, rng: np.random.Generator) -> Self:

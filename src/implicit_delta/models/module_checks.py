@@ -47,6 +47,8 @@ class Options:
     targets: Callable[[Any], Any] | None = None
     parameters: Any = None
     start: Any = None
+    checkpoints: Any = None
+    replicates: Any = None
 
     @property
     def ridge(self) -> float:

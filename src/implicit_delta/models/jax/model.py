@@ -14,6 +14,7 @@ from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import EVIDENCE, Options
@@ -44,6 +45,9 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         weight_kind=options.weight_kind,
         l2=options.ridge,
         names=functional.names,
+        checkpoints=states_of("checkpoints", options.checkpoints, params, functional),
+        start=start_of(options.start, params, functional),
+        replicates=states_of("replicates", options.replicates, params, functional),
         evaluator=Evaluator(functional),
     ).checked(options.l2 == EVIDENCE)
 

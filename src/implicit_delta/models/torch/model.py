@@ -16,7 +16,8 @@ from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
-from implicit_delta.models.torch.module import separate, start_of
+from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.states import start_of, states_of
 from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
 from implicit_delta.models.weights import observation_weights
@@ -51,6 +52,8 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         l2=options.ridge,
         names=functional.names,
         start=start_of(options.start, module, options.parameters),
+        checkpoints=states_of("checkpoints", options.checkpoints, module, options.parameters),
+        replicates=states_of("replicates", options.replicates, module, options.parameters),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
     ).checked(options.l2 == EVIDENCE)
 
@@ -83,7 +86,8 @@ class TorchModel(BatchedModel):
         whole = self.functional
         center = whole.flat(self.theta.copy()).detach()
         tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
-        return replace(self, program=replace(self.program, functional=tangent))
+        program = replace(self.program, functional=tangent)
+        return replace(self, program=program, replicates=None)  # far from where it touches
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
