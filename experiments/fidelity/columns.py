@@ -24,7 +24,9 @@ from experiments.fidelity.networks import network
 from experiments.fidelity.questions import questions
 from experiments.fidelity.states import trained
 
-CHECKPOINTS = 20  # states after the last steps; without minibatches there is no noise to see
+# States after the last steps, several times the memory of momentum and Adam, which is ten steps.
+# Without minibatches there is no noise to see.
+CHECKPOINTS = 40
 COUNTED = ("model", "training")
 LIKELIHOODS = {
     "binary": idm.Bernoulli(),
