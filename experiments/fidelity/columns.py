@@ -27,6 +27,7 @@ from experiments.fidelity.states import trained
 # States after the last steps, several times the memory of momentum and Adam, which is ten steps.
 # Without minibatches there is no noise to see.
 CHECKPOINTS = 40
+WORDS = 70  # characters of a warning that are kept
 COUNTED = ("model", "training")
 LIKELIHOODS = {
     "binary": idm.Bernoulli(),

@@ -81,23 +81,37 @@ def summary(table, columns):
 
 
 def summarized(rows, column):
-    ratios = {id(row): row[column] for row in rows if isfinite(row.get(column, nan))}
-    fair = [FAIR[0] <= ratio <= FAIR[1] for ratio in ratios.values()]
-    silent = [row for row in rows if id(row) in ratios and is_silently_wrong(row, column)]
+    answered = [row for row in rows if isfinite(row.get(column, nan))]
+    ratios = [row[column] for row in answered]
+    count = lambda holds: sum(holds(row, column) for row in answered)
     return {
         "cells": len(rows),
-        "answered": len(ratios),
-        "geometric_mean": float(np.exp(np.mean(np.log(list(ratios.values()))))) if ratios else nan,
-        "fair": float(np.mean(fair)) if fair else nan,
-        "lowest": min(ratios.values(), default=nan),
-        "highest": max(ratios.values(), default=nan),
-        "silently_wrong": len(silent),
+        "answered": len(answered),
+        "geometric_mean": float(np.exp(np.mean(np.log(ratios)))) if ratios else nan,
+        "fair": count(is_fair) / len(answered) if answered else nan,
+        "lowest": min(ratios, default=nan),
+        "highest": max(ratios, default=nan),
+        "silently_wrong": count(is_silently_wrong),
+        "false_alarms": count(is_false_alarm),
     }
 
 
 def is_silently_wrong(row, column):
-    """Whether a cell is out of bounds and less than half of its networks were warned about."""
-    return not FAIR[0] <= row[column] <= FAIR[1] and row.get(f"{column}_warned", 0) < 0.5
+    """Whether a cell is out of bounds and not warned about."""
+    return not is_fair(row, column) and not is_warned(row, column)
+
+
+def is_false_alarm(row, column):
+    return is_fair(row, column) and is_warned(row, column)
+
+
+def is_fair(row, column):
+    return FAIR[0] <= row[column] <= FAIR[1]
+
+
+def is_warned(row, column):
+    """Whether half of the networks of a cell were warned about, or more."""
+    return row.get(f"{column}_warned", 0) >= 0.5
 
 
 def publish(table, columns, results):
@@ -113,13 +127,13 @@ def page(table, totals, columns):
     questions = dict.fromkeys(row["question"] for row in totals)
     geometric = {(row["column"], row["question"]): row for row in totals}
     first = markdown(
-        ["geometric mean of ratios", *questions, "fair cells", "silently wrong"],
+        ["geometric mean of ratios", *questions, "fair cells", "silently wrong", "false alarms"],
         [
             [
                 column,
                 *(f"{geometric[column, q]['geometric_mean']:.2f}" for q in questions),
                 f"{geometric[column, 'all']['fair']:.0%}",
-                str(geometric[column, "all"]["silently_wrong"]),
+                *(str(geometric[column, "all"][k]) for k in ("silently_wrong", "false_alarms")),
             ]
             for column in columns
         ],
@@ -155,8 +169,8 @@ def marked(row, column):
     if not isfinite(ratio):
         return "-"
     text = f"{ratio:.2f}"
-    text = text if FAIR[0] <= ratio <= FAIR[1] else f"**{text}**"
-    return text + ("*" if row.get(f"{column}_warned", 0) >= 0.5 else "")
+    text = text if is_fair(row, column) else f"**{text}**"
+    return text + ("*" if is_warned(row, column) else "")
 
 
 def markdown(head, rows):
