@@ -102,7 +102,7 @@ def test_what_was_done_is_told(stopped):
     est = idm.infer(model, mean_probability(X))
     summary = est.summary()
     assert "stopped where it was" in est.target
-    assert "around the start of the training" in est.diagnostics.notes["stopped"]
+    assert "around the start" in est.diagnostics.notes["stopped"]
     assert "HC2" in summary
     assert est.budget["drift"] == pytest.approx(abs(est.drift[0]))
     assert "drift" in summary

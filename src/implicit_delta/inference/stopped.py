@@ -68,11 +68,9 @@ def told(model: FittedModel) -> dict[str, str]:
     """Tell what was done about a training that stopped early."""
     if not model.tether:
         return {}
-    center = "zero (start= is not known)" if model.start is None else "the start of the training"
-    return {
-        "stopped": f"early: a ridge of {model.tether:.3g} around {center}, by the evidence; the "
-        f"data determine {model.effective:.0f} of {model.d} parameters"
-    }
+    center = "zero, as start= is not given" if model.start is None else "the start"
+    held = f"ridge {model.tether:.3g} around {center} (evidence)"
+    return {"stopped": f"{held}; {model.effective:.0f} of {model.d} parameters determined"}
 
 
 def moves_to_come(evaluation: Evaluation, response: Response) -> Array | None:
