@@ -35,6 +35,14 @@ class ConvergenceError(ImplicitDeltaError):
         )
 
     @classmethod
+    def over_budget(cls, budget: float, needed: float, known: str) -> "ConvergenceError":
+        """Report a budget of passes that does not reach, and what is known so far."""
+        return cls(
+            f"The budget of {budget:g} passes over the data does not reach: {needed:.4g} are spent "
+            f"or foretold. {known} Give a larger `budget=`, or leave it out."
+        )
+
+    @classmethod
     def unfinished_root(cls, error: float, products: int) -> "ConvergenceError":
         """Report the relative error left in an inverse root times normal draws."""
         return cls(
