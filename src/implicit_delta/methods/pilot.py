@@ -9,8 +9,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.methods.base import refuse_flat
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.arrays import symmetric
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.numerics.solvers import Factor
 from implicit_delta.numerics.solvers.descent import Descent
 
 ROUGH = 0.01  # of a variance: gain per iteration, times iterations, at which the pilot ends
@@ -18,7 +17,7 @@ MOST_PRODUCTS = 250  # for each psi
 POWER_ITERATIONS = 20
 LONGEST = 1e9  # steps
 PROBES, BATCHES = 4, 8  # directions and minibatches that measure the noise of a step
-PROBE = 0.1  # length of such a direction, in standard errors
+PROBE = 1e-3  # length of such a direction, in standard errors: short, for the curvature at theta
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Pilot:
     def steps(self, pace: float, tolerance: float) -> float:
         """Gradient steps after which less than the tolerance of every variance is missing.
 
-        A step leaves :math:`1 - \\text{pace} \\cdot h` along a curvature h. Infinite if it grows.
+        A step leaves ``1 - pace * h`` along a curvature h. Infinite if that does not shrink.
         """
         return max(
             _steps(np.abs(1 - pace * values), shares, tolerance)
@@ -100,7 +99,7 @@ class Preconditioned:
 
     @classmethod
     def of(
-        cls, model: FittedModel, curvature: Curvature, batch_size: int, seed: int
+        cls, model: FittedModel, factor: Factor, batch_size: int, rng: np.random.Generator
     ) -> "Preconditioned":
         r"""Take a quarter of the largest stable rate, :math:`2 / \rho`.
 
@@ -109,18 +108,28 @@ class Preconditioned:
         :math:`e' H_B A^{-1} H_B e / e' A e`: one for all rows at once, and more the fewer they are.
         It is measured by power iteration over a few minibatches.
         """
-        factor = factorize(symmetric(model.information(model.theta, np.eye(model.d), curvature)))
-        rng, theta, largest = np.random.default_rng(seed), model.theta, 1.0
+        if batch_size >= model.n:
+            return cls(0.5, factor)
+        theta, growth = model.theta, 1.0
         z = rng.standard_normal((model.d, PROBES))
         for _ in range(BATCHES):
             z = PROBE * z / np.linalg.norm(z, axis=0)
-            rows = rng.choice(model.n, min(batch_size, model.n), replace=False)
+            rows = rng.choice(model.n, batch_size, replace=False)
             here = model.batch_score(theta, rows)
             points = theta[:, None] + factor.half(z)
             bends = [here - model.batch_score(point, rows) for point in points.T]
             z = factor.half_transpose(np.column_stack(bends)) / PROBE
-            largest = max(largest, float(np.mean(np.sum(z**2, axis=0))))
-        return cls(1 / (2 * largest), factor)
+            growth = max(growth, float(np.mean(np.sum(z**2, axis=0))))
+        return cls(1 / (2 * growth), factor)
+
+    @property
+    def noise(self) -> float:
+        r"""Measured :math:`\rho` less one."""
+        return 1 / (2 * self.rate) - 1
+
+    def steps(self, tolerance: float) -> int:
+        """Steps that leave less than the tolerance of a response."""
+        return math.ceil(math.log(tolerance) / math.log1p(-self.rate))
 
     def step(self, slope: Array) -> Array:
         """Turn a gradient into a step, (d,)."""

@@ -56,12 +56,13 @@ class StochasticFiniteDifference(Method):
         torch models, a function that makes an optimizer of a list of parameters, such as
         ``lambda p: torch.optim.Adam(p, lr=1e-3)``, and for JAX models an optax optimizer, such as
         ``optax.adam(1e-3)``. By default half of the largest stable rate, if the curvature that psi
-        sees lets 1000 steps finish. Otherwise "preconditioned": up to 2500 parameters the curvature
-        of all rows is factorized (d products), so that a few dozen steps do, on minibatches as
-        ever. It changes the way of the training, and not its end.
-    batch_size : int
-        Rows in a minibatch. They are drawn anew for every step of an anchored training: in epochs,
-        batches would depend on each other, which leaves a bias.
+        sees lets 250 steps finish. Otherwise "preconditioned": up to 2500 parameters the curvature
+        of all rows is factorized (d products), so that a few dozen steps do. That changes the way
+        of the training, and not its end.
+    batch_size : int, optional
+        Rows in a minibatch: 256, or all where preconditioned steps on 256 would be so noisy that
+        they visited more rows. They are drawn anew for every step of an anchored training: in
+        epochs, batches would depend on each other, which leaves a bias.
     steps : int, optional
         Steps before sampling starts. By default as many as the curvature that psi sees asks for,
         doubled until the variance changes by less than `tolerance` or than its own noise.
@@ -93,9 +94,9 @@ class StochasticFiniteDifference(Method):
     over minibatches, relative to it: with r runs the standard error that infinitely many would
     give lies within a t quantile (r - 1 degrees of freedom) times that. ``foretold`` is the cost
     that was expected before the training, after timing a few steps; it is also logged (logger
-    ``implicit_delta``, level INFO). Further there is ``share_reached``. A training of T steps at rate :math:`\eta` reaches a share :math:`1 - (1 -
-    \eta h / n)^T` of the variance along a direction of curvature h, so too few of them
-    underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
+    ``implicit_delta``, level INFO). ``share_reached`` is about too few steps: T of them at rate
+    :math:`\eta` reach a share :math:`1 - (1 - \eta h / n)^T` of the variance along a direction of
+    curvature h, and underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
     :math:`w'Aw / g'w` of V, for the response w that was found: V is at least
     :math:`(g'w)^2 / w'Aw`, by the inequality of Cauchy and Schwarz.
 
@@ -115,7 +116,7 @@ class StochasticFiniteDifference(Method):
 
     lam: float | None = None
     optimizer: Any = None
-    batch_size: int = 256
+    batch_size: int | None = None
     steps: int | None = None
     samples: int | None = None
     runs: int = 5
@@ -178,7 +179,7 @@ class _Runs:
 
     def __init__(self, plan: Plan, k: int, bar: Any) -> None:
         self.plan, self.k, self.bar, self.done = plan, k, bar, 0
-        self.pairs = [plan.pair(k, run) for run in range(plan.method.runs)]
+        self.pairs = [plan.pair(k, run) for run in range(plan.runs)]
         self.paths = [self._counted(pair) for pair in self.pairs]
 
     def advance(self, steps: int) -> None:
@@ -230,7 +231,7 @@ class _Column:
     def changed(self, later: "_Column", k: int, tolerance: float) -> bool:
         """Whether the variance of psi_k differs by more than the tolerance and than its noise."""
         change = later.psi_by_run[:, k] - self.psi_by_run[:, k]
-        noise = SURE * change.std(ddof=1) / math.sqrt(change.size)
+        noise = SURE * _error_of_mean(change)
         return bool(abs(change.mean()) > max(tolerance * abs(later.psi[k]), noise))
 
     def monte_carlo_error(self, k: int) -> float:
@@ -242,7 +243,12 @@ class _Column:
                 "larger than the response. Use more `samples`, a larger batch, or a "
                 "smaller learning rate."
             )
-        return float(variances.std(ddof=1) / math.sqrt(len(variances)) / variances.mean() / 2)
+        return float(_error_of_mean(variances) / variances.mean() / 2)
+
+
+def _error_of_mean(values: Array) -> float:
+    """Of independent runs; a single one is on all rows, and has no noise."""
+    return float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
 
 
 def _trained(runs: _Runs) -> _Column:

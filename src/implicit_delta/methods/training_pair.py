@@ -9,6 +9,7 @@ import numpy as np
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.pilot import Preconditioned
 from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
@@ -88,6 +89,11 @@ class TrainingPair:
         theta = self.model.theta
         for rows in batches:
             slope = self.model.batch_score(theta, rows) + bonus(theta, rows)
+            if not np.all(np.isfinite(slope)):
+                raise ConvergenceError(
+                    "The training diverged: the objective bends too much within the push for "
+                    "preconditioned steps. Give a smaller `lam`, or a learning rate as `optimizer`."
+                )
             theta = theta + self.stepper.step(slope)
             yield theta
 
@@ -107,7 +113,7 @@ class TrainingPair:
         Batches of an epoch depend on each other, which would leave a bias in anchored training.
         """
         generator, n = np.random.default_rng(self.seed), self.model.n
-        size = min(self.method.batch_size, n)
+        size = min(self.method.batch_size or n, n)
         while self.anchor is not None:
             yield generator.choice(n, size, replace=False)
         while True:

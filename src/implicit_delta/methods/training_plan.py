@@ -1,8 +1,8 @@
 """Choices before a stochastic training: pushes, steps and how they are made, and their cost."""
 
+import contextlib
 import itertools
 import logging
-import math
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,24 @@ import numpy as np
 
 from implicit_delta._core.budget import Budget, foretold
 from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta.errors import ConvergenceError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import described_range
 from implicit_delta.methods.pilot import Pilot, Preconditioned, largest_stable_rate
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio, symmetric
+from implicit_delta.numerics.solvers import factorize
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference
 
 PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
-PLAIN_STEPS = 1000  # of plain gradients: beyond, a preconditioner is worth its d products
+NEAR = 1e-3  # where A is to hold over the push as a preconditioner: networks bend within a tenth
+BATCH = 256  # rows, unless given
+PLAIN_STEPS = 250  # of plain gradients, as in the paper; beyond, a preconditioner may be worth it
+LONG = 1e9  # steps that are as good as infinitely many
+SIGNAL = 1e3  # times the rounding of psi
 BLOCK, MOST_SAMPLES = 20, 200  # samples at a time, and in all, unless their number is given
 TIMED = 5  # steps, to foretell the seconds
 HOPELESS = 2.0  # times `max_steps`: a pilot may be off by some, so less is tried
@@ -63,17 +69,16 @@ class Plan:
         budget, before, pilot = Budget(method.budget), model.passes, None
         if method.lam is None or method.optimizer is None:
             pilot = Pilot.of(model, evaluation.jacobian(model.theta), method.curvature)
-        stepper, needed = _stepper(method, model, pilot)
-        named = "preconditioned" if isinstance(stepper, Preconditioned) else stepper
+        stepper = _stepper(method, model, pilot)
         plan = cls(
-            method=replace(method, optimizer=named),
+            method=replace(method, optimizer=stepper.name, batch_size=stepper.batch_size),
             model=model,
             evaluation=evaluation,
-            pushes=_pushes(method, evaluation.size, pilot),
-            stepper=stepper,
-            steps=method.steps
-            if method.steps is not None
-            else max(needed, method.samples or BLOCK),
+            pushes=_pushes(method, evaluation, pilot, stepper.name == "preconditioned"),
+            stepper=stepper.step,
+            steps=max(stepper.needed, method.samples or BLOCK)
+            if method.steps is None
+            else method.steps,
             anchor=Anchor(model, evaluation) if method.anchored else None,
             budget=budget,
         )
@@ -84,15 +89,24 @@ class Plan:
     @property
     def total(self) -> int:
         """Steps of all pairs, if the first look at them is confirmed by the second."""
-        method = self.method
-        looks = self.steps * (1 if method.steps is not None else 2)
-        return self.evaluation.size * method.runs * (looks + (method.samples or BLOCK))
+        looks = self.steps * (1 if self.method.steps is not None else 2)
+        return self.evaluation.size * self.runs * (looks + (self.method.samples or BLOCK))
+
+    @property
+    def runs(self) -> int:
+        """Pairs to train for each psi_k; on all rows at once they are all alike."""
+        return 1 if self.batch_size == self.model.n else self.method.runs
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a minibatch."""
+        assert self.method.batch_size is not None
+        return min(self.method.batch_size, self.model.n)
 
     @property
     def passes(self) -> float:
         """Passes over the data that a step of one pair takes."""
-        gradients = 2 if self.anchor is None else 3
-        return gradients * min(self.method.batch_size, self.model.n) / self.model.n
+        return (2 if self.anchor is None else 3) * self.batch_size / self.model.n
 
     def pair(self, k: int, run: int) -> TrainingPair:
         """Make a pair of trainings for psi_k."""
@@ -113,36 +127,73 @@ class Plan:
         return cost
 
 
-def _pushes(method: "StochasticFiniteDifference", size: int, pilot: Pilot | None) -> list[float]:
-    if method.lam is not None or pilot is None:
+def _pushes(
+    method: "StochasticFiniteDifference", evaluation: Evaluation, pilot: Pilot | None, near: bool
+) -> list[float]:
+    """Lambda for every psi_k: as far as given, or far enough for the rounding of psi."""
+    if pilot is None or method.lam is not None:
         assert method.lam is not None
-        return [float(method.lam)] * size
-    return [PUSH / error if error > 0 else 1.0 for error in np.sqrt(pilot.variances)]
+        return [float(method.lam)] * evaluation.size
+    errors = np.sqrt(pilot.variances)
+    blur = 0.0 if evaluation.blur is None else ratio(evaluation.blur, errors)
+    pushes = np.clip(SIGNAL * blur, NEAR if near else PUSH, PUSH) + np.zeros(errors.size)
+    return list(ratio(pushes, errors, otherwise=1.0))
+
+
+@dataclass(frozen=True)
+class _Stepper:
+    """A way to step, on so many rows, and the steps that the curvature asks for; 0 if unknown."""
+
+    step: Any
+    batch_size: int
+    needed: int = 0
+
+    @property
+    def name(self) -> Any:
+        return "preconditioned" if isinstance(self.step, Preconditioned) else self.step
+
+    def passes(self, method: "StochasticFiniteDifference", n: int) -> float:
+        """Expected passes over the data for one psi."""
+        runs = 1 if self.batch_size >= n else method.runs
+        return runs * (2 * self.needed + (method.samples or BLOCK)) * 3 * self.batch_size / n
 
 
 def _stepper(
     method: "StochasticFiniteDifference", model: FittedModel, pilot: Pilot | None
-) -> tuple[Any, int]:
-    """How steps are made, and how many of them the curvature asks for; 0 if that is unknown."""
+) -> _Stepper:
+    size = method.batch_size or BATCH
     if method.optimizer == "preconditioned":
         return _preconditioned(method, model)
     if method.optimizer is not None or pilot is None:
-        return method.optimizer, 0
+        return _Stepper(method.optimizer, size)
     rate = largest_stable_rate(model, method.curvature) / 2
+    if method.steps is not None:
+        return _Stepper(rate, size)
     needed = pilot.steps(rate / model.n, method.tolerance)
-    slow = needed > PLAIN_STEPS and method.anchored and method.steps is None
-    if slow and model.d <= DENSE_LIMIT:
-        return _preconditioned(method, model)
-    if method.steps is None and needed > HOPELESS * method.max_steps:
-        raise _hopeless(pilot, needed, method.max_steps)
-    return rate, int(min(needed, method.max_steps))
+    plain = _Stepper(rate, size, int(min(needed, LONG)))
+    slow = needed > PLAIN_STEPS and plain.passes(method, model.n) > model.d
+    if slow and method.anchored and model.d <= DENSE_LIMIT:
+        with contextlib.suppress(NotAMaximumError):  # along a direction that psi may not see
+            other = _preconditioned(method, model)
+            plain = min(plain, other, key=lambda stepper: stepper.passes(method, model.n))
+    if plain.needed > HOPELESS * method.max_steps:
+        raise _hopeless(pilot, plain.needed, method.max_steps)
+    return plain
 
 
-def _preconditioned(
-    method: "StochasticFiniteDifference", model: FittedModel
-) -> tuple[Preconditioned, int]:
-    stepper = Preconditioned.of(model, method.curvature, method.batch_size, int(method.rng))  # type: ignore[arg-type]
-    return stepper, math.ceil(math.log(method.tolerance) / math.log1p(-stepper.rate))
+def _preconditioned(method: "StochasticFiniteDifference", model: FittedModel) -> _Stepper:
+    r"""Factorize the curvature; take all rows where minibatches are too noisy to be worth it.
+
+    The noise of a step is :math:`c (n / B - 1)`, and the rows that a response takes are in
+    proportion to :math:`B (1 + c (n / B - 1))`: least for few rows if c is below one, else for all.
+    """
+    rng, size = np.random.default_rng(method.rng), min(method.batch_size or BATCH, model.n)
+    factor = factorize(symmetric(model.information(model.theta, np.eye(model.d), method.curvature)))
+    step = Preconditioned.of(model, factor, size, rng)
+    if method.batch_size is None and step.noise > model.n / size - 1 > 0:
+        size = model.n
+        step = Preconditioned.of(model, factor, size, rng)
+    return _Stepper(step, size, step.steps(method.tolerance))
 
 
 def _known(pilot: Pilot | None) -> str:
@@ -156,7 +207,7 @@ def _errors(pilot: Pilot) -> str:
 
 
 def _hopeless(pilot: Pilot, needed: float, most: int) -> ConvergenceError:
-    steps = f"about {needed:.1g}" if math.isfinite(needed) else "more than 1e9"
+    steps = f"about {needed:.1g}" if needed < LONG else "very many"
     return ConvergenceError(
         f"By the curvature that psi sees, the variance still changes after {most} steps: {steps} "
         "plain gradient steps would be needed, so that none was made. Use a larger `max_steps`, "
