@@ -6,19 +6,22 @@ from typing import Generic, TypeVar, overload
 
 import numpy as np
 
+from implicit_delta._core.budget import check_budget
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.models._maximize import maximum_of
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
 Model = TypeVar("Model", bound=FittedModel)
 logger = logging.getLogger("implicit_delta")
+DRIFT = 0.01  # standard errors: a tenth of what `infer` warns of
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,18 @@ class Polished(Generic[Model]):
     gain : float
         By how much the objective rose.
     iterations : int
+    drift : float
+        Standard errors by which an evaluation would still move, the largest.
+    curvature : {"hessian", "ggn"}
+        That of these standard errors: where the Hessian is not positive, the Gauss-Newton matrix.
     """
 
     model: Model
     moved: float | Array
     gain: float
     iterations: int
+    drift: float = np.nan
+    curvature: Curvature = "hessian"
 
 
 @overload
@@ -49,6 +58,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Model: ...
 @overload
@@ -58,6 +69,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Polished[Model]: ...
 def polish(
@@ -66,6 +79,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
@@ -75,7 +90,8 @@ def polish(
     model : FittedModel
         Anything made by `from_*`; it is not changed.
     psi : callable, optional
-        An evaluation; with it, the result also says by how many standard errors psi moved.
+        An evaluation; with it, the result also says by how many standard errors psi moved, and
+        beyond 500 parameters the climb ends when psi will hardly move any more: see `drift`.
     tangent : bool
         Whether to maximize the likelihood of the tangent of a network, whose outputs are linear in
         the step from where it is. It is concave, so that with a penalty there is one maximum, for
@@ -83,6 +99,11 @@ def polish(
     maximizer : maximizer, optional
         By default `lbfgs`, scaled by the factorized curvature, for up to 500 parameters and
         `newton_krylov` beyond.
+    drift : float
+        Standard errors of psi that may remain, if psi and no maximizer is given and the model has
+        more than 500 parameters. Directions that psi does not see are then left unfinished.
+    budget : float, optional
+        Most passes over the data.
     maximize : maximizer, optional
         Deprecated name of `maximizer`.
 
@@ -96,7 +117,7 @@ def polish(
     Raises
     ------
     ConvergenceError
-        If no maximum was found.
+        If no maximum was found, or the budget does not reach it.
 
     Examples
     --------
@@ -108,9 +129,16 @@ def polish(
     >>> round(idm.polish(rough, lambda m: m[0]).moved, 6)  # 0.1 * sqrt(3)
     0.173205
     """
+    check_budget(budget)
+    if not 0 < drift < np.inf:
+        raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
     model = model.tangent() if tangent else model
     before = model.objective(model.theta)
-    found, iterations = maximum_of(model, renamed(maximizer, maximize))
+    given = renamed(maximizer, maximize)
+    by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
+    watch = PsiDrift(model, psi, drift) if psi is not None and by_psi else None
+    steps: Curvature = "ggn" if by_psi and model.bends else "hessian"
+    found, iterations = maximum_of(model, given, done=watch, curvature=steps, budget=budget)
     finished = model.at(found)
     start = model.theta if model.before is None else model.before
     object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
@@ -125,7 +153,12 @@ def polish(
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
-    return Polished(finished, _moved(model, finished, psi), gain, iterations)
+    if watch is None or watch.last is None:
+        look = Look.at(finished, psi, np.zeros(model.d))
+    else:
+        look = watch.last
+    moved = _moved(model, finished, psi, look.errors)
+    return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
 
 
 def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
@@ -149,8 +182,7 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
 
 
-def _moved(model: FittedModel, finished: FittedModel, psi: Psi) -> float | Array:
+def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
     evaluation = Evaluation.of(finished, psi)
-    variance = np.diag(Infinitesimal().respond(finished, evaluation).covariance)
-    moved = (evaluation.value - evaluation(model.theta)) / np.sqrt(variance)
-    return float(moved[0]) if evaluation.scalar else np.asarray(moved)
+    moved = ratio(evaluation.value - evaluation(model.theta), errors)
+    return float(moved[0]) if evaluation.scalar else moved

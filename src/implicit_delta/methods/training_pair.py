@@ -86,9 +86,10 @@ class TrainingPair:
         if not isinstance(self.stepper, Preconditioned):
             yield from self.model.ascend(bonus, batches, self.stepper)
             return
-        theta = self.model.theta
+        theta, rest = self.model.theta, 0.0 if self.anchor is None else self.anchor.score
         for rows in batches:
-            slope = self.model.batch_score(theta, rows) + bonus(theta, rows)
+            # Less the score at the start: what an early end has left is drift, and no response.
+            slope = self.model.batch_score(theta, rows) + bonus(theta, rows) - rest
             if not np.all(np.isfinite(slope)):
                 raise ConvergenceError(
                     "The training diverged: the objective bends too much within the push for "

@@ -1,6 +1,5 @@
 """Choices before a stochastic training: pushes, steps and how they are made, and their cost."""
 
-import contextlib
 import itertools
 import logging
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from implicit_delta.methods.pilot import Pilot, Preconditioned, largest_stable_r
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
-from implicit_delta.numerics.solvers import factorize
+from implicit_delta.numerics.solvers import stiffened
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference
@@ -173,9 +172,8 @@ def _stepper(
     plain = _Stepper(rate, size, int(min(needed, LONG)))
     slow = needed > PLAIN_STEPS and plain.passes(method, model.n) > model.d
     if slow and method.anchored and model.d <= DENSE_LIMIT:
-        with contextlib.suppress(NotAMaximumError):  # along a direction that psi may not see
-            other = _preconditioned(method, model)
-            plain = min(plain, other, key=lambda stepper: stepper.passes(method, model.n))
+        other = _preconditioned(method, model)
+        plain = min(plain, other, key=lambda stepper: stepper.passes(method, model.n))
     if plain.needed > HOPELESS * method.max_steps:
         raise _hopeless(pilot, plain.needed, method.max_steps)
     return plain
@@ -188,7 +186,11 @@ def _preconditioned(method: "StochasticFiniteDifference", model: FittedModel) ->
     proportion to :math:`B (1 + c (n / B - 1))`: least for few rows if c is below one, else for all.
     """
     rng, size = np.random.default_rng(method.rng), min(method.batch_size or BATCH, model.n)
-    factor = factorize(symmetric(model.information(model.theta, np.eye(model.d), method.curvature)))
+    matrix = symmetric(model.information(model.theta, np.eye(model.d), method.curvature))
+    try:
+        factor = stiffened(matrix)
+    except NotAMaximumError as error:  # a training would leave along that direction
+        raise error.named(model.names) from None
     step = Preconditioned.of(model, factor, size, rng)
     if method.batch_size is None and step.noise > model.n / size - 1 > 0:
         size = model.n

@@ -1,14 +1,18 @@
 """Maximize the objective of a model to the end."""
 
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from implicit_delta._core.budget import Budget
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize, stiffened
@@ -19,22 +23,35 @@ FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 
-def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[Array, int]:
+Done: TypeAlias = Callable[[Array, Array], bool]  # theta and the step ahead, (d,): whether to stop
+
+
+def maximum_of(
+    model: FittedModel,
+    maximizer: Maximizer | None = None,
+    *,
+    done: Done | None = None,
+    curvature: Curvature = "hessian",
+    budget: float | None = None,
+) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
 
-    In rounds, each scaled by the curvature where the last one ended.
+    In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
+    parameters, `done` may end it early, and the steps may be those of the Gauss-Newton matrix.
+    The budget is in passes over the data.
     """
     theta, iterations = model.theta, 0
+    climb = _Climb(model, Budget(budget), done, curvature)
     if maximizer is None and model.d > CHEAP_LIMIT:
         maximizer = newton_krylov
-    with progress("maximizing", unit="evaluation") as bar, np.errstate(all="ignore"):
+    with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
             if scale is not None and at_maximum:
                 slope = model.score(theta)
                 if np.linalg.norm(scale.half_transpose(slope)) < FINISHED:
                     return _finish(model, theta, slope, scale), iterations
-            found = (maximizer or IN_ROUNDS).maximize(_objective(model, scale, bar), theta)
+            found = (maximizer or IN_ROUNDS).maximize(climb.objective(scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
             if not found.converged:
                 continue
@@ -45,12 +62,48 @@ def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[
     raise ConvergenceError(_advice(found))
 
 
-def _objective(model: FittedModel, scale: Factor | None, bar: Any) -> Objective:
-    def value(theta: Array) -> float:
-        bar.update()
-        return model.objective(theta)
+@dataclass
+class _Climb:
+    """An objective that counts its passes, and knows how far it has risen when these run out."""
 
-    return Objective(value, model.score, model.information, scale)
+    model: FittedModel
+    budget: Budget
+    done: Done | None
+    curvature: Curvature
+    first: float = math.nan
+    best: float = -math.inf
+
+    def objective(self, scale: Factor | None, bar: Any) -> Objective:
+        model, counted = self.model, _passes(self.model)
+
+        def spend() -> None:
+            passes = next(counted)
+            bar.update(passes)
+            self.budget.spend(passes, self._known)
+
+        def value(theta: Array) -> float:
+            spend()
+            found = model.objective(theta)
+            self.first = found if math.isnan(self.first) else self.first
+            self.best = max(self.best, found)
+            return found
+
+        def curve(theta: Array, v: Array) -> Array:
+            spend()
+            return model.information(theta, v, self.curvature)
+
+        return Objective(value, model.score, curve, scale, self.done)
+
+    def _known(self) -> str:
+        return f"The objective has risen by {self.best - self.first:.4g} so far."
+
+
+def _passes(model: FittedModel) -> Iterator[int]:
+    """Passes of a model since the last look at them."""
+    before = model.passes
+    while True:
+        before, last = model.passes, before
+        yield before - last
 
 
 def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
