@@ -11,7 +11,7 @@ from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import ConvergenceError, EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.models._maximize import maximum_of
@@ -137,8 +137,12 @@ def polish(
     given = renamed(maximizer, maximize)
     by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
     watch = PsiDrift(model, psi, drift) if psi is not None and by_psi else None
-    steps: Curvature = "ggn" if by_psi and model.bends else "hessian"
-    found, iterations = maximum_of(model, given, done=watch, curvature=steps, budget=budget)
+    try:
+        found, iterations = maximum_of(model, given, done=watch, budget=budget)
+    except ConvergenceError as error:
+        if watch is None or watch.last is None:
+            raise
+        raise ConvergenceError(f"{error} {watch.last}") from None
     finished = model.at(found)
     start = model.theta if model.before is None else model.before
     object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish

@@ -1,5 +1,6 @@
 """Drift of psi on the way to the maximum: the end of a climb that is about psi."""
 
+import logging
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +13,12 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import described_range
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import conjugate_gradient
 
+logger = logging.getLogger("implicit_delta")
 # The standard error to 1 %, and the response itself to about 14 % of its length: see `Look`.
 SOLVER = conjugate_gradient(rtol=1e-2, certify=False)
 UNKNOWN = (ConvergenceError, EvaluationError, NotAMaximumError)
@@ -45,6 +48,12 @@ class Look:
                 return cls._solved(model, slopes, step, "ggn")
             except UnsupportedModelError:
                 raise error from None
+
+    def __str__(self) -> str:
+        return (
+            f"When psi was last looked at, it was {np.max(self.drift):.2g} standard errors from "
+            f"where it will end (standard error {described_range(self.errors)})."
+        )
 
     @classmethod
     def _solved(
@@ -79,4 +88,5 @@ class PsiDrift:
             self.last = Look.at(self.model.at(theta), self.psi, step)
         except UNKNOWN:  # the climb goes on to where there is an answer
             return False
+        logger.info("polish: %d passes. %s", self.model.passes, self.last)
         return bool(np.max(self.last.drift) <= self.tolerance)

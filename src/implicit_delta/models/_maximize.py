@@ -1,7 +1,7 @@
 """Maximize the objective of a model to the end."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize, stiffened
@@ -22,7 +22,6 @@ IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
-
 Done: TypeAlias = Callable[[Array, Array], bool]  # theta and the step ahead, (d,): whether to stop
 
 
@@ -31,17 +30,15 @@ def maximum_of(
     maximizer: Maximizer | None = None,
     *,
     done: Done | None = None,
-    curvature: Curvature = "hessian",
     budget: float | None = None,
 ) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
 
     In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
-    parameters, `done` may end it early, and the steps may be those of the Gauss-Newton matrix.
-    The budget is in passes over the data.
+    parameters, `done` may end it early. The budget is in passes over the data.
     """
     theta, iterations = model.theta, 0
-    climb = _Climb(model, Budget(budget), done, curvature)
+    climb = _Climb(model, Budget(budget), done, model.passes)
     if maximizer is None and model.d > CHEAP_LIMIT:
         maximizer = newton_krylov
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
@@ -69,41 +66,34 @@ class _Climb:
     model: FittedModel
     budget: Budget
     done: Done | None
-    curvature: Curvature
+    seen: int
     first: float = math.nan
     best: float = -math.inf
 
     def objective(self, scale: Factor | None, bar: Any) -> Objective:
-        model, counted = self.model, _passes(self.model)
-
-        def spend() -> None:
-            passes = next(counted)
-            bar.update(passes)
-            self.budget.spend(passes, self._known)
+        model = self.model
 
         def value(theta: Array) -> float:
-            spend()
+            self._spend(bar)
             found = model.objective(theta)
             self.first = found if math.isnan(self.first) else self.first
             self.best = max(self.best, found)
             return found
 
         def curve(theta: Array, v: Array) -> Array:
-            spend()
-            return model.information(theta, v, self.curvature)
+            self._spend(bar)
+            return model.information(theta, v)
 
         return Objective(value, model.score, curve, scale, self.done)
 
+    def _spend(self, bar: Any) -> None:
+        """Count the passes since the last call, whoever made them."""
+        before, self.seen = self.seen, self.model.passes
+        bar.update(self.seen - before)
+        self.budget.spend(self.seen - before, self._known)
+
     def _known(self) -> str:
         return f"The objective has risen by {self.best - self.first:.4g} so far."
-
-
-def _passes(model: FittedModel) -> Iterator[int]:
-    """Passes of a model since the last look at them."""
-    before = model.passes
-    while True:
-        before, last = model.passes, before
-        yield before - last
 
 
 def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
