@@ -92,8 +92,9 @@ class TrainingPair:
             slope = self.model.batch_score(theta, rows) + bonus(theta, rows) - rest
             if not np.all(np.isfinite(slope)):
                 raise ConvergenceError(
-                    "The training diverged: the objective bends too much within the push for "
-                    "preconditioned steps. Give a smaller `lam`, or a learning rate as `optimizer`."
+                    "The training diverged: within the push the objective is not close to a "
+                    "parabola. Usual causes: kinks (ReLU), a training that stopped early. Give a "
+                    'learning rate as `optimizer`, or use `Infinitesimal(curvature="ggn")`.'
                 )
             theta = theta + self.stepper.step(slope)
             yield theta
