@@ -102,10 +102,7 @@ class ConjugateGradient(Solver):
         with progress("conjugate gradients", total=self.budget, unit="product") as bar:
             while (descent.active.size or bounds.probing) and descent.iterations < most:
                 before = descent.products
-                if (
-                    self.budget is not None
-                    and before + descent.active.size + bounds.probing > self.budget
-                ):
+                if before + descent.active.size + bounds.probing > budget:
                     break
                 try:
                     bounds.step()
