@@ -11,7 +11,12 @@ from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    EvaluationError,
+    ImplicitDeltaWarning,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.models._maximize import maximum_of
@@ -21,6 +26,12 @@ from implicit_delta.numerics.maximizers import Maximizer
 
 Model = TypeVar("Model", bound=FittedModel)
 logger = logging.getLogger("implicit_delta")
+NO_MAXIMUM = (
+    "psi has come to rest where the Hessian is not positive: this is no maximum, and psi may move "
+    "again if the training goes on. Its drift is by the Gauss-Newton matrix; take the same for its "
+    'error, `infer(result.model, psi, Infinitesimal(curvature="ggn"))`, or climb on to a maximum '
+    "with `polish(model)`."
+)
 DRIFT = 0.01  # standard errors: a tenth of what `infer` warns of
 
 
@@ -158,9 +169,11 @@ def polish(
     if psi is None:
         return finished
     if watch is None or watch.last is None:
-        look = Look.at(finished, psi, np.zeros(model.d))
+        look = Look.at(finished, Evaluation.of(finished, psi), np.zeros(model.d))
     else:
         look = watch.last
+    if look.curvature == "ggn":
+        warn(NO_MAXIMUM, DriftWarning)
     moved = _moved(model, finished, psi, look.errors)
     return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
 
