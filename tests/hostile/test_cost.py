@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::implicit_delta.errors.ShrinkageWarning"),
     pytest.mark.filterwarnings("ignore::implicit_delta.errors.NonlinearityWarning"),
+    pytest.mark.filterwarnings("ignore::implicit_delta.errors.SmallSampleWarning"),
 ]
 ACTIVATIONS = {"tanh": nn.Tanh, "gelu": nn.GELU, "softplus": nn.Softplus}
 
@@ -43,10 +44,10 @@ def network(kind="tanh", n=400, hidden=8, p=2, classes=0, l2=1.0, seed=0):
 NETWORKS = {
     "32 parameters": {},
     "few rows": {"n": 200},
-    "many rows": {"n": 5000, "seed": 1},
+    "many rows": {"n": 2000, "seed": 1},
     "a weak penalty": {"l2": 0.1, "seed": 2},
     "three classes": {"classes": 3},
-    "gelu": {"kind": "gelu", "n": 1000},
+    "gelu": {"kind": "gelu"},
     "softplus": {"kind": "softplus", "classes": 2, "n": 1000, "seed": 3},
 }
 
@@ -89,8 +90,10 @@ def test_a_preconditioner_changes_the_way_and_not_the_end():
 def test_steps_that_would_never_end_are_refused_before_the_first(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)) * [1.0, 1.0, 1e-4]
-    score = lambda b: (X @ (1 - b))[:, None] * X
-    model = idm.from_loglik(lambda b: -((X @ (1 - b)) ** 2) / 2, np.ones(3), score=score)
+    y = X.sum(axis=1) + rng.normal(size=200)
+    beta = np.linalg.lstsq(X, y, rcond=None)[0]
+    score = lambda b: (y - X @ b)[:, None] * X
+    model = idm.from_loglik(lambda b: -((y - X @ b) ** 2) / 2, beta, score=score)
     monkeypatch.setattr(type(model), "ascend", lambda *args: pytest.fail("trained"))
     method = idm.StochasticFiniteDifference(anchored=False)
     with pytest.raises(idm.ConvergenceError, match="plain gradient steps would be needed"):
@@ -108,8 +111,8 @@ def wide(d=800, n=300, seed=0):
     return idm.from_torch(module, data, idm.Gaussian(1.0), l2=0.01)
 
 
-def early(d=30, hidden=20, n=400, steps=60):
-    """A classifier with 805 parameters, stopped early."""
+def early(d=30, hidden=15, n=300, steps=60):
+    """A classifier with 545 parameters, stopped early."""
     torch.manual_seed(0)
     X, new = torch.randn(n, d).double(), torch.randn(60, d).double()
     y = (X[:, :5] + torch.randn(n, 5)).argmax(1)
@@ -175,33 +178,42 @@ def test_a_budget_that_is_none_is_refused(budget):
 
 
 def test_a_budget_that_reaches_changes_nothing():
-    psi, model = lambda m: m.weight[0, 0], wide()
+    psi, model = lambda m: m.weight[0, 0], idm.polish(wide())
     free, bound = (
         idm.infer(model, psi, idm.Infinitesimal(conjugate_gradient(budget=b)), strict=False)
         for b in (None, 5000)
     )
     assert free.standard_error == bound.standard_error
-    assert idm.polish(model, budget=50_000).theta == pytest.approx(idm.polish(model).theta)
+    assert idm.polish(wide(), budget=50_000).theta == pytest.approx(model.theta)
 
 
 @pytest.mark.parametrize("kind", ["a loss", "an average", "a statistic"])
 def test_polish_for_a_psi_ends_where_psi_does(kind):
-    """Fewer passes than to the end, and psi agrees with that end to what is claimed."""
+    """In fewer passes than to the end, and psi is there where the end has it."""
     model, questions = early()
-    psi = questions[kind]
-    before = model.passes
-    found = idm.polish(model, psi)
-    middle = model.passes
     end = idm.polish(model)
-    assert middle - before < (model.passes - middle) / 2
+    to_the_end, psi = model.passes, questions[kind]
+    found = idm.polish(model, psi)
+    passes = model.passes - to_the_end
     assert found.drift <= 0.01
-    plain = questions["a loss"] if kind == "an average" else psi
-    after = idm.infer(end, plain, strict=False)
-    near = idm.infer(found.model, plain, idm.Infinitesimal(curvature=found.curvature), strict=False)
-    model_part = np.sqrt(near.parts["model"][0, 0]) if near.parts else near.standard_error
-    # The drift is linear: what it leaves out is of second order.
-    if kind != "a statistic":
-        assert abs(near.value - after.value) < 0.05 * model_part
+    assert found.curvature == "hessian"
+    if kind != "a statistic":  # which takes draws on top
+        assert passes < to_the_end
+        assert idm.infer(found.model, psi, strict=False).diagnostics.drift < 0.02
+        loss = questions["a loss"]
+        after = idm.infer(end, loss, strict=False)
+        near = idm.infer(found.model, loss, strict=False)
+        assert abs(near.value - after.value) < 0.03 * after.standard_error
+        assert near.standard_error == pytest.approx(after.standard_error, rel=0.05)
+
+
+def test_a_psi_at_rest_on_a_saddle_is_warned_about():
+    """By the Gauss-Newton matrix alone, a drift says nothing about the way down from there."""
+    model, questions = early()
+    with pytest.warns(idm.DriftWarning, match="this is no maximum"):
+        found = idm.polish(model, questions["a loss"], drift=50.0)
+    assert found.curvature == "ggn"
+    assert found.iterations == 3
 
 
 def test_a_psi_that_has_arrived_is_not_polished():
@@ -213,8 +225,8 @@ def test_a_psi_that_has_arrived_is_not_polished():
 
 def test_the_drift_that_is_asked_for_is_reached():
     model, questions = early()
-    loose, tight = (idm.polish(model, questions["a loss"], drift=x) for x in (0.2, 1e-4))
-    assert tight.drift <= 1e-4 < loose.drift <= 0.2
+    loose, tight = (idm.polish(model, questions["a loss"], drift=x) for x in (0.01, 1e-5))
+    assert tight.drift <= 1e-5 < loose.drift <= 0.01
     assert tight.iterations > loose.iterations
     for bad in (0.0, -1.0, np.nan):
         with pytest.raises(ValueError, match="drift is a positive number"):
@@ -248,7 +260,10 @@ DOORS = {
     ),
     "polish": lambda: idm.polish(wide()),
     "stochastic": lambda: idm.infer(
-        wide(), lambda m: m.weight[0, 0], idm.StochasticFiniteDifference(rng=0), strict=False
+        wide(),
+        lambda m: m.weight[0, 0],
+        idm.StochasticFiniteDifference(lam=1.0, optimizer=1e-3, steps=3, samples=2, rng=0),
+        strict=False,
     ),
     "simulation": lambda: idm.infer(
         wide(), lambda m: m.weight[0, 0], idm.Simulation(20, rng=0), strict=False
