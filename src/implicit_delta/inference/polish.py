@@ -19,6 +19,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
+from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -168,10 +169,7 @@ def polish(
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
-    if watch is None or watch.last is None:
-        look = Look.at(finished, Evaluation.of(finished, psi), np.zeros(model.d))
-    else:
-        look = watch.last
+    look = watch.last if watch is not None and watch.last is not None else _look(finished, psi)
     if look.curvature == "ggn":
         warn(NO_MAXIMUM, DriftWarning)
     moved = _moved(model, finished, psi, look.errors)
@@ -197,6 +195,17 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     moved = float(np.max(ratio(np.abs(evaluation.value - first), errors)))
     where = f"psi was {first[0]:.4g} before, " if evaluation.scalar else "psi has moved by up to "
     return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
+
+
+def _look(finished: FittedModel, psi: Psi) -> Look:
+    """Standard errors and drift at a maximum."""
+    evaluation = Evaluation.of(finished, psi)
+    response = Infinitesimal().respond(finished, evaluation)
+    assert response.directions is not None
+    assert response.score is not None
+    errors = np.sqrt(np.diag(response.covariance))
+    drift = ratio(np.abs(response.directions.T @ response.score), errors)
+    return Look(evaluation.jacobian(finished.theta), errors, drift, "hessian")
 
 
 def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
