@@ -218,6 +218,14 @@ def test_an_obeyed_penalty_stays():
     assert "stopped" in tied.diagnostics.notes
 
 
+def test_a_network_that_memorized_its_rows_warns():
+    net, (X, y) = network(hidden=(30, 30)), classes(100)
+    start = trained(net, X, y, 1500, batch=20)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
+    with pytest.warns(idm.errors.SmallSampleWarning, match="residuals say little"):
+        idm.infer(model, mean_probability(classes(500, seed=5)[0]))
+
+
 def test_bad_starts_are_explained():
     net, (X, y) = network(), classes()
     start = trained(net, X, y, 5)
