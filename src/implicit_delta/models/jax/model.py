@@ -92,12 +92,13 @@ class JaxModel(BatchedModel):
         if isinstance(self.functional, TangentFunctional):
             return self
         touching = TangentFunctional(
-            **{name.name: getattr(origin, name.name) for name in fields(origin)},
+            **{field.name: getattr(origin, field.name) for field in fields(origin)},
             touched=origin,
             center=self.theta.copy(),
         )
         through = partial(applied, origin, terms.outputs_of or terms.apply)
-        terms = replace(terms, **{"outputs_of" if terms.outputs_of else "apply": through})
+        outputs_of = through if terms.outputs_of else None
+        terms = replace(terms, apply=through, outputs_of=outputs_of)
         return replace(
             self,
             program=replace(self.program, functional=touching, row_terms=terms),
