@@ -107,7 +107,8 @@ class Estimate:
         First-order change of psi when one more copy of training row i is added.
     parts : mapping of str to (K, K) array
         Covariance of each source of error (``model``, ``evaluation``, ``noise``, or ``rows`` for
-        the first two together); empty when there is only the model.
+        the first two together; ``training`` or ``initialization`` where states of the training were
+        given); empty when there is only the model.
     draws : (B, K) array, optional
         Psi over replicates, from simulation or bootstrap; stretched to the total error.
     errors_add : bool
@@ -124,6 +125,9 @@ class Estimate:
         psi at the maximum of the penalized likelihood.
     acceleration : (K,) array, optional
         Skewness of the influences over six, which ``kind="bca"`` intervals need.
+    drift : (K,) array, optional
+        Of a network whose training stopped early: the move of psi that going on with it would make,
+        to first order. A possible bias, which is a line of the `budget` but no part of the total.
 
     Examples
     --------
@@ -151,6 +155,7 @@ class Estimate:
     df: float | Array = math.inf
     target: str = ""
     acceleration: Array | None = None
+    drift: Array | None = None
 
     def __post_init__(self) -> None:
         value = read_only("value", self.value)
@@ -180,6 +185,8 @@ class Estimate:
         if self.acceleration is not None:
             skew = np.broadcast_to(read_only("acceleration", self.acceleration), (value.size,))
             checked["acceleration"] = skew
+        if self.drift is not None:
+            checked["drift"] = np.broadcast_to(read_only("drift", self.drift), (value.size,))
         for name, content in checked.items():
             object.__setattr__(self, name, content)
 
@@ -195,9 +202,14 @@ class Estimate:
 
     @property
     def budget(self) -> dict[str, float | Array]:
-        """Standard error due to each source of error, and their ``total``."""
+        """Standard error due to each source of error, and their ``total``.
+
+        Where a training stopped early also its ``drift``, a possible bias that is not in the total.
+        """
         parts = self.parts or {"model": self.covariance}
         errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
+        if self.drift is not None:
+            errors["drift"] = self._like_value(abs(self.drift))
         return {**errors, "total": self.standard_error}
 
     def confidence_interval(
@@ -344,6 +356,7 @@ class Estimate:
             errors_add=self.errors_add,
             df=self._df_of(rows),
             target=self.target,
+            drift=None if self.drift is None else rows @ self.drift,
         )
 
     def top_influence(self, k: int = 10) -> Influential:
@@ -453,6 +466,7 @@ class Estimate:
             "influence": self.influence,
             "draws": self.draws,
             "acceleration": self.acceleration,
+            "drift": self.drift,
             "df": np.broadcast_to(self.df, len(self.names)),
         }
         arrays = {name: rows for name, rows in many.items() if rows is not None}
@@ -496,6 +510,7 @@ class Estimate:
             df=arrays.get("df", np.inf),
             target=texts.get("target", ""),
             acceleration=arrays.get("acceleration"),
+            drift=arrays.get("drift"),
         )
 
     def summary(
@@ -523,7 +538,7 @@ class Estimate:
         blocks = [title, estimate_table(columns)]
         if self.target:
             blocks.append(f"Target: {self.target}.")
-        if self.parts:
+        if len(self.budget) > 2:
             blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
         if diagnostics:

@@ -1,6 +1,6 @@
 """The whole question: values, Jacobian, evaluation sample and noise of psi, bound to a model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -92,6 +92,8 @@ class Evaluation:
     straight : bool
         Whether psi moves along the tangent of the model, so that its bend is not one against the
         objective: weights of a network go astray where their outputs do not.
+    itself : callable or None
+        Psi, (d,) to (K,), where `function` is a surrogate of it.
     """
 
     value: Array
@@ -106,6 +108,7 @@ class Evaluation:
     fitted: FittedModel | None = None
     blur: Array | None = None
     straight: bool = False
+    itself: Callable[[Array], Array] | None = None
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
@@ -138,7 +141,7 @@ class Evaluation:
         if smoothed is None:
             return plain
         surrogate, notes = smoothed.linearize(model, plain, plain.value)
-        return replace(plain, function=surrogate, notes=notes)
+        return replace(plain, function=surrogate, notes=notes, itself=plain)
 
     @property
     def size(self) -> int:
@@ -159,6 +162,11 @@ class Evaluation:
         """Evaluate at theta, (K,)."""
         assert self.function is not None
         return self.function.value(theta)
+
+    def at_states(self, states: Array) -> Array:
+        """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
+        psi = self.itself or self
+        return np.array([psi(theta) for theta in states])
 
     @property
     def deviations(self) -> Array:
@@ -198,7 +206,7 @@ class Evaluation:
         """Take the k-th evaluation alone, with its own units and noise."""
         if self.size == 1:
             return self
-        one = slice(k, k + 1)
+        one, itself = slice(k, k + 1), self.itself
         return replace(
             self,
             value=self.value[one],
@@ -209,6 +217,7 @@ class Evaluation:
             sampling=None if self.sampling is None else self.sampling.component(k),
             blur=None if self.blur is None else self.blur[one],
             function=None if self.function is None else self.function.component(k),
+            itself=None if itself is None else lambda theta: itself(theta)[one],
         )
 
     def on(self, model: FittedModel) -> "Evaluation":
@@ -393,6 +402,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         function=over.surrogate,
         fitted=model,
         straight=True,
+        itself=lambda theta: function(units(theta), weight, "at another state of the training"),
     )
 
 

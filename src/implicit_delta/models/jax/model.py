@@ -15,9 +15,10 @@ from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
-from implicit_delta.models.module_checks import Options
+from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.weights import observation_weights
 
@@ -43,10 +44,13 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         theta=theta,
         weights=observation_weights(options.weights, n, options.weight_kind),
         weight_kind=options.weight_kind,
-        l2=float(options.l2),
+        l2=options.ridge,
         names=functional.names,
+        checkpoints=states_of("checkpoints", options.checkpoints, params, functional),
+        start=start_of(options.start, params, functional),
+        replicates=states_of("replicates", options.replicates, params, functional),
         evaluator=Evaluator(functional),
-    ).checked()
+    ).checked(options.l2 == EVIDENCE)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -99,7 +99,7 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
     """Separate a pytree into its structure and its parameters theta, (d,), or those selected."""
     _check_collections(params)
     with_paths, structure = tree_util.tree_flatten_with_path(params)
-    named = [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
+    named = named_parameters(params)
     _check_parameters(named)
     _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
     names = [name for name, _ in named]
@@ -121,6 +121,12 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
     return functional, np.concatenate(
         [np.asarray(leaf).astype(np.float64).ravel() for name, leaf in named if name in chosen]
     )
+
+
+def named_parameters(params: Any) -> list[tuple[str, Any]]:
+    """Parameters of a pytree with their paths."""
+    with_paths, _ = tree_util.tree_flatten_with_path(params)
+    return [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
 
 
 def _working_type(dtype: Any) -> np.dtype[Any]:
