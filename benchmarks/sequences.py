@@ -3,8 +3,8 @@
 Run ``python -m benchmarks sequences`` (needs transformers and peft; nothing is downloaded). BERT as
 a classifier, GPT-2 as a language model and a LoRA of each are trained by 200 steps of Adam on
 batches of 32 out of 400 padded sequences. Then the mean probability of the first class or word gets
-its standard error by the Gauss-Newton matrix, for all parameters, the head or the adapter. All
-times are those of the processor, over that of the training.
+its standard error, by default and by conjugate gradients with the Gauss-Newton matrix, for all
+parameters, the head or the adapter. Times are those of the processor, over that of the training.
 """
 
 import resource
@@ -26,9 +26,7 @@ Logits = Callable[[Any, Any], torch.Tensor]
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    print(
-        "times over that of the training            d  product  from_torch    infer   passes   peak"
-    )
+    print("over the training            d  product  from_torch  default (passes)   solve (passes)")
     for name, make in {"BERT": bert, "GPT-2": gpt2}.items():
         net, logits, targets, heads, adapter = make()
         batch = data(targets)
@@ -103,18 +101,22 @@ def measure(
     built = process_time() - started
     kept = targets(batch) != -100
     psi = lambda m: logits(m, batch).softmax(-1)[..., 0][kept].mean()
-    before, started = model.passes, process_time()
-    idm.infer(model, psi, idm.Infinitesimal(curvature="ggn"), strict=False)
-    taken, passes = process_time() - started, model.passes - before
+    ways = {"default": None, "solve": idm.Infinitesimal(idm.conjugate_gradient, "ggn")}
+    taken = " ".join(f"{cost(model, psi, method, unit):>16}" for method in ways.values())
     started = process_time()
     model.information(model.theta, model.theta, "ggn")
     product = process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{label:34} {model.d:10,} {product / unit:8.3f} {built / unit:11.2f} {taken / unit:8.2f} "
-        f"{passes:8d} {peak:4.1f} GB",
-        flush=True,
-    )
+    sizes = f"{label:22} {model.d:7,} {product / unit:8.3f} {built / unit:11.2f}"
+    print(f"{sizes} {taken} {peak:4.1f} GB", flush=True)
+
+
+def cost(model: Any, psi: Any, method: idm.Method | None, unit: float) -> str:
+    """Time of an inference over that of the training, and passes over the data."""
+    fresh, started = model.at(model.theta), process_time()
+    before = fresh.passes
+    idm.infer(fresh, psi, method, strict=False)
+    return f"{(process_time() - started) / unit:.2f} ({fresh.passes - before})"
 
 
 if __name__ == "__main__":
