@@ -17,6 +17,7 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation.normal_draws import NormalDraws
 from implicit_delta.evaluation.row_weights import Groups
 from implicit_delta.evaluation.smoothed import Surrogate
+from implicit_delta.evaluation.unit_slopes import slopes_in_units
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 
@@ -69,6 +70,7 @@ def smoothed_over_units(
     weight: Array,
     groups: Groups,
     by_rows: bool,
+    solve_once: Callable[[Array], Array] | None = None,
 ) -> OverUnits:
     """Find a straight stand-in of T(u(theta), w), (K,), around theta.
 
@@ -82,11 +84,17 @@ def smoothed_over_units(
     weight : (m,) array
     groups : Groups
         Rows that were sampled together.
+    solve_once : callable, optional
+        Jacobian (K, d) of combinations of the units, (M, K): for a network that is too large for
+        enough draws, the statistic is smoothed row by row instead.
     by_rows : bool
         Whether the slope is to be part of influences of rows, and not a variance alone.
     """
     draws, steps = _drawn(model)
     tangent = _Tangent(units, model.theta, draws, steps)
+    if solve_once is not None and not draws.matched:
+        moves = np.array([tangent.move(p) for p in range(draws.pairs)])
+        return _over_rows(model, tangent, function, weight, moves, solve_once)
     odd, even = _two_parts(tangent, function, _splits(weight, groups))
     _check_moved(odd, even)
     variance, error = _variance(odd, even)
@@ -102,6 +110,31 @@ def smoothed_over_units(
         Surrogate(model.theta, value, (gradient * scale).T, np.sqrt(variance), 0 * variance),
         _shift(even),
         {"statistic_draws": 2.0 * draws.pairs, "statistic_error": error},
+    )
+
+
+def _over_rows(
+    model: FittedModel,
+    tangent: "_Tangent",
+    function: Callable[[Array, Array], Array],
+    weight: Array,
+    moves: Array,
+    solve_once: Callable[[Array], Array],
+) -> OverUnits:
+    """Smooth row by row, with the spread of each row over the draws as its width."""
+    units = tangent.center.reshape(weight.size, -1)
+    slopes = slopes_in_units(function, units, weight, moves.reshape(-1, *units.shape))
+    slopes = slopes.reshape(units.size, -1)
+    along = moves @ slopes
+    _check_moved(along[:, None], along[:, None])
+    variance = np.mean(along**2, axis=0)
+    value = function(tangent.center, weight)
+    return OverUnits(
+        Surrogate(
+            model.theta, value, solve_once(slopes), np.sqrt(variance), np.zeros_like(variance)
+        ),
+        np.zeros_like(variance),
+        {"statistic_draws": float(len(moves)), "statistic": "smoothed row by row"},
     )
 
 

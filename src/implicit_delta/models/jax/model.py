@@ -101,12 +101,15 @@ class JaxModel(BatchedModel):
             center=self.theta.copy(),
         )
         through = partial(applied, origin, terms.outputs_of or terms.apply)
-        outputs_of = through if terms.outputs_of else None
-        terms = replace(terms, apply=through, outputs_of=outputs_of)
+        if terms.outputs_of:
+            terms = replace(terms, outputs_of=through)
+        else:
+            terms = replace(terms, apply=through)
         return replace(
             self,
             program=replace(self.program, functional=touching, row_terms=terms),
             evaluator=Evaluator(replace(touching, strict=True)),
+            replicates=None,  # far from where it touches
         )
 
     @in_context
