@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
@@ -115,9 +116,9 @@ def infer(
     cost = Cost.start(model)
     model = debiased(model) if debias else model
     by_default = method is None and not debias
-    return answer(
-        _as_trained(model, psi, names) if by_default else Evaluation.of(model, psi, names),
-        method,
+    ask = partial(
+        answer,
+        method=method,
         sandwich=sandwich,
         brought=brought,
         df=df,
@@ -126,6 +127,12 @@ def infer(
         strict=strict,
         cost=cost,
     )
+    try:
+        return ask((_as_trained if by_default else Evaluation.of)(model, psi, names))
+    except NotAMaximumError:
+        if not by_default or not model.bends:
+            raise
+    return ask(Evaluation.of(model.tethered(), psi, names))  # at rest, but at no strict maximum
 
 
 def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:

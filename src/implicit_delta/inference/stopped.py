@@ -23,7 +23,7 @@ from implicit_delta.models.base import FittedModel
 # Twice the gain of a Newton step: no psi would move by more than the root of it, in standard
 # errors, if training were finished.
 FINISHED = 1.0
-OBEYED = 0.5  # of a ridge
+OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
 FLAT = 1e-10  # of the steepest curvature met
 STEPS = 10  # of conjugate gradients: they never find more than there is
 
@@ -39,14 +39,18 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
     """Leave out an l2 that the training has not obeyed: its pull shows in the score.
 
     At a maximum the slope of the likelihood along theta is that of the ridge. Where it is not even
-    half of it, the ridge was never there, was another one, or had no time to act.
+    half of it, and not by the noise of the last steps, the ridge was never there, was another one,
+    or had no time to act.
     """
     theta = model.theta
     pull = model.penalty_score(theta)
     if not model.l2 or not np.allclose(pull, model.l2 * theta):
         return model
-    supported = float((model.score(theta) + pull) @ theta) / float(theta @ theta)
-    if supported >= OBEYED * model.l2:
+    size = float(theta @ theta)
+    supported = float((model.score(theta) + pull) @ theta) / size
+    own = model.information(theta, theta, "ggn") - model.penalty_information(theta, theta)
+    noise = np.sqrt(max(float(theta @ own), 0.0)) / size
+    if supported + NOISE * noise >= OBEYED * model.l2:
         return model
     warn(
         f"l2={model.l2:.3g} is not what this training obeyed: at its weights the slope of the "
