@@ -131,7 +131,7 @@ class Sandwich:
         In a trial with 300 rows that a network had memorized, errors were 5 times too large, and 6
         times too small without the adjustment.
         """
-        if model.d > DENSE_LIMIT:
+        if model.d > DENSE_LIMIT or not model.formable:
             change = probed_correction(model, directions, POWERS[self.name])
         else:
             change = self._leverage(model, directions).correction

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ShrinkageWarning
@@ -37,7 +36,7 @@ def as_trained(model: FittedModel) -> FittedModel:
     """Tether a network whose training stopped early; any other model is returned as it is."""
     if not model.bends or model.tether or gain_of(model) <= FINISHED:
         return model
-    if model.d > GAUSS_NEWTON_LIMIT:
+    if not model.formable:
         logger.info(
             "infer: the training stopped early; about %d passes over the data for one "
             "smooth psi, and some 50 for every other",
@@ -106,7 +105,7 @@ def gain_of(model: FittedModel) -> float:
 
 
 def _product(model: FittedModel) -> Callable[[Array], Array]:
-    if model.d <= GAUSS_NEWTON_LIMIT:
+    if model.formable:
         matrix = model.information(model.theta, np.eye(model.d), "ggn")
         return lambda v: np.asarray(matrix @ v)
     return lambda v: model.information(model.theta, v, "ggn")
