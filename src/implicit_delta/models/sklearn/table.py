@@ -86,7 +86,7 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str
     if reg.positive:
         raise UnsupportedModelError(
             f"{type(reg).__name__}(positive=True) may end at the edge of its constraints, where "
-            "there is no normal approximation. Fit with positive=False, or use `Bootstrap`."
+            "there is no normal approximation. Fit with positive=False."
         )
     _refuse_several_outputs(reg, y)
     design, b, penalized = _linear(reg, X)
@@ -169,7 +169,7 @@ def _logistic_penalty(clf: Any) -> float:
     if penalty == "l1" or mixed:
         raise UnsupportedModelError(
             "LogisticRegression with an L1 penalty has a maximum with corners and no curvature "
-            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf), or `refit` or `Bootstrap`."
+            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf)."
         )
     return 0.0 if penalty is None or np.isinf(clf.C) else 1.0 / clf.C
 
