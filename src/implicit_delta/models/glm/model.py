@@ -42,7 +42,6 @@ class HostLikelihood(ABC):
     """Terms of n observations as a function of the D coefficients b of the host library."""
 
     linear: ClassVar[bool] = False  # whether they depend on b through linear predictors only
-    separable: ClassVar[bool] = True  # whether the term of a row depends on no other rows
 
     @abstractmethod
     def terms(self, b: Array) -> Array:
@@ -80,10 +79,6 @@ class HostLikelihood(ABC):
     def touching(self, b: Array) -> "HostLikelihood":
         """Build the likelihood of outputs that are linear in the step from b; for networks."""
         raise UnsupportedModelError(NO_TANGENT)
-
-    def reweighted(self, weights: Array) -> "HostLikelihood":
-        """Build the same likelihood where weights count within the terms; most have none there."""
-        return self
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -273,9 +268,7 @@ class HostModel(FittedModel):
     def reweighted(self, weights: Array) -> "HostModel":
         same = np.array_equal(weights, self.weights)
         claimed = self.claimed if same else None
-        checked = as_weights(weights, self.n)
-        likelihood = self.likelihood.reweighted(checked)
-        return replace(self, likelihood=likelihood, weights=checked, claimed=claimed)
+        return replace(self, weights=as_weights(weights, self.n), claimed=claimed)
 
     def at(self, theta: Array) -> "HostModel":
         point = as_parameters(theta)
@@ -288,11 +281,6 @@ class HostModel(FittedModel):
         return replace(self, likelihood=drawn, claimed=None)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        if not self.likelihood.separable:
-            raise UnsupportedModelError(
-                f"{self.likelihood!r} has no minibatches: the term of a row depends on the others. "
-                "Use `Infinitesimal()` or `FiniteDifference()`."
-            )
         return self._score(theta, self.batch_weights(rows))
 
     @property

@@ -1,7 +1,7 @@
-"""Cox's partial likelihood, with the score residual of each row."""
+"""Cox's partial likelihood as terms of rows, whose derivatives are the score residuals."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,28 +10,26 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature
 from implicit_delta.models.glm.model import HostLikelihood
-from implicit_delta.numerics.arrays import ratio
 
 Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cox(HostLikelihood):
-    r"""The partial likelihood of right-censored, possibly late-entering rows in strata.
+    r"""Right-censored, possibly late-entering rows in strata, with Breslow's baseline plugged in.
 
-    The term of an event is its linear predictor less the log of the risk set's sum; rows without an
-    event have the term zero. Since a row is in the risk sets of others, its influence is not the
-    derivative of its own term but its score residual (Lin and Wei 1989), the integral of
-    :math:`x_i - \bar x(t)` over its martingale: `terms_along` returns these. They sum to the score.
-    A weight counts in the risk sets too, so weights are part of the terms.
+    With jumps :math:`\lambda_j(b) = d_j / S_j(b)` of the baseline hazard, S_j the sum of
+    :math:`e^{x_i b}` over the risk set, the term of row i is its log-likelihood
+
+    .. math:: \delta_i (x_i b + \log \lambda_{j(i)}(b)) - e^{x_i b} \sum_{t_j \le T_i} \lambda_j(b)
+
+    These sum to the partial likelihood up to a constant, and the derivative of each is its score
+    residual (Lin and Wei 1989), which robust errors are made of.
     """
-
-    separable: ClassVar[bool] = False
 
     X: Array
     offset: Array | float
     strata: tuple["Stratum", ...]
-    weights: Array
 
     @classmethod
     def of(cls, model: Any) -> "Cox":
@@ -50,22 +48,20 @@ class Cox(HostLikelihood):
             if np.any(status[rows])
         ]
         offset = 0.0 if model.offset is None else np.asarray(model.offset, dtype=np.float64)
-        return cls(X, offset, tuple(strata), np.ones(n))
-
-    def reweighted(self, weights: Array) -> Self:
-        return replace(self, weights=weights)
+        return cls(X, offset, tuple(strata))
 
     def terms(self, b: Array) -> Array:
         terms = np.zeros(len(self.X))
-        eta = self.X @ b + self.offset
-        for part, moments in self._moments(b, self.weights):
+        for part, _, eta, m in self._parts(b):
+            jumps = -part.by_time(np.log(m.total)[:, None])[:, 0] / part.steps
             own = part.which >= 0
-            log = part.mean_of_steps(moments.log_total)
-            terms[part.rows[own]] = eta[part.rows[own]] - log[part.which[own]]
+            found = -m.risk * part.while_at_risk((1 / m.total)[:, None])[:, 0]
+            found[own] += eta[own] - eta.max() + jumps[part.which[own]]
+            terms[part.rows] = found
         return terms
 
     def score(self, b: Array, weights: Array) -> Array:
-        return np.asarray(weights @ self._residuals(b, weights))
+        return np.asarray(weights @ self._residuals(b))
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
         if curvature == "ggn":
@@ -73,44 +69,51 @@ class Cox(HostLikelihood):
                 'This likelihood has no Gauss-Newton curvature; use curvature="hessian".'
             )
         matrix = np.zeros((b.size, b.size))
-        risk = np.exp(self.X @ b + self.offset)
-        for part, moments in self._moments(b, weights):
-            X = self.X[part.rows]
-            hazard, _ = part.at_risk(moments)
-            matrix += (X.T * (weights[part.rows] * risk[part.rows] * hazard)) @ X
-            matrix -= (moments.mean.T * moments.weight) @ moments.mean
+        for part, X, _, m in self._parts(b):
+            w = weights[part.rows]
+            events = (part.by_event(w[:, None])[:, 0] / part.steps)[part.at]
+            expected = part.at_steps((w * m.risk)[:, None])[:, 0] / m.total
+            excess = events - expected  # zero where all weights are one
+            sums = part.while_at_risk(
+                np.column_stack([np.ones(m.total.size), excess, m.mean]) / m.total[:, None]
+            )
+            crossed = (sums[:, 2:].T * (w * m.risk)) @ X
+            matrix += (X.T * (m.risk * (w * sums[:, 0] + sums[:, 1]))) @ X
+            matrix += (m.mean.T * (expected - excess)) @ m.mean - crossed - crossed.T
         return matrix @ v
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        return self._residuals(b, self.weights) @ v
+        return self._residuals(b) @ v
 
-    def _residuals(self, b: Array, weights: Array) -> Array:
+    def _residuals(self, b: Array) -> Array:
         """Score residuals, (n, D)."""
         rows = np.zeros_like(self.X)
-        risk = np.exp(self.X @ b + self.offset)
-        for part, moments in self._moments(b, weights):
-            X, own = self.X[part.rows], part.which >= 0
-            hazard, shifted = part.at_risk(moments)
-            found = risk[part.rows][:, None] * (shifted - hazard[:, None] * X)
-            found[own] += X[own] - part.mean_of_steps(moments.mean)[part.which[own]]
+        for part, X, _, m in self._parts(b):
+            own = part.which >= 0
+            sums = part.while_at_risk(
+                np.column_stack([np.ones(m.total.size), m.mean]) / m.total[:, None]
+            )
+            found = m.risk[:, None] * (sums[:, 1:] - sums[:, :1] * X)
+            centers = part.by_time(m.mean) / part.steps[:, None]
+            found[own] += X[own] - centers[part.which[own]]
             rows[part.rows] = found
         return rows
 
-    def _moments(self, b: Array, weights: Array) -> "list[tuple[Stratum, Moments]]":
+    def _parts(self, b: Array) -> "list[tuple[Stratum, Array, Array, RiskSets]]":
         eta = self.X @ b + self.offset
-        return [(s, s.moments(self.X[s.rows], eta[s.rows], weights[s.rows])) for s in self.strata]
+        cut = [(part, self.X[part.rows], eta[part.rows]) for part in self.strata]
+        return [(part, X, own, part.risk_sets(X, own)) for part, X, own in cut]
 
     def __repr__(self) -> str:
         return "PHReg"
 
 
-class Moments(NamedTuple):
-    """Of the risk set at each of m events: weight (m,), log of the sum, mean (m, D), hazard."""
+class RiskSets(NamedTuple):
+    """Relative risk of each row (n,), up to a factor; its total (m,) and mean (m, D) at events."""
 
-    weight: Array
-    log_total: Array
+    risk: Array
+    total: Array
     mean: Array
-    hazard: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +130,7 @@ class Stratum:
     which: Numbers  # event time of a row with an event, -1 without
     at: Numbers  # event time of each step
     share: Array
-    steps: Array = field(repr=False)  # at each event time
+    steps: Array  # at each event time
 
     @classmethod
     def of(cls, rows: Numbers, time: Array, entry: Array, status: Any, efron: bool) -> "Stratum":
@@ -145,53 +148,41 @@ class Stratum:
             steps=counts.astype(np.float64),
         )
 
-    def moments(self, X: Array, eta: Array, weights: Array) -> Moments:
-        """Sum over the risk set of each step."""
-        top = float(np.max(eta))
-        own = (weights * np.exp(eta - top))[:, None] * np.column_stack([np.ones(len(X)), X])
-        tied = self._by_event(own)
-        sums = self._over_risk_sets(own)[self.at] - self.share[:, None] * tied[self.at]
-        weight = (self._by_event(weights[:, None])[:, 0] / self.steps)[self.at]
-        there = weight > 0
-        total = np.where(there, sums[:, 0], 1.0)
-        return Moments(
-            weight,
-            np.log(total) + top,
-            ratio(sums[:, 1:], np.where(there, sums[:, 0], 0.0)[:, None]),
-            weight / total * np.exp(-top),
-        )
+    def risk_sets(self, X: Array, eta: Array) -> RiskSets:
+        """Sum over those at risk at each step."""
+        risk = np.exp(eta - np.max(eta))
+        sums = self.at_steps(risk[:, None] * np.column_stack([np.ones(len(X)), X]))
+        return RiskSets(risk, sums[:, 0], sums[:, 1:] / sums[:, :1])
 
-    def at_risk(self, moments: Moments) -> tuple[Array, Array]:
-        """Sum the hazard, and the hazard times the mean, while each row is at risk."""
-        both = moments.hazard[:, None] * np.column_stack([np.ones(self.at.size), moments.mean])
-        through = np.vstack([np.zeros(both.shape[1]), np.cumsum(self._by_time(both), axis=0)])
+    def at_steps(self, values: Array) -> Array:
+        """Sum rows (n, k) over the risk set of each step, (m, k)."""
+        there = self._until(values, self.last) - self._until(values, self.first)
+        return there[self.at] - self.share[:, None] * self.by_event(values)[self.at]
+
+    def while_at_risk(self, values: Array) -> Array:
+        """Sum values of the steps (m, k) over those at which each row is at risk, (n, k)."""
+        through = np.vstack([np.zeros(values.shape[1]), np.cumsum(self.by_time(values), axis=0)])
         sums = through[self.last] - through[self.first]
         own = self.which >= 0
-        sums[own] -= self._by_time(self.share[:, None] * both)[self.which[own]]
-        return sums[:, 0], sums[:, 1:]
+        sums[own] -= self.by_time(self.share[:, None] * values)[self.which[own]]
+        return np.asarray(sums)
 
-    def mean_of_steps(self, values: Array) -> Array:
-        """Average values of the steps over those of one event time."""
-        columns = values.reshape(self.at.size, -1)
-        means = self._by_time(columns) / self.steps[:, None]
-        return means.reshape(self.steps.size, *values.shape[1:])
+    def by_time(self, values: Array) -> Array:
+        """Sum values of the steps at each event time."""
+        return _summed(values, self.at, self.steps.size)
 
-    def _by_time(self, values: Array) -> Array:
-        sums = np.zeros((self.steps.size, values.shape[1]))
-        np.add.at(sums, self.at, values)
-        return sums
-
-    def _by_event(self, values: Array) -> Array:
+    def by_event(self, values: Array) -> Array:
         """Sum rows with an event at each event time."""
-        sums, own = np.zeros((self.steps.size, values.shape[1])), self.which >= 0
-        np.add.at(sums, self.which[own], values[own])
-        return sums
+        own = self.which >= 0
+        return _summed(values[own], self.which[own], self.steps.size)
 
-    def _over_risk_sets(self, values: Array) -> Array:
-        """Sum rows that are at risk at each event time; from the end, where few are left."""
-        return self._still_there(values, self.last) - self._still_there(values, self.first)
+    def _until(self, values: Array, ends: Numbers) -> Array:
+        """Sum rows that end after each event time; from the last, where few are left."""
+        sums = _summed(values, ends, self.steps.size + 1)
+        return np.asarray(np.cumsum(sums[::-1], axis=0)[::-1][1:])
 
-    def _still_there(self, values: Array, until: Numbers) -> Array:
-        sums = np.zeros((self.steps.size + 1, values.shape[1]))
-        np.add.at(sums, until, values)
-        return np.cumsum(sums[::-1], axis=0)[::-1][1:]
+
+def _summed(values: Array, places: Numbers, count: int) -> Array:
+    sums = np.zeros((count, values.shape[1]))
+    np.add.at(sums, places, values)
+    return sums
