@@ -144,13 +144,13 @@ def bootstrap(
         refit = Replicate(question, rows, labels, evaluation.value.shape)
         _check_own_objects(question, fitted, rows, n_jobs, own)
         outcomes = run_replicates(refit, [(s,) for s in streams], n_jobs, bar, OTHERWISE)
+        values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
+        failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
+        report_failures(failures, len(outcomes), OTHERWISE)
         left_out = LeftOut(refit, own)
         jobs = [(group,) for group in groups]
         others = run_all(left_out, jobs, n_jobs, lambda _: bar.update())
         again = question.look(rows.copied(), own.spawn(1)[0]).value
-    values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
-    failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-    report_failures(failures, len(outcomes), OTHERWISE)
     draws = np.array(values)
     _check_moved(evaluation.names, draws)
     covariance = np.atleast_2d(np.cov(draws, rowvar=False))
