@@ -198,10 +198,18 @@ def _same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if hasattr(one, "equals"):
         return bool(one.equals(other))
+    if hasattr(one, "detach"):
+        one, other = (tensor.detach().cpu().numpy() for tensor in (one, other))
     if isinstance(one, np.ndarray) and one.dtype.kind in "fiubcmM":
         alike = one.shape == other.shape and one.dtype == other.dtype
         return alike and bool(np.array_equal(one, other, equal_nan=True))
-    return bool(joblib.hash(one) == joblib.hash(other))
+    return _same_bytes(one, other)
+
+
+def _same_bytes(one: Any, other: Any) -> bool:
+    """Compare what is pickled, where that is the same for a copy."""
+    own = joblib.hash(one)
+    return bool(own == joblib.hash(other) or own != joblib.hash(deepcopy(one)))
 
 
 def _column_named(data: Any, name: str) -> Any:

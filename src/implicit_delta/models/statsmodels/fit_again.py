@@ -88,6 +88,20 @@ def unsupported(results: Any) -> UnsupportedModelError:
     )
 
 
+def of_lifelines(fitter: Any) -> UnsupportedModelError:
+    """Make the refusal of a survival regression of lifelines."""
+    told = [name for name in LIFELINES if getattr(fitter, name, None) is not None]
+    options = ", ".join(f"{name}=results.{name}" for name in told)
+    return UnsupportedModelError(
+        f"from_statsmodels does not read {type(fitter).__name__} of lifelines. Fit it again to "
+        f"resampled rows: `from copy import copy; bootstrap(lambda d: copy(results).fit(d, "
+        f"{options}), data, lambda fitted: psi(fitted.params_))`."
+    )
+
+
+LIFELINES = ("duration_col", "event_col", "weights_col", "entry_col", "strata", "formula")
+
+
 def advice(results: Any, fit: str = "") -> str:
     """Name a line that works: a bootstrap, or for a series another road."""
     kind = type(results.model)

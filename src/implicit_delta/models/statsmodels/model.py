@@ -12,7 +12,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
-from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
+from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -97,6 +97,8 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
+    if type(results).__module__.startswith("lifelines."):
+        raise of_lifelines(results)
     optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
@@ -224,7 +226,8 @@ def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> No
         raise UnsupportedModelError(
             f"These results of {model}.fit_regularized were fitted with a penalty, of which "
             "statsmodels keeps no record, and without it every standard error would be wrong. "
-            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0."
+            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0; otherwise fit again to "
+            f"resampled rows with the alpha of the fit, `{line_of(results, LASSO)}`."
         )
 
 
