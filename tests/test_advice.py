@@ -28,7 +28,8 @@ def quietly(call):
 def lines(message):
     """Code between backticks that calls something of the package."""
     codes = re.findall(r"`([^`]+)`", message)
-    return [code for code in codes if re.search(r"(bootstrap|infer|from_statsmodels)\(.*\)$", code)]
+    calls = r"(bootstrap|infer|from_statsmodels)\(.*\)$"
+    return [code for code in codes if re.search(calls, code) and "..." not in code]
 
 
 def run(line, **objects):
@@ -81,7 +82,7 @@ def estimators():
         "margin": (svm.SVR(), LATENT),
         "process": (gaussian_process.GaussianProcessRegressor(alpha=1.0), LATENT),
         "network that stops": (
-            MLPRegressor((3,), early_stopping=True, max_iter=20, random_state=0),
+            MLPRegressor(hidden_layer_sizes=(3,), early_stopping=True, max_iter=20, random_state=0),
             LATENT,
         ),
         "pipeline": (
