@@ -226,7 +226,7 @@ def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> No
         raise UnsupportedModelError(
             f"These results of {model}.fit_regularized were fitted with a penalty, of which "
             "statsmodels keeps no record, and without it every standard error would be wrong. "
-            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0; otherwise fit it again "
+            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0; else fit it again "
             f"to resampled rows with the alpha of the fit, `{line_of(results, LASSO)}`."
         )
 
