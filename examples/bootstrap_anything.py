@@ -1,9 +1,8 @@
 """
-A forest and a median: an error bar without a likelihood
-=========================================================
+A forest: an error bar without a likelihood
+===========================================
 
-A random forest maximizes no likelihood, and neither does the choice of its depth. But it can be
-fitted again: `bootstrap` does that with rows drawn anew, here whole schools, and reads the error of
+A random forest maximizes no likelihood. But it can be fitted again: `bootstrap` does that with rows drawn anew, here whole schools, and reads the error of
 whatever is computed from the fit off the replicates.
 
 ``pip install "implicit-delta[sklearn,plot]"`` and pandas.
@@ -31,7 +30,7 @@ data = pd.DataFrame(
 
 
 def fit(data):
-    forest = RandomForestRegressor(30, min_samples_leaf=20, random_state=0)
+    forest = RandomForestRegressor(15, min_samples_leaf=20, random_state=0)
     return forest.fit(data[["hours"]], data["grade"])
 
 
@@ -42,8 +41,8 @@ def curve(forest):
     return forest.predict(grid)
 
 
-band = idm.bootstrap(fit, data, curve, clusters="school", replicates=100, rng=0)
-rows = idm.bootstrap(fit, data, curve, replicates=100, rng=0)
+band = idm.bootstrap(fit, data, curve, clusters="school", replicates=100, rng=0, jackknife=False)
+rows = idm.bootstrap(fit, data, curve, replicates=100, rng=0, jackknife=False)
 print(np.round(band.standard_error, 2))
 print(np.round(rows.standard_error, 2))
 
@@ -56,8 +55,7 @@ ax.plot(data["hours"], data["grade"], ".", ms=2, color="gray")
 ax.set(xlabel="hours of study", ylabel="grade")
 
 # %%
-# The rise from 2 to 8 hours, with the interval that follows the skewness of its replicates. It
-# takes some more replicates, and leaves out schools in turn.
+# The rise from 2 to 8 hours, with intervals that are read off its replicates.
 
 
 def rise(forest):
@@ -65,8 +63,8 @@ def rise(forest):
     return high - low
 
 
-estimate = idm.bootstrap(fit, data, rise, clusters="school", replicates=200, rng=1)
+estimate = idm.bootstrap(fit, data, rise, clusters="school", replicates=200, rng=1, jackknife=False)
 print(estimate)
-for kind in ["normal", "percentile", "bca"]:
+for kind in ["normal", "percentile", "basic"]:
     print(f"{kind:10s} " + "{:.1f} to {:.1f}".format(*estimate.confidence_interval(kind=kind)))
 plt.show()
