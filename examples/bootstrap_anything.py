@@ -2,8 +2,9 @@
 A forest: an error bar without a likelihood
 ===========================================
 
-A random forest maximizes no likelihood. But it can be fitted again: `bootstrap` does that with rows drawn anew, here whole schools, and reads the error of
-whatever is computed from the fit off the replicates.
+A random forest maximizes no likelihood, but it can be fitted again. `bootstrap` does that with rows
+drawn anew, here whole schools, and reads the error of whatever is computed from the fit off the
+replicates.
 
 ``pip install "implicit-delta[sklearn,plot]"`` and pandas.
 """
