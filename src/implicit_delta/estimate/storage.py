@@ -20,6 +20,10 @@ DEEPEST = 8  # levels of JSON: a header has three, and notes may have some of th
 UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
 
+BY_ROW = {"influence", "draws", "deviations"}  # (rows, K)
+OF_ROWS = {"rows_counts", "rows_labels", *(f"rows_way{i}" for i in range(3))}  # (rows,)
+OPTIONAL = {*BY_ROW, *OF_ROWS, "df", "acceleration"}
+
 T = TypeVar("T")
 
 
@@ -66,7 +70,7 @@ def _content(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
         members = _members(archive, os.fstat(file.fileno()).st_size)
         header = _header(archive, members.pop("header"))
         needed = {"value", "covariance", *(f"part{i}" for i in range(len(header["parts"])))}
-        if not needed <= set(members) <= needed | {"influence", "draws", "df", "acceleration"}:
+        if not needed <= set(members) <= needed | OPTIONAL:
             raise ValueError(f"other arrays than {needed}")
         K = len(header["names"])
         return header, {name: _array(archive, name, entry, K) for name, entry in members.items()}
@@ -138,8 +142,10 @@ def _array(
 def _fits(name: str, shape: tuple[int, ...], K: int) -> bool:
     if name == "value":
         return shape == (K,) or (shape, K) == ((), 1)
-    if name in ("influence", "draws"):
+    if name in BY_ROW:
         return len(shape) == 2 and shape[1] == K and shape[0] >= 0
+    if name in OF_ROWS:
+        return len(shape) == 1
     return shape == ((K,) if name in ("df", "acceleration") else (K, K))
 
 

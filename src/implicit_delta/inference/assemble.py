@@ -14,7 +14,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.dispersion import warn_of_dispersion
 from implicit_delta.inference.guards import check_bend, guard
-from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.target import DEBIASED, Target, target_of
@@ -104,6 +104,8 @@ def assemble(
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
+    own = sandwich is not None or brought is not None or response.refitted
+    claimed = None if own or evaluation.fitted is None else evaluation.model.claimed
     polished = move_by_polish(evaluation, errors)
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
@@ -130,7 +132,18 @@ def assemble(
         df=_total_df(evaluation, part.df, total) if df is None else df,
         target=target.text,
         acceleration=response.acceleration,
+        rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
+        deviations=_deviations(evaluation) if influence else None,
     )
+
+
+def _deviations(evaluation: Evaluation) -> Array | None:
+    """Shares of evaluation rows in the error of an average; none where that is another's sum."""
+    if evaluation.units is None or evaluation.sampling is None:
+        return None
+    shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
+    V, m = evaluation.sampling.covariance, len(shares)
+    return shares if np.allclose(shares.T @ shares * (m / (m - 1)), V, atol=0.0) else None
 
 
 def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
