@@ -17,6 +17,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from implicit_delta._core.labels import distinct
 from implicit_delta._core.types import Array
@@ -45,10 +46,9 @@ def base_of(lineage: Lineage) -> Estimate:
     if any("rows" in piece for piece in pieces):
         pieces = [_renamed(piece) for piece in pieces]
     columns, names = lineage.columns(), distinct([name for leaf in leaves for name in leaf.names])
+    none = [np.zeros_like(leaf.covariance) for leaf in leaves]
     parts = {
-        part: _blocks(
-            [_part(piece, part, leaf) for piece, leaf in zip(pieces, leaves, strict=True)]
-        )
+        part: block_diag(*(p.get(part, zero) for p, zero in zip(pieces, none, strict=True)))
         for part in dict.fromkeys(part for piece in pieces for part in piece)
     }
     for i, one in enumerate(leaves):
@@ -141,19 +141,6 @@ def _pieces(leaf: Estimate) -> dict[str, Array]:
 
 def _renamed(piece: Mapping[str, Array]) -> dict[str, Array]:
     return {"rows" if part == "model" else part: V for part, V in piece.items()}
-
-
-def _part(piece: Mapping[str, Array], part: str, leaf: Estimate) -> Array:
-    return piece.get(part, np.zeros_like(leaf.covariance))
-
-
-def _blocks(matrices: Sequence[Array]) -> Array:
-    total = np.zeros((sum(map(len, matrices)),) * 2)
-    start = 0
-    for V in matrices:
-        total[start : start + len(V), start : start + len(V)] = V
-        start += len(V)
-    return total
 
 
 def _check_adding(leaves: Sequence[Estimate], pieces: Sequence[Mapping[str, Array]]) -> None:

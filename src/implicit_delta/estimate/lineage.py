@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +67,7 @@ class Lineage:
     def columns(self) -> list[slice]:
         """Return the columns of each leaf."""
         ends = np.cumsum([0, *(len(leaf.names) for leaf in self.leaves)])
-        return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(*pair) for pair in pairwise(ends)]
 
     def times(self, C: Array, *, straight: bool = True) -> Lineage:
         """Apply a linear map, or the derivative of another one."""

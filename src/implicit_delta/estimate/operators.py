@@ -1,4 +1,4 @@
-"""Arithmetic of estimates: with each other, which takes a join, and with numbers, which does not."""
+"""Arithmetic of estimates with each other, which takes a join, and with numbers."""
 
 from __future__ import annotations
 

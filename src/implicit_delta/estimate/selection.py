@@ -14,8 +14,8 @@ def selected(key: Any, names: tuple[str, ...]) -> int | NDArray[np.intp]:
     if isinstance(key, str):
         return _place(key, names)
     if isinstance(key, slice):
-        ends = [_end(part, names) for part in (key.start, key.stop)]
-        return _some(np.arange(len(names))[slice(*ends, key.step)], key)
+        ends = slice(_end(key.start, names), _end(key.stop, names), key.step)
+        return _some(np.arange(len(names))[ends], key)
     if isinstance(key, tuple):
         raise TypeError(
             f"est[{', '.join(map(repr, key))}]: evaluations have one axis. For several of them "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -197,7 +198,7 @@ def _axes(V: Array) -> Array:
     return np.concatenate([axes, mixed])
 
 
-def _spread(numbers: Array) -> list[int]:
+def _spread(numbers: NDArray[np.intp]) -> list[int]:
     places = np.linspace(0, max(len(numbers) - 1, 0), min(len(numbers), MOST_PROBED)).astype(int)
     return [int(numbers[place]) for place in places]
 
