@@ -23,7 +23,7 @@ from implicit_delta.estimate.combination import (
 )
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.expressions import read_expression
-from implicit_delta.estimate.joint import base_of, worst
+from implicit_delta.estimate.joint import base_of, check_positive, worst
 from implicit_delta.estimate.lineage import Lineage
 from implicit_delta.estimate.quantiles import deviations, welch_df
 from implicit_delta.estimate.selection import selected
@@ -89,7 +89,7 @@ def join(
         raise ValueError(f"independent is True or False, not {independent!r}")
     lineage = Lineage.joined(estimates, independent)
     labels = distinct([name for estimate in estimates for name in estimate.names])
-    return _made(
+    found = _made(
         base_of(lineage),
         lineage.jacobian,
         np.concatenate([np.atleast_1d(estimate.value) for estimate in estimates]),
@@ -98,6 +98,9 @@ def join(
         diagnostics=worst([estimate.diagnostics for estimate in estimates]),
         draws=_paired(estimates, lineage),
     )
+    if len(lineage.leaves) > 1:
+        check_positive(found.covariance)
+    return found
 
 
 def select(estimate: Estimate, key: Any) -> Estimate:

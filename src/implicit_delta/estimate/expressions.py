@@ -55,9 +55,10 @@ def _read(
     """Read with these names outside of quotes; tell which of them are no plain identifiers."""
     code, places, used = _with_places(text, names, bare)
     try:
-        tree = ast.parse(code.strip(), mode="eval").body
+        tree = ast.parse(" ".join(code.split()), mode="eval").body
         _check_known(tree, places, names)
-        found = _value(tree, places, text)
+        with np.errstate(all="ignore"):
+            found = _value(tree, places, text)
     except (SyntaxError, RecursionError, MemoryError, OverflowError):
         raise ValueError(
             f"{text!r:.200} is not an expression of names. Write for example {_example(names)!r}; "

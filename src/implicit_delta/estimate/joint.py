@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,18 +52,16 @@ def base_of(lineage: Lineage) -> Estimate:
         part: block_diag(*(p.get(part, zero) for p, zero in zip(pieces, none, strict=True)))
         for part in dict.fromkeys(part for piece in pieces for part in piece)
     }
-    for i, one in enumerate(leaves):
-        for j, other in enumerate(leaves[:i]):
-            if lineage.separates(one, other):
-                continue
-            for part, V in _crosses(one, other, pieces[i], pieces[j]).items():
-                parts[part][columns[i], columns[j]] = V
-                parts[part][columns[j], columns[i]] = V.T
+    for i, j in combinations(range(len(leaves)), 2):
+        if lineage.separates(leaves[i], leaves[j]):
+            continue
+        for part, V in _crosses(leaves[i], leaves[j], pieces[i], pieces[j]).items():
+            parts[part][columns[i], columns[j]] = V
+            parts[part][columns[j], columns[i]] = V.T
     adds = any(leaf.errors_add for leaf in leaves)
     total = added(parts) if adds else sum(parts.values(), np.zeros((len(names),) * 2))
     for leaf, own in zip(leaves, columns, strict=True):
         total[own, own] = leaf.covariance  # exactly, and not the sum of its parts
-    _check_positive(total, leaves)
     same = not any(lineage.separates(leaves[0], leaf) for leaf in leaves[1:])
     rows, influence = _side_by_side(leaves) if same else (None, None)
     return type(leaves[0])(
@@ -214,16 +213,16 @@ def _evaluation(
     return np.asarray(mine.T @ theirs)
 
 
-def _check_positive(V: Array, leaves: Sequence[Estimate]) -> None:
-    """Refuse an indefinite total, which only two-way clustered errors can make."""
+def check_positive(V: Array) -> None:
+    """Refuse an indefinite covariance, which only two-way clustered errors can make."""
     errors = deviations(V)
     moving = errors > 0
     correlation = (V / np.outer(errors + ~moving, errors + ~moving))[np.ix_(moving, moving)]
     if moving.any() and np.linalg.eigvalsh(correlation)[0] < -INDEFINITE * len(V) - UNSPANNED:
         raise ValueError(
-            f"The joint covariance of {len(leaves)} estimates is not positive semi-definite, which "
-            "happens with two ways of clustering and few groups. Give both estimates the one way "
-            "of grouping that matters most."
+            f"The joint covariance of {len(V)} evaluations is not positive semi-definite, which "
+            "happens with two ways of clustering and few groups. Join fewer of them, or ask for "
+            "both estimates with the one way of grouping that matters most."
         )
 
 

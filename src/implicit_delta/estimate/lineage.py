@@ -45,7 +45,8 @@ class Lineage:
     @classmethod
     def joined(cls, estimates: Sequence[Estimate], independent: bool) -> Lineage:
         """Stack lineages over all of their leaves, each of which is there once."""
-        parents = [cls.of(estimate) for estimate in estimates]
+        known = {one.identity: one.lineage for one in estimates if one.lineage is not None}
+        parents = [known.get(one.identity) or cls.of(one) for one in estimates]  # its file's copy
         leaves = _distinct([leaf for parent in parents for leaf in parent.leaves])
         jacobian = np.concatenate([parent._over(leaves) for parent in parents])
         apart = frozenset[frozenset[str]]().union(*(parent.apart for parent in parents))

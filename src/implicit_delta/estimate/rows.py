@@ -1,6 +1,7 @@
 """Sampled rows behind influences: how they are grouped and labeled, and which are the same."""
 
 import hashlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -114,12 +115,18 @@ def label_codes(index: Any) -> Array | None:
         numbers = labels.astype(np.float64)
         if np.all(np.isfinite(numbers)) and np.all(np.abs(numbers) < LARGEST_NUMBER):
             return numbers
-    return np.array([_hash(label) for label in labels.tolist()])
+    pandas = sys.modules.get("pandas")  # an index that is not of numbers is one of pandas
+    hashes = (
+        np.array([_hash(label) for label in labels.tolist()], dtype=np.uint64)
+        if pandas is None
+        else pandas.util.hash_array(labels)
+    )
+    return np.asarray(HASHED - APART * (hashes >> np.uint64(12)).astype(np.float64))
 
 
-def _hash(label: Any) -> float:
+def _hash(label: Any) -> int:
     digest = hashlib.blake2b(repr(label).encode(errors="replace"), digest_size=8).digest()
-    return HASHED - APART * (int.from_bytes(digest, "big") >> 12)
+    return int.from_bytes(digest, "big")
 
 
 def _column(numbers: Any, n: int) -> Array | None:

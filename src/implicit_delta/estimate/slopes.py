@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,8 @@ def slopes_of(f: Callable[[Array], Any], x: Array, V: Array, *, strict: bool = T
 def checked_result(result: Any, where: str) -> Array:
     """Return what f returned as numbers, () or (K,)."""
     value = np.asarray(result)
-    if value.dtype == object:
-        value = np.array([float(entry) for entry in value.ravel()]).reshape(value.shape)
+    if value.dtype == object and all(isinstance(entry, Real) for entry in value.ravel()):
+        value = value.astype(np.float64)
     if value.dtype.kind not in "fiub" or value.ndim > 1 or value.size == 0:
         raise EvaluationError(
             f"f returned {type(result).__name__} of shape {value.shape} and {value.dtype} {where}: "
