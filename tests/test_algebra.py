@@ -1,5 +1,7 @@
 """Estimates compose: selections, expressions, functions, joins and arithmetic obey their laws."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -401,6 +403,28 @@ def test_laws_of_a_join(case):
     np.testing.assert_array_equal(twice.covariance, np.tile(a.covariance, (2, 2)))
 
 
+TOGETHER = {
+    **{case: OPTIONS[case] for case in ("HC1", "HC3", "CR1", "two ways", "HAC")},
+    "HC2": {"robust": "HC2"},
+    "CR2": {"robust": "CR2", "clusters": GROUPS},
+    "parzen": {"robust": idm.HAC(5, "parzen", adjust=True)},
+    "two ways, CR1": {**OPTIONS["two ways"], "robust": "CR1"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+@pytest.mark.parametrize("case", TOGETHER)
+def test_a_join_of_two_answers_is_the_answer_to_both(case):
+    """Robust errors of one model, asked one by one and joined, or asked at once."""
+    model, options = line(), TOGETHER[case]
+    parts = [idm.infer(model, lambda b, k=k: b[k], influence=True, **options) for k in range(3)]
+    at_once = idm.infer(model, idm.parameters, influence=True, **options)
+    joined = idm.join(*parts)
+    np.testing.assert_allclose(joined.covariance, at_once.covariance, rtol=1e-6)
+    gap = (parts[1] - parts[2]).standard_error
+    assert gap == pytest.approx(at_once.contrast([0, 1, -1]).standard_error, rel=1e-6)
+
+
 def test_leverage_and_factors_are_kept():
     a, b = ask("line", robust="HC3"), ask("line", robust="HC1")
     both = idm.join(a, b)
@@ -540,6 +564,20 @@ def test_there_and_back(case, tmp_path):
     assert gap.standard_error == again.standard_error
 
 
+def test_files_of_earlier_releases_do_not_know_their_rows(tmp_path):
+    ask("logit").save(tmp_path / "est")
+    with np.load(tmp_path / "est") as entries:
+        arrays = {name: entries[name] for name in entries.files}
+    header = json.loads(str(arrays.pop("header")))
+    del header["rows"], header["identity"]
+    with open(tmp_path / "old", "wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+    old = Estimate.load(tmp_path / "old")
+    assert old["u"].standard_error == ask("logit")["u"].standard_error
+    with pytest.raises(ValueError, match="earlier release"):
+        old - ask("line")
+
+
 # Arithmetic.
 
 
@@ -563,6 +601,8 @@ def test_arithmetic_with_numbers():
         np.testing.assert_allclose(found.standard_error, error, rtol=1e-12)
     assert (2 * a).names == ("2 one", "2 x", "2 tr")
     assert (a["x"] - 1).names == ("x - 1",)
+    assert ((a["x"] - a["tr"]) / 2).names == ("0.5 (x - tr)",)
+    assert (a["one"] - (a["x"] - a["tr"])).names == ("one - (x - tr)",)
     inverse = 1 / (a["x"] + 5)
     assert inverse.value == pytest.approx(1 / (a.value[1] + 5))
     assert inverse.standard_error == pytest.approx(a.standard_error[1] / (a.value[1] + 5) ** 2)

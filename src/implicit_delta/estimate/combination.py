@@ -64,9 +64,16 @@ def _spelled(row: Array, names: tuple[str, ...]) -> str:
     used = sorted(np.flatnonzero(row), key=lambda k: row[k] < 0)
     if not 1 <= len(used) <= 3:
         return ""
-    text = "".join(f" {'-' if row[k] < 0 else '+'} {_factor(abs(row[k]))}{names[k]}" for k in used)
+    text = "".join(f" {'-' if row[k] < 0 else '+'} {_multiple(row[k], names[k])}" for k in used)
     return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
 
-def _factor(size: float) -> str:
-    return "" if size == 1 else f"{size:.4g} "
+def _multiple(size: float, name: str) -> str:
+    if size == 1:
+        return name
+    return grouped(name) if size == -1 else f"{abs(size):.4g} {grouped(name)}"
+
+
+def grouped(name: str) -> str:
+    """Put a name that is a sum, a product or a quotient in brackets."""
+    return f"({name})" if any(f" {sign} " in name for sign in "+-*/") else name

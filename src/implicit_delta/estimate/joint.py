@@ -177,7 +177,7 @@ def _crosses(
     if _moves(own, others, "noise"):
         raise ValueError(
             f"{names} are both random evaluations, and how their noise depends on each other is "
-            "unknown. Make it small with `Replicated(psi, ...)`, or make both in one psi."
+            "unknown. Draw the random numbers once, outside of psi, and use the same in both."
         )
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.algebra import apply, join, mapped
-from implicit_delta.estimate.combination import combination_names
+from implicit_delta.estimate.combination import combination_names, grouped
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -56,7 +56,7 @@ def under(a: Estimate, b: Any) -> Any:
     if number is None:
         return NotImplemented
     _spread(a, number.shape)
-    names = _numbered(a, number, lambda name, c: f"{c:.6g} / {_grouped(name)}")
+    names = _numbered(a, number, lambda name, c: f"{c:.6g} / {grouped(name)}")
     return apply(a, lambda v: number / v, names)
 
 
@@ -84,7 +84,7 @@ def _apply(a: Estimate, b: Estimate, operation: Callable[..., Any], symbol: str)
 
     count = max(K, len(b.names))
     firsts, seconds = (np.resize(part, count) for part in (both.names[:K], both.names[K:]))
-    names = [f"{_grouped(x)} {symbol} {_grouped(y)}" for x, y in zip(firsts, seconds, strict=True)]
+    names = [f"{grouped(x)} {symbol} {grouped(y)}" for x, y in zip(firsts, seconds, strict=True)]
     return apply(both, result, names)
 
 
@@ -124,7 +124,3 @@ def _numbered(a: Estimate, number: Array, spell: Callable[[str, float], str]) ->
     count = max(len(a.names), number.size)
     pairs = zip(np.resize(a.names, count), np.resize(number, count), strict=True)
     return [spell(str(name), float(c)) if c or number.ndim else str(name) for name, c in pairs]
-
-
-def _grouped(name: str) -> str:
-    return f"({name})" if any(f" {sign} " in name for sign in "+-*/") else name

@@ -213,6 +213,6 @@ def _check_bend(bend: float, strict: bool) -> None:
         "psi: `profile(model, psi)`, `infer(model, psi, Bootstrap())`."
     )
     if bend > BEND_REFUSES and strict:
-        raise ConvergenceError(text + " Pass `strict=False` to get the number anyway.")
+        raise ConvergenceError(text + " `est.apply(f, strict=False)` gives the number anyway.")
     if bend > BEND_WARNS:
         warn(text, NonlinearityWarning)
