@@ -1,6 +1,7 @@
 """Estimates compose: selections, expressions, functions, joins and arithmetic obey their laws."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -457,6 +458,28 @@ def test_model_based_errors_stay_in_one_model():
     same(bare["u"] - bare["v"], bare.contrast("u - v"))
     with pytest.warns(idm.NonlinearityWarning):
         same(bare["u"] / bare["v"], bare.apply(lambda v: v[1] / v[2]), rtol=1e-9)
+
+
+def test_a_changed_copy_is_another_estimate():
+    """Its identity and lineage are those of the original, and its numbers are not."""
+    a, b = ask("logit", robust=True), ask("line", robust=True)
+    for est in (a["u"], a["u"] - b["x"]):
+        wider = replace(est, covariance=4 * est.covariance)
+        assert (wider - est).standard_error == pytest.approx(est.standard_error, rel=1e-6)
+        assert (wider + b["tr"]).standard_error > 1.5 * est.standard_error
+    bare = idm.infer(logit(), lambda b: b[1])
+    with pytest.raises(ValueError, match="influence=True"):
+        bare - replace(bare, covariance=4 * bare.covariance)
+
+
+def test_an_evaluation_without_error_joins():
+    """Influences of rounding size are none where there is no variance."""
+    f = np.column_stack([RNG.normal(size=30), 1e-25 * RNG.normal(size=30), RNG.normal(size=30)])
+    V = np.diag([2.0, 0.0, 1.0])
+    est = Estimate(np.ones(3), V, ["a", "still", "b"], "by hand", influence=f)
+    both = idm.join(est, by_hand(30))
+    np.testing.assert_array_equal(both.covariance[1], 0.0)
+    assert both.covariance[0, 3] != 0
 
 
 def test_frequencies_are_repeated_rows():

@@ -24,7 +24,7 @@ from implicit_delta.estimate.combination import (
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.expressions import read_expression
 from implicit_delta.estimate.joint import base_of, check_positive, worst
-from implicit_delta.estimate.lineage import Lineage
+from implicit_delta.estimate.lineage import Lineage, mark_of
 from implicit_delta.estimate.quantiles import deviations, welch_df
 from implicit_delta.estimate.selection import selected
 from implicit_delta.estimate.slopes import Slopes, slopes_of
@@ -219,7 +219,7 @@ def _made(
         acceleration=np.asarray(base.acceleration)[chosen] if keeps else None,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
-        lineage=lineage,
+        lineage=replace(lineage, mark=mark_of(value, V)),
     )
 
 

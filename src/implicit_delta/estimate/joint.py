@@ -90,7 +90,7 @@ def carried(influence: Array, rows: Rows, V: Array, names: Sequence[str]) -> Arr
             f"No row has any influence on {name!r}, which has an error nevertheless, so how it "
             "depends on other estimates is unknown. Join estimates that the rows do move."
         )
-    moving = size > 0
+    moving = (size > 0) & (np.diag(V) > 0)
     if not moving.any():
         return np.zeros_like(influence)
     scale = np.trace(V) / np.trace(S)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from implicit_delta._core.types import Array
 
@@ -30,23 +32,29 @@ class Lineage:
         Leaves from separate samples.
     straight : bool
         Whether the estimate is linear in its leaves.
+    mark : bytes
+        Digest of the estimate that it is the lineage of: of a changed copy it is not.
     """
 
     leaves: tuple[Estimate, ...]
     jacobian: Array
     apart: frozenset[frozenset[str]] = frozenset()
     straight: bool = True
+    mark: bytes = b""
 
     @classmethod
     def of(cls, estimate: Estimate) -> Lineage:
-        """Return the lineage of an estimate; that of a leaf is itself."""
-        return estimate.lineage or cls((estimate,), np.eye(len(estimate.names)))
+        """Return the lineage of an estimate; that of a leaf, or of a changed copy, is itself."""
+        known = estimate.lineage
+        if known is not None and known.mark == mark_of(estimate.value, estimate.covariance):
+            return known
+        return cls((estimate,), np.eye(len(estimate.names)))
 
     @classmethod
     def joined(cls, estimates: Sequence[Estimate], independent: bool) -> Lineage:
         """Stack lineages over all of their leaves, each of which is there once."""
-        known = {one.identity: one.lineage for one in estimates if one.lineage is not None}
-        parents = [known.get(one.identity) or cls.of(one) for one in estimates]  # its file's copy
+        known = [one for one in estimates if one.lineage is not None]
+        parents = [cls.of(next((k for k in known if alike(one, k)), one)) for one in estimates]
         leaves = _distinct([leaf for parent in parents for leaf in parent.leaves])
         jacobian = np.concatenate([parent._over(leaves) for parent in parents])
         apart = frozenset[frozenset[str]]().union(*(parent.apart for parent in parents))
@@ -94,15 +102,22 @@ class Lineage:
 
 def alike(one: Estimate, other: Estimate) -> bool:
     """Whether two leaves are one estimate: the same object, its copy, or the same answer again."""
-    if one is other or one.identity == other.identity:
+    if one is other:
         return True
-    if one.influence is None or other.influence is None:
+    known = one.influence is not None and other.influence is not None
+    if one.identity != other.identity and not (
+        known and np.array_equal(np.asarray(one.influence), np.asarray(other.influence))
+    ):
         return False  # equal numbers without rows may be a coincidence
-    return (
-        np.array_equal(one.influence, other.influence)
-        and np.array_equal(one.covariance, other.covariance)
-        and np.array_equal(np.atleast_1d(one.value), np.atleast_1d(other.value))
+    return np.array_equal(one.value, other.value) and np.array_equal(
+        one.covariance, other.covariance
     )
+
+
+def mark_of(value: ArrayLike, covariance: ArrayLike) -> bytes:
+    """Digest of values and their covariance."""
+    numbers = np.concatenate([np.ravel(np.asarray(part, float)) for part in (value, covariance)])
+    return hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 
 def _distinct(leaves: Iterable[Estimate]) -> tuple[Estimate, ...]:
