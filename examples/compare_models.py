@@ -52,7 +52,7 @@ def tensors(X, y):
 
 def train(net, X, y):
     optimizer = torch.optim.LBFGS(
-        net.parameters(), max_iter=300, history_size=20, tolerance_grad=1e-7, tolerance_change=1e-10,
+        net.parameters(), max_iter=300, tolerance_grad=1e-7, tolerance_change=1e-10,
         line_search_fn="strong_wolfe",
     )  # fmt: skip
 

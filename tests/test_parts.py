@@ -456,7 +456,7 @@ def test_inference_mode_changes_nothing():
 
 
 def test_psi_with_an_inference_tensor_gets_the_reason():
-    model = idm.from_torch(network(), (X, Y), idm.Categorical(), l2=0.5)
+    model = idm.from_torch(network(), (X, Y), idm.Categorical())
     with pytest.raises(idm.EvaluationError, match="inference_mode"):
         idm.infer(model, lambda m: m(KEPT).sum(), strict=False)
 

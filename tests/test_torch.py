@@ -308,7 +308,7 @@ def test_polish_finishes_the_training():
     psi = lambda net: nn.functional.cross_entropy(net(X), y)
     rough = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5)
     with pytest.raises(idm.ImplicitDeltaError):
-        idm.infer(rough, psi)
+        idm.infer(rough, psi, idm.Infinitesimal())
     done = idm.polish(rough, psi)
     assert done.gain > 0
     assert abs(done.moved) > 1

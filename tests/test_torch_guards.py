@@ -221,13 +221,13 @@ def test_a_module_that_returns_no_tensor_needs_a_log_likelihood():
     ids=["float", "comparison", "detached", "numpy"],
 )
 def test_a_psi_without_a_gradient_is_told_where_to_go(psi):
-    model = fitted()
+    model = idm.polish(fitted())
     with pytest.raises(idm.EvaluationError, match=r"Simulation\(\)"):
         idm.infer(model, psi)
 
 
 def test_psi_on_another_device_or_in_another_type_is_explained():
-    model = fitted()
+    model = idm.polish(fitted())
     with pytest.raises(idm.EvaluationError, match="float64"):
         idm.infer(model, lambda m: m(X).mean())
     with pytest.raises(idm.EvaluationError, match="on cpu"):

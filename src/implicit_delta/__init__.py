@@ -33,6 +33,7 @@ from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
+from implicit_delta.inference.continued import averaged, continue_training
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
@@ -101,11 +102,13 @@ __all__ = [
     "Statistic",
     "StochasticFiniteDifference",
     "UnsupportedModelError",
+    "averaged",
     "bayesian_optimization",
     "cholesky",
     "cobyqa",
     "compare",
     "conjugate_gradient",
+    "continue_training",
     "from_jax",
     "from_loglik",
     "from_residuals",

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 # No word of `damping=` here: it makes an unfinished or indefinite fit answer, with a standard error
 # that is whatever the damping makes it (1425 for 2497 in one trial).
 REMEDIES = (
-    "Finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, for networks "
-    'and residuals, `Infinitesimal(curvature="ggn")`.'
+    "For a network whose training stopped early leave the method out: `infer(model, psi)` takes it "
+    "as it is. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or "
+    'use, for residuals, `Infinitesimal(curvature="ggn")`.'
 )
 MOST_NUMBERS = 3  # of parameters without names
 

@@ -384,7 +384,7 @@ def test_polish_of_an_adapter_that_stopped_early():
     with torch.no_grad():
         module.A += 0.01 * torch.randn(module.A.shape, generator=torch.Generator().manual_seed(0))
     with pytest.raises(idm.ImplicitDeltaError):
-        idm.infer(gaussian(module, x, y), outputs(x))
+        idm.infer(gaussian(module, x, y), outputs(x), idm.Infinitesimal())
     est = idm.infer(idm.polish(gaussian(module, x, y)), outputs(x))
     np.testing.assert_allclose(est.value, exact.value, rtol=1e-6)
     np.testing.assert_allclose(est.standard_error, exact.standard_error, rtol=1e-5)

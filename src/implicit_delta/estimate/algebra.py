@@ -217,6 +217,7 @@ def _made(
         df=_degrees(lineage),
         target=base.target,
         acceleration=np.asarray(base.acceleration)[chosen] if keeps else None,
+        drift=None if base.drift is None else J @ base.drift,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
         lineage=replace(lineage, mark=mark_of(value, V)),

@@ -24,6 +24,7 @@ def checked_content(
     df: ArrayLike,
     target: str,
     acceleration: ArrayLike | None,
+    drift: ArrayLike | None,
     influence: ArrayLike | None,
     rows: Rows | None,
     draws: ArrayLike | None,
@@ -44,7 +45,9 @@ def checked_content(
         name: None if array is None else read_only(name, array, width=K)
         for name, array in many.items()
     }
-    skew = None if acceleration is None else read_only("acceleration", acceleration)
+    for name, column in {"acceleration": acceleration, "drift": drift}.items():
+        given = None if column is None else read_only(name, column)
+        found[name] = None if given is None else np.broadcast_to(given, (K,))
     return {
         **found,
         "value": float(values) if values.ndim == 0 else values,
@@ -55,7 +58,6 @@ def checked_content(
         ),
         "df": checked_df(df, K),
         "target": str(target),
-        "acceleration": None if skew is None else np.broadcast_to(skew, (K,)),
         "rows": _checked_rows(rows, found["influence"]),
     }
 

@@ -76,7 +76,8 @@ class Estimate:
         First-order change of psi when one more copy of training row i is added.
     parts : mapping of str to (K, K) array
         Covariance of each source of error (``model``, ``evaluation``, ``noise``, or ``rows`` for
-        the first two together); empty when there is only the model.
+        the first two together; ``training`` or ``initialization`` where states of the training were
+        given); empty when there is only the model.
     draws : (B, K) array, optional
         Psi over replicates, from simulation or bootstrap; stretched to the total error.
     errors_add : bool
@@ -93,6 +94,9 @@ class Estimate:
         psi at the maximum of the penalized likelihood.
     acceleration : (K,) array, optional
         Skewness of the influences over six, which ``kind="bca"`` intervals need.
+    drift : (K,) array, optional
+        Of a network whose training stopped early: the move of psi that going on with it would make,
+        to first order. A possible bias, which is a line of the `budget` but no part of the total.
     rows : Rows, optional
         The training rows behind `influence`, for joins: how many observations each is, its
         label in a data frame as a number, its clusters. Plain rows unless given.
@@ -129,6 +133,7 @@ class Estimate:
     df: float | Array = math.inf
     target: str = ""
     acceleration: Array | None = None
+    drift: Array | None = None
     rows: Rows | None = None
     deviations: Array | None = None
     lineage: Lineage | None = None
@@ -153,9 +158,14 @@ class Estimate:
 
     @property
     def budget(self) -> dict[str, float | Array]:
-        """Standard error due to each source of error, and their ``total``."""
+        """Standard error due to each source of error, and their ``total``.
+
+        Where a training stopped early also its ``drift``, a possible bias that is not in the total.
+        """
         parts = self.parts or {"model": self.covariance}
         errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
+        if self.drift is not None:
+            errors["drift"] = self._like_value(abs(self.drift))
         return {**errors, "total": self.standard_error}
 
     def confidence_interval(
@@ -499,7 +509,7 @@ class Estimate:
         blocks = [title, estimate_table(columns)]
         if self.target:
             blocks.append(f"Target: {self.target}.")
-        if self.parts:
+        if len(self.budget) > 2:
             blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
         if diagnostics:

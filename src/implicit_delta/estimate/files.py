@@ -38,6 +38,7 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         "influence": estimate.influence,
         "draws": estimate.draws,
         "acceleration": estimate.acceleration,
+        "drift": estimate.drift,
         "deviations": estimate.deviations,
         "df": np.broadcast_to(estimate.df, len(estimate.names)),
     }
@@ -70,6 +71,7 @@ def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "df": arrays.get("df", np.inf),
         "target": texts.get("target", ""),
         "acceleration": arrays.get("acceleration"),
+        "drift": arrays.get("drift"),
         "rows": _rows(texts, arrays),
         "deviations": arrays.get("deviations"),
         **known,

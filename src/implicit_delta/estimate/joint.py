@@ -75,6 +75,7 @@ def base_of(lineage: Lineage) -> Estimate:
         errors_add=adds,
         df=np.concatenate([np.broadcast_to(leaf.df, len(leaf.names)) for leaf in leaves]),
         target="; ".join(dict.fromkeys(leaf.target for leaf in leaves if leaf.target)),
+        drift=_drift(leaves),
         rows=rows,
         deviations=_common_deviations(leaves) if same else None,
     )
@@ -134,8 +135,8 @@ def _pieces(leaf: Estimate) -> dict[str, Array]:
     errors = deviations(leaf.covariance)
     if np.all(np.abs(total - leaf.covariance) <= PROPORTIONAL * np.outer(errors, errors)):
         return parts
-    noise = {part: V for part, V in parts.items() if part == "noise"}
-    return {"rows": leaf.covariance - sum(noise.values(), 0.0 * leaf.covariance), **noise}
+    others = {part: V for part, V in parts.items() if part not in ("model", "evaluation")}
+    return {"rows": leaf.covariance - sum(others.values(), 0.0 * leaf.covariance), **others}
 
 
 def _renamed(piece: Mapping[str, Array]) -> dict[str, Array]:
@@ -174,11 +175,13 @@ def _crosses(
     found = {kind: one.rows.product(mine, other.rows, theirs, names)}
     if _moves(own, others, "evaluation"):
         found["evaluation"] = _evaluation(one, other, own, others, names)
-    if _moves(own, others, "noise"):
-        raise ValueError(
-            f"{names} are both random evaluations, and how their noise depends on each other is "
-            "unknown. Draw the random numbers once, outside of psi, and use the same in both."
-        )
+    for part in own.keys() - {kind, "evaluation"}:
+        if _moves(own, others, part):
+            raise ValueError(
+                f"{names} both have random errors ({part}), and how these depend on each other is "
+                "unknown. Of a random psi draw the numbers once, outside of psi, and use the same "
+                "in both; of a training leave the states out."
+            )
     return found
 
 
@@ -254,6 +257,19 @@ def _common_deviations(leaves: Sequence[Estimate]) -> Array | None:
         for leaf in leaves
     ]
     return np.hstack(blocks)
+
+
+def _drift(leaves: Sequence[Estimate]) -> Array | None:
+    """Drifts of all leaves; those of trainings that were finished are none."""
+    if all(leaf.drift is None for leaf in leaves):
+        return None
+    none = [np.zeros(len(leaf.names)) for leaf in leaves]
+    return np.concatenate(
+        [
+            zero if leaf.drift is None else leaf.drift
+            for leaf, zero in zip(leaves, none, strict=True)
+        ]
+    )
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

@@ -22,7 +22,8 @@ PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bomb
 
 BY_ROW = {"influence", "draws", "deviations"}  # (rows, K)
 OF_ROWS = {"rows_counts", "rows_labels", *(f"rows_way{i}" for i in range(3))}  # (rows,)
-OPTIONAL = {*BY_ROW, *OF_ROWS, "df", "acceleration"}
+OF_EACH = {"df", "acceleration", "drift"}  # (K,)
+OPTIONAL = {*BY_ROW, *OF_ROWS, *OF_EACH}
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ def _fits(name: str, shape: tuple[int, ...], K: int) -> bool:
         return len(shape) == 2 and shape[1] == K and shape[0] >= 0
     if name in OF_ROWS:
         return len(shape) == 1
-    return shape == ((K,) if name in ("df", "acceleration") else (K, K))
+    return shape == ((K,) if name in OF_EACH else (K, K))
 
 
 def _description(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -1,4 +1,4 @@
-"""Combine the sources of error: the model, the evaluation sample, the noise of psi itself."""
+"""Combine the sources of error: the model, the evaluation sample, noise of psi and of training."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class TotalError:
         The total.
     parts : mapping of str to (K, K) array
         ``model``, ``evaluation`` and ``noise``, or for a bootstrap of the rows of an average
-        ``rows`` in place of the first two; empty if there is only the model.
+        ``rows`` in place of the first two, and whatever else was added, such as ``training``;
+        empty if there is only the model.
     influence : (n, K) array or None
         Of each training row, on the average too if it is one of these rows.
     draws : (B, K) array or None
@@ -44,6 +45,7 @@ def total_error(
     draws: Array | None = None,
     sandwich: Callable[[Array], Array] | None = None,
     whole: bool = False,
+    others: Mapping[str, Array] | None = None,
 ) -> TotalError:
     """Combine the model's part with what the evaluation adds.
 
@@ -60,6 +62,8 @@ def total_error(
         Makes a covariance of influences, (n, K) to (K, K); needed likewise.
     whole : bool
         Whether the covariance has the sampling error of the training rows in it.
+    others : mapping of str to (K, K) array, optional
+        Independent sources of error, which add.
     """
     parts, total = {"rows" if whole else "model": covariance}, covariance
     unknown = evaluation.sample == "unknown"
@@ -74,9 +78,10 @@ def total_error(
         parts["evaluation"] = evaluation.sampling.covariance
         combine = add_errors if unknown else np.add
         total = combine(covariance, parts["evaluation"])
-    if evaluation.noise is not None:
-        parts["noise"] = evaluation.noise
-        total = total + evaluation.noise
+    noise = {} if evaluation.noise is None else {"noise": evaluation.noise}
+    for name, added in {**noise, **(others or {})}.items():
+        parts[name] = added
+        total = total + added
     if len(parts) == 1:
         return TotalError(covariance, parts if whole else {}, influence, draws)
     return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)

@@ -1,7 +1,8 @@
 """The whole question: values, Jacobian, evaluation sample and noise of psi, bound to a model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,6 +93,8 @@ class Evaluation:
     straight : bool
         Whether psi moves along the tangent of the model, so that its bend is not one against the
         objective: weights of a network go astray where their outputs do not.
+    itself : callable or None
+        Psi, (d,) to (K,), where `function` is a surrogate of it.
     """
 
     value: Array
@@ -106,6 +109,7 @@ class Evaluation:
     fitted: FittedModel | None = None
     blur: Array | None = None
     straight: bool = False
+    itself: Callable[[Array], Array] | None = None
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
@@ -138,7 +142,7 @@ class Evaluation:
         if smoothed is None:
             return plain
         surrogate, notes = smoothed.linearize(model, plain, plain.value)
-        return replace(plain, function=surrogate, notes=notes)
+        return replace(plain, function=surrogate, notes=notes, itself=plain)
 
     @property
     def size(self) -> int:
@@ -159,6 +163,11 @@ class Evaluation:
         """Evaluate at theta, (K,)."""
         assert self.function is not None
         return self.function.value(theta)
+
+    def at_states(self, states: Array) -> Array:
+        """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
+        psi = self.itself or self
+        return np.array([psi(theta) for theta in states])
 
     @property
     def deviations(self) -> Array:
@@ -198,7 +207,7 @@ class Evaluation:
         """Take the k-th evaluation alone, with its own units and noise."""
         if self.size == 1:
             return self
-        one = slice(k, k + 1)
+        one, itself = slice(k, k + 1), self.itself
         return replace(
             self,
             value=self.value[one],
@@ -209,6 +218,7 @@ class Evaluation:
             sampling=None if self.sampling is None else self.sampling.component(k),
             blur=None if self.blur is None else self.blur[one],
             function=None if self.function is None else self.function.component(k),
+            itself=None if itself is None else lambda theta: itself(theta)[one],
         )
 
     def on(self, model: FittedModel) -> "Evaluation":
@@ -373,6 +383,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         weight,
         Groups.of(weight, clusters),
         by_rows=training,
+        solve_once=partial(_slope_of_units, model, own) if model.tether else None,
     )
     pseudo, sampling, notes = None, None, over.notes
     if training:
@@ -380,8 +391,9 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     else:
         sampling, way = sampling_of_statistic(weighed, weight, clusters)
         errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
-        shift = check_shift(over.shift, errors)
-        notes = {**notes, "statistic_shift": shift, "evaluation_part": way}
+        notes = {**notes, "evaluation_part": way}
+        if not model.tether:  # which stands for itself: on average over trainings it is not off
+            notes = {**notes, "statistic_shift": check_shift(over.shift, errors)}
     return Evaluation(
         value=value,
         scalar=np.ndim(raw) == 0,
@@ -393,7 +405,20 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         function=over.surrogate,
         fitted=model,
         straight=True,
+        itself=lambda theta: function(units(theta), weight, "at another state of the training"),
     )
+
+
+def _slope_of_units(model: FittedModel, units: Any, slopes: Array) -> Array:
+    """Differentiate combinations of the units, with coefficients (M, K): (K, d)."""
+
+    def combined(fitted: Any, column: Array) -> Any:
+        rows = units(fitted)
+        shaped = column.reshape(np.shape(rows))
+        return (rows * (rows.new_tensor(shaped) if hasattr(rows, "new_tensor") else shaped)).sum()
+
+    columns = [partial(combined, column=column) for column in slopes.T]
+    return np.vstack([model.jacobian(psi, model.theta) for psi in columns])
 
 
 def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array, Array]:

@@ -82,7 +82,7 @@ class NormalDraws:
         if noise is None:
             z = generator.standard_normal((self.model.d, count))
             return inverse_root(self.information, z)
-        return SOLVER.solve(self.information, noise, floor=self.model.l2).x
+        return SOLVER.solve(self.information, noise, floor=self.model.floor).x
 
     def information(self, v: Array) -> Array:
         """A times v."""

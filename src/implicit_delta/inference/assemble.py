@@ -1,5 +1,6 @@
 """Assemble an estimate: the only place that makes one of an evaluation and a response."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -13,11 +14,13 @@ from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.dispersion import warn_of_dispersion
-from implicit_delta.inference.guards import check_bend, guard
+from implicit_delta.inference.guards import check_bend, check_stop, guard
 from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.stopped import moves_to_come, told
 from implicit_delta.inference.target import DEBIASED, Target, target_of
+from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -86,9 +89,9 @@ def assemble(
     """
     cost = cost or Cost.start()
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
-    drift = np.nan
+    drift, noise = np.nan, training_noise(evaluation)
     if evaluation.fitted is not None:
-        drift = guard(evaluation.model, response, part.raw, strict, debias)
+        drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
     total = total_error(
@@ -98,6 +101,7 @@ def assemble(
         _robust_draws(response, part.covariance, part.replaced),
         lambda rows: part.sandwich.of_rows(evaluation.model, rows),
         whole=response.whole,
+        others=noise.parts,
     )
     bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
     check_bend(bend, strict, plain=not response.falls)
@@ -106,7 +110,11 @@ def assemble(
     errors = np.sqrt(np.diag(total.covariance))
     own = sandwich is not None or brought is not None or response.refitted
     claimed = None if own or evaluation.fitted is None else evaluation.model.claimed
+    to_come = moves_to_come(evaluation, response)
+    if to_come is not None:
+        drift = check_stop(to_come, errors)
     polished = move_by_polish(evaluation, errors)
+    stop = {} if evaluation.fitted is None else told(evaluation.fitted)
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
@@ -123,17 +131,25 @@ def assemble(
             shrinkage=target.shrinkage,
             passes=cost.passes + response.passes,
             seconds=cost.seconds,
-            notes={**evaluation.notes, **response.notes, **polished, **part.notes},
+            notes={
+                **evaluation.notes,
+                **response.notes,
+                **polished,
+                **stop,
+                **part.notes,
+                **noise.notes(total.covariance),
+            },
         ),
         influence=total.influence,
         parts=total.parts,
         draws=total.draws,
         errors_add=total.errors_add,
-        df=_total_df(evaluation, part.df, total) if df is None else df,
+        df=_total_df(evaluation, part.df, total, noise) if df is None else df,
         target=target.text,
         acceleration=response.acceleration,
         rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
         deviations=_deviations(evaluation) if influence else None,
+        drift=to_come,
     )
 
 
@@ -146,16 +162,31 @@ def _deviations(evaluation: Evaluation) -> Array | None:
     return shares if np.allclose(shares.T @ shares * (m / (m - 1)), V, atol=0.0) else None
 
 
-def _total_df(evaluation: Evaluation, own: float | Array, total: TotalError) -> float | Array:
-    """Degrees of freedom of all parts: of the model's, and of clusters of evaluation rows."""
-    if len(total.parts) < 2 or evaluation.sample == "training":
+def _total_df(
+    evaluation: Evaluation, own: float | Array, total: TotalError, noise: TrainingNoise
+) -> float | Array:
+    """Degrees of freedom of all parts: of what is there without noise of the training, and its."""
+    parts = {name: V for name, V in total.parts.items() if name not in noise.parts}
+    rest = _sampled_df(evaluation, own, parts, total.errors_add)
+    if not noise.parts:
+        return rest
+    added = [np.diag(V) for V in noise.parts.values()]
+    left = np.maximum(np.diag(total.covariance) - np.sum(added, axis=0), 0.0)
+    return welch_df([left, *added], [rest, *noise.df.values()])
+
+
+def _sampled_df(
+    evaluation: Evaluation, own: float | Array, parts: Mapping[str, Array], errors_add: bool
+) -> float | Array:
+    """Degrees of freedom of the model's part, and of clusters of evaluation rows."""
+    if len(parts) < 2 or evaluation.sample == "training":
         return own
     sampling = np.inf if evaluation.sampling is None else evaluation.sampling.df
-    if total.errors_add:
+    if errors_add:
         return np.minimum(own, sampling) if np.isfinite(sampling) else own
     known = {"model": own, "evaluation": sampling}
-    parts = {name: np.diag(V) for name, V in total.parts.items()}
-    return welch_df(list(parts.values()), [known.get(name, np.inf) for name in parts])
+    variances = [np.diag(V) for V in parts.values()]
+    return welch_df(variances, [known.get(name, np.inf) for name in parts])
 
 
 def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:

@@ -13,6 +13,8 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
+STOPPED_WARNS = 2.0  # the half-width of a 95 % interval
+NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
 # Like a shrinkage; a Newton step on separated classes, which has no end, leaves 0.9.
 DEBIASED_WARNS, DEBIASED_REFUSES = 0.25, 0.5
 # Of simulated ratios, odds ratios, probabilities, variances and quantiles, those that bend by at
@@ -33,23 +35,36 @@ ONE_SIDED = (
 
 
 def guard(
-    model: FittedModel, response: Response, covariance: Array, strict: bool, debias: bool = False
+    model: FittedModel,
+    response: Response,
+    covariance: Array,
+    strict: bool,
+    debias: bool = False,
+    noise: Array | float = 0.0,
 ) -> float:
-    """Check a response and return its drift; see the errors and warnings of `infer`."""
+    """Check a response and return its drift; see the errors and warnings of `infer`.
+
+    With noise of the training in psi, its variances (K,), drift is what these do not explain.
+    """
     if response.directions is None:
         drift = response.drift
         check_drift(model, drift, strict, debias)
     else:
+        errors, explained = np.sqrt(np.diag(covariance) + noise), NOISE_EXPLAINS * np.sqrt(noise)
+        if model.tether:
+            return np.nan  # a state of its own; see `check_stop`
         score = model.score(model.theta) if response.score is None else response.score
-        drift = drift_of(score, response.directions, np.sqrt(np.diag(covariance)))
+        drift = drift_of(score, response.directions, errors, explained)
         check_drift(model, drift, strict, debias)
         _check_parabola(model, response, score, strict)
     return drift
 
 
-def drift_of(score: Array, directions: Array, errors: Array) -> float:
+def drift_of(
+    score: Array, directions: Array, errors: Array, explained: Array | float = 0.0
+) -> float:
     """Return by how many standard errors psi would still move if training were finished."""
-    moves = abs(score @ directions)
+    moves = np.maximum(abs(score @ directions) - explained, 0.0)
     return float(np.max(ratio(moves, errors)))
 
 
@@ -68,6 +83,23 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
         some, most = (DEBIASED_WARNS, DEBIASED_REFUSES)
     if drift > some:
         _refuse_or_warn(text, drift > most and strict, DriftWarning)
+
+
+def check_stop(to_come: Array, errors: Array) -> float:
+    """Return the drift of a training that stopped early; warn if its end is outside the interval.
+
+    Both are (K,): the moves of psi that are still to come, and standard errors.
+    """
+    drift = float(np.max(ratio(abs(to_come), errors)))
+    if drift > STOPPED_WARNS:
+        warn(
+            f"The training stopped early, and going on with it would move psi by {drift:.2g} "
+            "standard errors (drift): the interval is for psi of a training that stops there, and "
+            "not for where it leads. Usual causes: few steps; or the data, their scaling, the "
+            "likelihood or a penalty given here are not those of the training.",
+            DriftWarning,
+        )
+    return drift
 
 
 def check_bend(bend: float, strict: bool, plain: bool = False) -> None:

@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,14 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
 from implicit_delta.estimate import Estimate
-from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
+from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
@@ -22,6 +24,9 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
+
+# A training that stopped early is known to its tether, to some percent; a solve need not be better.
+STOPPED_RTOL = 1e-3
 
 
 def infer(
@@ -109,10 +114,11 @@ def infer(
     sandwich = Sandwich.of(model, robust, clusters)
     brought = _checked_covariance(covariance, model, sandwich)
     cost = Cost.start(model)
-    evaluation = Evaluation.of(debiased(model) if debias else model, psi, names)
-    return answer(
-        evaluation,
-        method,
+    model = debiased(model) if debias else model
+    by_default = method is None and not debias
+    ask = partial(
+        answer,
+        method=method,
         sandwich=sandwich,
         brought=brought,
         df=df,
@@ -121,6 +127,21 @@ def infer(
         strict=strict,
         cost=cost,
     )
+    try:
+        return ask(
+            _as_trained(model, psi, names) if by_default else Evaluation.of(model, psi, names)
+        )
+    except NotAMaximumError:
+        if not by_default or not model.bends:
+            raise
+    return ask(Evaluation.of(model.tethered(), psi, names))  # at rest, but at no strict maximum
+
+
+def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
+    """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
+    if isinstance(psi, Statistic | Smoothed):  # these draw from the model
+        return Evaluation.of(as_trained(model), psi, names)
+    return Evaluation.of(model, psi, names).on(as_trained(model))
 
 
 def _checked_covariance(
@@ -178,6 +199,8 @@ def answer(
             "`Bootstrap(200)`, `FiniteDifference()` or `Infinitesimal(solver=cholesky)`."
         )
     if method is None:
+        if model.tether and sandwich is None and brought is None:
+            sandwich = Sandwich(name="HC2", stopped=True)
         method = _default_method(model, sandwich is not None or influence)
     robust = sandwich is not None and sandwich.asked
     method.check(robust=robust, covariance=brought is not None, influence=influence)
@@ -210,5 +233,8 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
     if not by_rows:
         return Infinitesimal(curvature=model.curvature)
-    solver: Solver = cholesky if model.d <= DENSE_LIMIT else conjugate_gradient(rtol=1e-6)
-    return Infinitesimal(solver=solver)
+    dense = model.d <= DENSE_LIMIT
+    if model.tether:
+        solver: Solver = cholesky if dense else conjugate_gradient(rtol=STOPPED_RTOL)
+        return Infinitesimal(solver=solver, curvature="ggn")
+    return Infinitesimal(solver=cholesky if dense else conjugate_gradient(rtol=1e-6))

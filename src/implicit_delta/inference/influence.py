@@ -7,12 +7,14 @@ import numpy as np
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters, ways_of
+from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.estimate.rows import Rows, label_codes
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
+from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, scatter_of
 from implicit_delta.models.claimed import Claimed
@@ -40,6 +42,9 @@ class Sandwich:
         What is added for a second way of clustering: that way, and minus the groups that are alike
         in both, with their factors.
     hac : HAC or None
+    stopped : bool
+        Of a training that stopped early: of one row no t quantiles follow, and where leverages are
+        not known they are found by random directions.
     """
 
     clusters: Clusters | None = None
@@ -47,6 +52,7 @@ class Sandwich:
     name: str = "HC0"
     crossed: tuple[tuple[Clusters, float], ...] = ()
     hac: HAC | None = None
+    stopped: bool = False
     _last: LastCache = field(init=False, default_factory=LastCache, compare=False, repr=False)
 
     @classmethod
@@ -109,7 +115,9 @@ class Sandwich:
         With "HC3" they are one Newton step to the fit without the row.
         """
         rows = model.terms_along(model.theta, directions)
-        if self.name in POWERS:
+        if self.name in POWERS and self.stopped and model.d > DENSE_LIMIT:
+            rows = rows + probed_correction(model, directions, POWERS[self.name])
+        elif self.name in POWERS:
             rows = rows + self._leverage(model, directions).correction
         return model.per_observation(rows)
 
@@ -140,6 +148,8 @@ class Sandwich:
         own. For sampling weights it is the number of rows, or of clusters, less that of parameters,
         as in R's `survey`.
         """
+        if self.stopped:
+            return np.inf
         if self.name in SATTERTHWAITE:
             return self._leverage(model, checked_directions(model, response)).df
         if self.name == "HC3":
@@ -184,10 +194,10 @@ class Sandwich:
                 directions,
                 POWERS[self.name],
                 self.clusters,
-                moments=self.name in SATTERTHWAITE,
+                moments=self.name in SATTERTHWAITE and not self.stopped,
             ),
         )
-        if np.max(found.lost) > MOST_LOST:
+        if np.max(found.lost) > MOST_LOST and not self.stopped:
             what = "row" if self.clusters is None else "cluster"
             raise UnsupportedModelError(
                 f"{np.max(found.lost):.0%} of the variance of psi is due to a {what} that the "

@@ -121,6 +121,13 @@ def polish(
             "`robust=` or `clusters=`, or fit again to the end.",
             ImplicitDeltaWarning,
         )
+    if model.replicates is not None and finished.replicates is None:
+        warn(
+            "The parameters have moved, and those of the replicates have not: the budget has no "
+            "line `initialization` from here on. Polish each replicate as a model of its own, and "
+            "give `.module` of each to `from_torch(..., replicates=)` (`.params` in JAX).",
+            ImplicitDeltaWarning,
+        )
     gain = finished.objective(found) - before
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:

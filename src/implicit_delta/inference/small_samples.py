@@ -36,7 +36,7 @@ class Forecast(NamedTuple):
 def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Response) -> None:
     """Warn where a nominal 95 % interval would cover less than 93 % even if the model is right."""
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
-    if sandwich.name == "CR2":
+    if sandwich.name == "CR2" or sandwich.stopped:
         return
     forecast = _forecast(sandwich, model, response)
     short = forecast.coverage < ACCEPTED

@@ -17,7 +17,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
-from implicit_delta.methods.probe import probe
+from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import (
@@ -104,7 +104,7 @@ class Infinitesimal(Method):
             raise error.named(model.names) from None
         exact = self.curvature == "hessian" and self.damping == 0
         score = _checked_score(model, solution.flat)
-        seen = probe(
+        seen = _probed(
             evaluation, solution.x, solution.quadratic, score, exact and not evaluation.straight
         )
         return Response(
@@ -149,7 +149,7 @@ class Infinitesimal(Method):
         generalized linear model: along a random vector they differ by at least a share of the
         largest eigenvalue of their difference.
         """
-        floor = self.damping + model.l2
+        floor = self.damping + model.floor
         if self.curvature == "ggn" or floor == 0:
             return floor
         z = np.random.default_rng(1).standard_normal(model.d).astype(model.theta.dtype)
@@ -163,6 +163,18 @@ class Infinitesimal(Method):
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
+
+
+def _probed(
+    evaluation: Evaluation, directions: Array, covariance: Array, score: Array, exact: bool
+) -> Probe:
+    """Probe psi; of a network that stopped early in its tangent, if psi has one."""
+    if not evaluation.model.tether:
+        return probe(evaluation, directions, covariance, score, exact)
+    try:
+        return probe(evaluation.in_tangent(), directions, covariance, score, exact)
+    except UnsupportedModelError:
+        return Probe(np.nan)
 
 
 def _notes(solution: Solution) -> Mapping[str, float | str]:

@@ -66,7 +66,7 @@ class FittedModel(ABC):
         What that means: repetitions of a row, its precision, or how much of a population it
         stands for; see `counts`.
     l2 : float
-        The ridge coefficient: a known lower bound of the Gauss-Newton curvature.
+        The ridge coefficient of the training.
     passes : int
         How many times all n observations have been visited so far.
     names : tuple of str or None
@@ -88,6 +88,18 @@ class FittedModel(ABC):
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
+    start : (d,) array or None
+        Where the training began, if that is known.
+    tether : float
+        Strength of a ridge around `start` (or zero) that stands for the steps which a training
+        that stopped early did not take; see `tethered`.
+    effective : float
+        Number of parameters that the data determine, of a tethered model.
+    checkpoints : (c, d) array or None
+        States of the last steps of the training that theta comes from, in their order.
+    replicates : (r, d) array or None
+        Where other trainings on the same data ended, from other initializations. Both belong to
+        one theta: `at` another one drops them.
     """
 
     theta: Array
@@ -102,6 +114,11 @@ class FittedModel(ABC):
     claimed: Claimed | None = None
     penalty_note: str = ""
     bends: bool = False
+    start: Array | None = None
+    tether: float = 0.0
+    effective: float = np.nan
+    checkpoints: Array | None = None
+    replicates: Array | None = None
 
     @property
     def n(self) -> int:
@@ -124,6 +141,16 @@ class FittedModel(ABC):
     def shares(self) -> Array:
         """Weight of each row in an average over the training rows, (n,)."""
         return self.counts if self.weight_kind == "precision" else self.weights
+
+    @property
+    def floor(self) -> float:
+        """Lower bound of the Gauss-Newton curvature: that of the ridges."""
+        return self.l2 + self.tether
+
+    @property
+    def travelled(self) -> Array:
+        """Way of the training from its start, or from zero, (d,)."""
+        return self.theta if self.start is None else self.theta - self.start
 
     @property
     @abstractmethod
@@ -178,6 +205,17 @@ class FittedModel(ABC):
         raise UnsupportedModelError(
             "The tangent of a model is that of the outputs of a network, and this one has linear "
             "predictors, or parameters that psi gets themselves: `polish(model)` is for these."
+        )
+
+    def tethered(self) -> Self:
+        """Build the model of a training that stopped where it is: tied to its start.
+
+        Stopping early is read as a ridge around the start of the training, whose strength is that
+        of the evidence. The objective has that ridge in it, so that theta is close to its maximum.
+        """
+        raise UnsupportedModelError(
+            "A training that stopped early is one of a network with a likelihood such as "
+            "`Categorical()`: `from_torch` or `from_jax`."
         )
 
     def redrawn(self, rng: np.random.Generator) -> Self:

@@ -29,6 +29,7 @@ from implicit_delta.models.base import (
     scatter_of,
 )
 from implicit_delta.models.curvature import gram, times
+from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
@@ -38,6 +39,7 @@ DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix
 BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
+PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
 Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
 Step: TypeAlias = Callable[[RowNumbers], Array]  # train on these rows: theta (d,) afterwards
@@ -99,6 +101,12 @@ class BatchedModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
     df: float = np.inf
+    start: Array | None = None
+    tether: float = 0.0
+    effective: float = np.nan
+    noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
+    checkpoints: Array | None = None
+    replicates: Array | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -125,6 +133,10 @@ class BatchedModel(FittedModel):
         return isinstance(self.row_terms, SupervisedTerms)
 
     @property
+    def curvature(self) -> Curvature:  # type: ignore[override]
+        return "ggn" if self.tether else "hessian"
+
+    @property
     def passes(self) -> int:
         """Passes over all rows so far; a product with k vectors counts k times."""
         return self.counter.count
@@ -138,7 +150,7 @@ class BatchedModel(FittedModel):
 
     @in_context
     def objective(self, theta: Array) -> float:
-        value = float(self.weights @ self.terms(theta)) - self.l2 / 2 * float(theta @ theta)
+        value = float(self.weights @ self.terms(theta)) - self._ridge(theta)
         if self.program.penalty is None:
             return value
         return value - float(self._run(self.program.loss, self.functional.flat(theta)))
@@ -190,11 +202,11 @@ class BatchedModel(FittedModel):
 
     @in_context
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
-        r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{l2}}\, z`."""
+        r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{ridge}}\, z`."""
         if self.program.penalty is not None or not isinstance(self.row_terms, SupervisedTerms):
             return None
         flat = self.functional.flat(theta)
-        total = np.sqrt(self.l2) * rng.standard_normal((count, self.d))
+        total = np.sqrt(self.floor) * rng.standard_normal((count, self.d))
         for rows, (batch, weights) in zip(self._spans(), self._weighted(), strict=True):
             size = rows.stop - rows.start
             outputs = size * self.program.output_size(flat, batch)
@@ -221,7 +233,10 @@ class BatchedModel(FittedModel):
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> Self:
-        return replace(self, theta=as_parameters(theta).astype(self.theta.dtype, copy=False))
+        moved = as_parameters(theta).astype(self.theta.dtype, copy=False)
+        if np.array_equal(moved, self.theta):
+            return replace(self, theta=moved)
+        return replace(self, theta=moved, checkpoints=None, replicates=None)
 
     @in_context
     def redrawn(self, rng: np.random.Generator) -> Self:
@@ -243,7 +258,8 @@ class BatchedModel(FittedModel):
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         def slope(theta: Array, rows: RowNumbers) -> Array:
-            return self.l2 * theta if bonus is None else self.l2 * theta - bonus(theta, rows)
+            ridge = self._ridge_slope(theta)
+            return ridge if bonus is None else ridge - bonus(theta, rows)
 
         step = self.trainer(optimizer, slope)
         for rows in batches:
@@ -254,6 +270,17 @@ class BatchedModel(FittedModel):
                     "smaller learning rate."
                 )
             yield theta
+
+    def drift_causes(self) -> str:
+        """As of any model; the default method takes a training as it stopped."""
+        if not self.bends:
+            return super().drift_causes()
+        return (
+            "Usual causes: training stopped early, or a penalty used in training was not given "
+            "here. Leave the method out, `infer(model, psi)`, which takes a training that stopped "
+            "early as it is; or finish it with `polish(model)`; or give the `penalty=` or `l2=` "
+            "that was used."
+        )
 
     @property
     def pseudo(self) -> str:
@@ -282,7 +309,28 @@ class BatchedModel(FittedModel):
         return np.asarray(total + own.reshape(v.shape))
 
     def unpenalized(self) -> Self:
-        return replace(self, l2=0.0, program=replace(self.program, penalty=None))
+        return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
+
+    def tethered(self) -> Self:
+        """Tie the model to its start by the evidence.
+
+        An estimated noise variance is then the mean squared residual: in trials that came closer
+        to the spread of retrainings than with effective parameters taken off.
+        """
+        if not isinstance(self.row_terms, SupervisedTerms):
+            return super().tethered()
+        model = self._with_mean_square() if self.noise_rule else self
+        tie = evidence_of(model)
+        return replace(model, tether=tie.strength, effective=tie.effective)
+
+    def _with_mean_square(self) -> Self:
+        """Take the mean squared residual as the noise variance, whatever the rule was."""
+        terms = self.program.supervised
+        count = float(np.sum(self.counts)) * self._output_size()
+        scale = -2.0 * float(self.weights @ self.terms(self.theta)) / count
+        likelihood = Gaussian(scale * cast(float, cast(Gaussian, terms.likelihood).variance))
+        program = replace(self.program, row_terms=replace(terms, likelihood=likelihood))
+        return replace(self, program=program, df=np.inf)
 
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
@@ -293,12 +341,14 @@ class BatchedModel(FittedModel):
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
         variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
         terms = replace(self.program.supervised, likelihood=Gaussian(variance))
-        return replace(self, program=replace(self.program, row_terms=terms), df=df)
+        program = replace(self.program, row_terms=terms)
+        return replace(self, program=program, df=df, noise_rule=str(likelihood.variance))
 
-    def checked(self) -> Self:
-        """Plug in the noise, and refuse terms that are losses."""
+    def checked(self, by_evidence: bool = False) -> Self:
+        """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""
         self._refuse_losses()
-        return self.with_noise()
+        model = self.with_noise()
+        return model.tethered() if by_evidence else model
 
     @in_context
     def _refuse_losses(self) -> None:
@@ -324,6 +374,17 @@ class BatchedModel(FittedModel):
             penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
         return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {dtype})"
 
+    def _ridge(self, theta: Array) -> float:
+        """Sum of the ridges, which the objective has with a minus."""
+        away = theta if self.start is None else theta - self.start
+        return self.l2 / 2 * float(theta @ theta) + self.tether / 2 * float(away @ away)
+
+    def _ridge_slope(self, theta: Array) -> Array:
+        if not self.tether:
+            return self.l2 * theta
+        away = theta if self.start is None else theta - self.start
+        return np.asarray(self.l2 * theta + self.tether * away)
+
     def _spans(self) -> list[slice]:
         """The rows of each batch."""
         return [slice(*ends) for ends in pairwise(accumulate(self.sizes, initial=0))]
@@ -341,7 +402,7 @@ class BatchedModel(FittedModel):
 
     def _slope(self, theta: Array, weighted: Iterable[Data]) -> Array:
         """Gradient of the weighted terms of batches less the penalty."""
-        flat, total = self.functional.flat(theta), -self.l2 * theta
+        flat, total = self.functional.flat(theta), -self._ridge_slope(theta)
         for data in self._parts(weighted):
             total -= self._run(self.program.gradient, flat, *data)
         return total
@@ -379,7 +440,7 @@ class BatchedModel(FittedModel):
 
     def _products(self, theta: Array, v: Array, curvature: Curvature) -> Array:
         """The curvature times the columns of v, one part of L after the other."""
-        block, total = self._block(v), np.multiply(self.l2, v.T, order="C")
+        block, total = self._block(v), np.multiply(self.floor, v.T, order="C")
         for product in self._curvatures(theta, curvature):
             total += self.functional.numpy(product(block))[: v.shape[1]]
         self.counter.count += v.shape[1]
@@ -409,7 +470,7 @@ class BatchedModel(FittedModel):
         if self.program.penalty is not None:
             product = self.program.product(self.program.hessian, flat)
             matrix += self.functional.numpy(product(self._block(identity)))[: self.d]
-        return matrix + self.l2 * identity
+        return matrix + self.floor * identity
 
     def _gram(self, flat: Any) -> Array | None:
         """Gauss-Newton matrix of the data from factors; None where columns are better.
@@ -419,12 +480,18 @@ class BatchedModel(FittedModel):
         if self._output_size() > self.d:
             return None
         ways = [self.program.factors]
-        if self.n < self.d:
+        if self._by_row_is_faster():
             ways.append(self.program.factors_by_row)
         for way in ways:
             with contextlib.suppress(*NO_BATCHING):
                 return gram(self._factors(flat, way), self.d)
         return None
+
+    def _by_row_is_faster(self) -> bool:
+        """Compare a pass forth and back for each row with one over all rows for each column."""
+        row = self.program.row_bytes
+        by_row = self.n * max(PASS_BYTES, (1 + self._output_size()) * row)
+        return by_row < self.d * max(PASS_BYTES, self.n * row)
 
     def _factors(self, flat: Any, way: Callable[..., Any]) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ DETACHED = 0.1  # of the change of psi: what bends and kinks leave is less
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
 ROUNDING = 100.0  # times the precision of the type: what the order of a sum may change
 
+EVIDENCE = "evidence"
 GRADIENT_FREE = (
     "For a psi without a gradient use `Simulation()`, `Bootstrap()` or "
     "`FiniteDifference(maximizer=nelder_mead)`."
@@ -36,7 +37,7 @@ class Words:
 class Options:
     """Arguments that `from_torch` and `from_jax` share; see there."""
 
-    l2: float
+    l2: float | Literal["evidence"]
     penalty: Callable[[Any], Any] | None
     batch_size: int | None
     weights: Any
@@ -45,10 +46,18 @@ class Options:
     outputs: Callable[[Any, Any], Any] | None = None
     targets: Callable[[Any], Any] | None = None
     parameters: Any = None
+    start: Any = None
+    checkpoints: Any = None
+    replicates: Any = None
+
+    @property
+    def ridge(self) -> float:
+        """The coefficient of the penalty of the training; none if the evidence is to find one."""
+        return 0.0 if self.l2 == EVIDENCE else float(self.l2)
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.l2) or self.l2 < 0:
-            raise ValueError(f"l2 must be a finite number >= 0, not {self.l2!r}.")
+        if self.l2 != EVIDENCE and (isinstance(self.l2, str) or not 0 <= self.l2 < np.inf):
+            raise ValueError(f'l2 must be a finite number >= 0 or "evidence", not {self.l2!r}.')
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {self.batch_size!r}.")
 

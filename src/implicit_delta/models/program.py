@@ -61,6 +61,11 @@ class Functional(ABC):
     def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
         """Call ``function(model, *arguments)`` with the parameters taken from flat (d,)."""
 
+    @property
+    def running_averages(self) -> bool:
+        """Whether it keeps averages over batches that belong to the last state of a training."""
+        return False
+
     @abstractmethod
     def context(self) -> AbstractContextManager[None]:
         """Set the backend up for the work, whatever the user has set."""

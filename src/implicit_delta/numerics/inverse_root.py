@@ -1,14 +1,11 @@
 """Inverse square root of a matrix times vectors, by the Lanczos process."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.solvers.base import Operator, check_finite
+from implicit_delta.numerics.lanczos import Lanczos
+from implicit_delta.numerics.solvers.base import Operator
 
 CHECK_EVERY = 5  # steps between two checks of convergence
 FLAT = 1e-14  # of the largest eigenvalue; below is rounding
@@ -25,10 +22,7 @@ def inverse_root(
 
     Differences from the textbook:
 
-    - The columns run side by side, each with a basis of its own, so that one call of the operator
-      serves all of them.
-    - The basis is kept and not orthogonalized again: for a function of a matrix, lost
-      orthogonality costs a few more steps and no accuracy (Druskin and Knizhnerman).
+    - The columns run side by side, and the basis is not orthogonalized again; see `Lanczos`.
     - It stops on the remaining error, extrapolated from the changes over the last two checks: the
       error decays geometrically, and slowly for an ill-conditioned A.
 
@@ -55,12 +49,12 @@ def inverse_root(
     >>> inverse_root(lambda v: A @ v, np.ones((3, 1)), rtol=1e-9).ravel().round(6)
     array([1. , 0.5, 0.2])
     """
-    lanczos = _Lanczos.started(z)
+    lanczos = Lanczos.started(z)
     known, change, left = np.zeros((0, z.shape[1])), np.inf, np.inf
     for step in range(1, max_iterations + 1):
         lanczos.extend(operator)
         if step % CHECK_EVERY == 0 or lanczos.exhausted:
-            found = lanczos.coefficients()
+            found = _coefficients(lanczos)
             previous, change = change, _change(found, known)
             known, left = found, _remaining(change, previous)
         if left <= rtol or lanczos.exhausted:
@@ -68,66 +62,21 @@ def inverse_root(
     raise ConvergenceError.unfinished_root(left, max_iterations)
 
 
-@dataclass
-class _Lanczos:
-    """Three-term recurrence of each column; entries of the tridiagonal T are (k,)."""
-
-    lengths: Array
-    basis: list[Array]
-    diagonal: list[Array]
-    offdiagonal: list[Array]
-
-    @classmethod
-    def started(cls, z: Array) -> "_Lanczos":
-        lengths = np.linalg.norm(z, axis=0)
-        return cls(lengths, [z / lengths], [], [])
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the Krylov spaces of all columns are complete."""
-        return not np.any(self.offdiagonal[-1])
-
-    def extend(self, operator: Operator) -> None:
-        newest = self.basis[-1]
-        ahead = operator(newest)
-        self.diagonal.append(np.sum(newest * ahead, axis=0))
-        ahead = ahead - self.diagonal[-1] * newest
-        if self.offdiagonal:
-            ahead -= self.offdiagonal[-1] * self.basis[-2]
-        size = np.linalg.norm(ahead, axis=0)
-        # A remainder of rounding size would point anywhere; the space is complete.
-        size[size <= 1e-12 * np.abs(self.diagonal[-1])] = 0.0
-        self.offdiagonal.append(size)
-        self.basis.append(ratio(ahead, size))
-
-    def coefficients(self) -> Array:
-        """Return the coordinates of the results in their bases, (steps, k)."""
-        diagonal, offdiagonal = np.array(self.diagonal), np.array(self.offdiagonal)[:-1]
-        columns = map(_inverse_root_column, diagonal.T, offdiagonal.T)
-        return np.asarray(np.column_stack(list(columns)) * self.lengths)
+def _coefficients(lanczos: Lanczos) -> Array:
+    """Return the coordinates of the results in their bases, (steps, k)."""
+    steps = len(lanczos.diagonal)
+    columns = [_inverse_root_column(*spectrum, steps) for spectrum in lanczos.spectra()]
+    return np.asarray(np.column_stack(columns) * lanczos.lengths)
 
 
-def _inverse_root_column(diagonal: Array, offdiagonal: Array) -> Array:
-    """Return the first column of T^-1/2, cut where the Krylov space is complete."""
-    ended = np.flatnonzero(offdiagonal == 0)
-    size = int(ended[0]) + 1 if ended.size else diagonal.size
-    check_finite(diagonal)
-    values, vectors = _eigh(diagonal[:size], offdiagonal[: size - 1])
+def _inverse_root_column(values: Array, vectors: Array, steps: int) -> Array:
+    """Return the first column of T^-1/2, (steps,), zero where the Krylov space is complete."""
     if values[0] <= FLAT * values[-1]:
         flat = values[0] >= -FLAT * values[-1]
         raise (NotAMaximumError.flat if flat else NotAMaximumError.saddle)(float(values[0]))
-    column = np.zeros(diagonal.size)
-    column[:size] = (vectors / np.sqrt(values)) @ vectors[0]
+    column = np.zeros(steps)
+    column[: values.size] = (vectors / np.sqrt(values)) @ vectors[0]
     return column
-
-
-def _eigh(diagonal: Array, offdiagonal: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors; the default of some LAPACKs fails where QL does not."""
-    try:
-        values, vectors = eigh_tridiagonal(diagonal, offdiagonal)
-    except np.linalg.LinAlgError:
-        values, vectors = eigh_tridiagonal(diagonal, offdiagonal, lapack_driver="stev")
-    return values, vectors
 
 
 def _change(found: Array, known: Array) -> float:

@@ -1,8 +1,8 @@
 """JAX: any pytree of parameters, any loss that is a sum over observations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
@@ -23,7 +23,10 @@ def from_jax(
     outputs: Callable[[Any, Any], Any] | None = None,
     targets: Callable[[Any], Any] | None = None,
     parameters: Selection | None = None,
-    l2: float = 0.0,
+    start: Any = None,
+    checkpoints: Iterable[Any] | None = None,
+    replicates: Iterable[Any] | None = None,
+    l2: float | Literal["evidence"] = 0.0,
     penalty: Callable[[Any], Any] | None = None,
     batch_size: int | None = None,
     weights: Sequence[float] | Array | None = None,
@@ -64,9 +67,22 @@ def from_jax(
         of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
         regular expression), a list of these, or a function of a name. Names
         are paths, as in ``model.names``.
-    l2 : float
+    start : pytree, optional
+        Parameters that the training began with. A training that stopped early is read as a ridge
+        around them; if they are not known, around zero.
+    checkpoints : list of pytrees, optional
+        States of the last steps or epochs of this training, three or more, evenly spaced and in
+        their order. What the last minibatches left in psi is then the line ``training`` of the
+        budget; see `continue_training` and `averaged`.
+    replicates : list of pytrees, optional
+        Parameters trained again on the same data from other initializations, two or more. The
+        spread of psi over them is the line ``initialization`` of the budget, which has the noise of
+        minibatches in it and takes the place of ``training``.
+    l2 : float or "evidence"
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The weight
-        decay w of an optimizer of a *mean* loss is ``l2 = n * w``.
+        decay w of an optimizer of a *mean* loss is ``l2 = n * w``, if it is not decoupled. With
+        "evidence" the training is taken for one that stopped early, and the ridge around `start`
+        is found.
     penalty : callable, optional
         A convex function of the pytree that was subtracted from the summed log-likelihood.
     batch_size : int, optional
@@ -105,4 +121,5 @@ def from_jax(
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
+    options = replace(options, start=start, checkpoints=checkpoints, replicates=replicates)
     return make(params, data, likelihood, apply, options)

@@ -34,7 +34,16 @@ class JaxFunctional(Functional):
     leaves: tuple[Any, ...]
 
     def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
-        return function(self.filled(self.pieces(flat)), *arguments)
+        return self.call(function, self.pieces(flat), *arguments)
+
+    def call(self, function: Callable[..., Any], pieces: Iterable[Any], *arguments: Any) -> Any:
+        """Call ``function(params, *arguments)`` with these arrays as the parameters."""
+        return function(self.filled(pieces), *arguments)
+
+    @property
+    def origin(self) -> "JaxFunctional":
+        """The functional of the model that was fitted; of a tangent, the one it touches."""
+        return self
 
     def parameters(self, flat: jax.Array) -> Any:
         """Build the pytree with nothing but parameters: None in the place of other leaves."""
@@ -90,7 +99,7 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
     """Separate a pytree into its structure and its parameters theta, (d,), or those selected."""
     _check_collections(params)
     with_paths, structure = tree_util.tree_flatten_with_path(params)
-    named = [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
+    named = named_parameters(params)
     _check_parameters(named)
     _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
     names = [name for name, _ in named]
@@ -112,6 +121,12 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
     return functional, np.concatenate(
         [np.asarray(leaf).astype(np.float64).ravel() for name, leaf in named if name in chosen]
     )
+
+
+def named_parameters(params: Any) -> list[tuple[str, Any]]:
+    """Parameters of a pytree with their paths."""
+    with_paths, _ = tree_util.tree_flatten_with_path(params)
+    return [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
 
 
 def _working_type(dtype: Any) -> np.dtype[Any]:

@@ -1,8 +1,8 @@
 """PyTorch: any module, any loss that is a sum over observations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
@@ -25,7 +25,10 @@ def from_torch(
     outputs: "Callable[[nn.Module, Any], Any] | None" = None,
     targets: Callable[[Any], Any] | None = None,
     parameters: Selection | None = None,
-    l2: float = 0.0,
+    start: Any = None,
+    checkpoints: Iterable[Any] | None = None,
+    replicates: Iterable[Any] | None = None,
+    l2: float | Literal["evidence"] = 0.0,
     penalty: "Callable[[nn.Module], Any] | None" = None,
     batch_size: int | None = None,
     weights: Sequence[float] | Array | None = None,
@@ -62,9 +65,25 @@ def from_torch(
         of names (``"head"`` for ``head.weight`` and ``head.bias``), a pattern (``"*.bias"``, or a
         regular expression), a list of these, or a function of a name. The module's
         `requires_grad` is not touched; of those that are named, frozen ones count only if all are.
-    l2 : float
+    start : state_dict, module or list of parameters, optional
+        State that the training began with, *copied* before it: ``copy.deepcopy(net.state_dict())``,
+        or the pretrained module. A training that stopped early is read as a ridge around it; if
+        it is not known, around zero, which makes standard errors somewhat larger after a short
+        training.
+    checkpoints : list of state_dicts, modules or lists of parameters, optional
+        States of the last steps or epochs of this training, three or more, evenly spaced and in
+        their order, *copied* when they were made: ``copy.deepcopy(module.state_dict())``. What the
+        last minibatches left in psi is then the line ``training`` of the budget; see
+        `continue_training` and `averaged`.
+    replicates : list of modules or state_dicts, optional
+        Modules trained again on the same data from other initializations, two or more. The
+        spread of psi over them is the line ``initialization`` of the budget, which has the noise of
+        minibatches in it and takes the place of ``training``.
+    l2 : float or "evidence"
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the sum of the log-likelihoods. The
-        `weight_decay` w of an optimizer of a *mean* loss is ``l2 = n * w``.
+        `weight_decay` w of SGD or Adam, for a *mean* loss, is ``l2 = n * w``. That of AdamW is
+        decoupled and stands for no l2: leave it out, or give "evidence", which takes
+        the training for one that stopped early, and finds the ridge around `start` for itself.
     penalty : callable, optional
         A convex function of the module that was subtracted from the summed log-likelihood.
     batch_size : int, optional
@@ -103,4 +122,5 @@ def from_torch(
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
+    options = replace(options, start=start, checkpoints=checkpoints, replicates=replicates)
     return make(module, data, likelihood, options)

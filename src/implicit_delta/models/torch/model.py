@@ -10,13 +10,14 @@ from torch import nn
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
-from implicit_delta.models.module_checks import Options, check_gradient
+from implicit_delta.models.module_checks import EVIDENCE, Options, check_gradient
 from implicit_delta.models.terms import call, terms_of
 from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.states import start_of, states_of
 from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
 from implicit_delta.models.weights import observation_weights
@@ -48,10 +49,13 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         theta=theta,
         weights=observation_weights(options.weights, sum(sizes), options.weight_kind),
         weight_kind=options.weight_kind,
-        l2=float(options.l2),
+        l2=options.ridge,
         names=functional.names,
+        start=start_of(options.start, module, options.parameters),
+        checkpoints=states_of("checkpoints", options.checkpoints, module, options.parameters),
+        replicates=states_of("replicates", options.replicates, module, options.parameters),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
-    ).checked()
+    ).checked(options.l2 == EVIDENCE)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +86,8 @@ class TorchModel(BatchedModel):
         whole = self.functional
         center = whole.flat(self.theta.copy()).detach()
         tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
-        return replace(self, program=replace(self.program, functional=tangent))
+        program = replace(self.program, functional=tangent)
+        return replace(self, program=program, replicates=None)  # far from where it touches
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:

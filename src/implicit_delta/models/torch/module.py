@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class TorchFunctional(Functional):
     def module(self) -> nn.Module:
         """The private copy."""
         return self.shell.module
+
+    @property
+    def running_averages(self) -> bool:
+        return any(name.endswith("running_mean") for name, _ in self.module.named_buffers())
 
     def __call__(self, function: Callable[..., Any], flat: Tensor, *arguments: Any) -> Any:
         try:
@@ -116,20 +120,20 @@ def separate(
     if dtype not in (None, torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}.")
     module = unwrapped(module)
-    trainable = _uncertain(module, selection)
+    trainable = uncertain(module, selection)
     _check_parameters(module, trainable, dtype)
     first = next(iter(trainable.values()))
     kind = dtype or first.dtype
     with torch.inference_mode(False):
         hollow = _fixed(plain(_hollow(module, trainable)).to(kind))
-        theta = _flatten(list(trainable.values()), kind)
+        theta = flatten(list(trainable.values()), kind)
     # Without wrappers inside names differ, and their order does not.
     pairs = zip(module.named_parameters(), hollow.named_parameters(), strict=True)
     layout = tuple((name, tuple(p.shape)) for (old, p), (name, _) in pairs if old in trainable)
     return TorchFunctional(layout, kind, _Shell(hollow).eval(), first.device), theta
 
 
-def _uncertain(module: nn.Module, selection: Any) -> dict[str, nn.Parameter]:
+def uncertain(module: nn.Module, selection: Any) -> dict[str, nn.Parameter]:
     """Parameters to be made theta, by name.
 
     Of the selected ones those that require a gradient, or all if none of them does.
@@ -174,7 +178,7 @@ def _hollow(module: nn.Module, trainable: dict[str, nn.Parameter]) -> nn.Module:
         ) from error
 
 
-def _flatten(tensors: list[nn.Parameter], dtype: torch.dtype) -> Array:
+def flatten(tensors: Sequence[Tensor], dtype: torch.dtype) -> Array:
     """Join the parameters to one NumPy vector; float64 unless there are very many."""
     vector = torch.cat([t.detach().cpu().reshape(-1) for t in tensors])
     single = dtype == torch.float32 and len(vector) > MOST_DOUBLE

@@ -1,0 +1,120 @@
+r"""A training that stopped early is a state of its own: neither an error nor a maximum.
+
+A network trained by minibatches is not at the maximum of its likelihood, which often has none.
+Its last weights are those of the maximum under a ridge around the start of the training
+(`FittedModel.tethered`), more or less: so is the response of psi, :math:`w = A^{-1} g` with
+:math:`A = G + \text{l2} + \delta`, G the Gauss-Newton matrix. The error of psi is that of repeating
+the same training on other data. It is made of the residuals, adjusted for leverage (HC2): the
+inverse of A itself would count what no data ever move, such as a constant added to all logits.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ShrinkageWarning
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import Response
+from implicit_delta.models.base import FittedModel
+
+# Twice the gain of a Newton step: no psi would move by more than the root of it, in standard
+# errors, if training were finished.
+FINISHED = 1.0
+OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
+FLAT = 1e-10  # of the steepest curvature met
+STEPS = 10  # of conjugate gradients: they never find more than there is
+
+
+def as_trained(model: FittedModel) -> FittedModel:
+    """Tether a network whose training stopped early; any other model is returned as it is."""
+    if not model.bends or model.tether or gain_of(model) <= FINISHED:
+        return model
+    return without_idle_ridge(model).tethered()
+
+
+def without_idle_ridge(model: FittedModel) -> FittedModel:
+    """Leave out an l2 that the training has not obeyed: its pull shows in the score.
+
+    At a maximum the slope of the likelihood along theta is that of the ridge. Where it is not even
+    half of it, and not by the noise of the last steps, the ridge was never there, was another one,
+    or had no time to act.
+    """
+    theta = model.theta
+    pull = model.penalty_score(theta)
+    if not model.l2 or not np.allclose(pull, model.l2 * theta):
+        return model
+    size = float(theta @ theta)
+    supported = float((model.score(theta) + pull) @ theta) / size
+    own = model.information(theta, theta, "ggn") - model.penalty_information(theta, theta)
+    noise = np.sqrt(max(float(theta @ own), 0.0)) / size
+    if supported + NOISE * noise >= OBEYED * model.l2:
+        return model
+    warn(
+        f"l2={model.l2:.3g} is not what this training obeyed: at its weights the slope of the "
+        f"log-likelihood supports a ridge of {max(supported, 0.0):.2g}. Usual causes: the training "
+        "stopped before the penalty could act; a decoupled weight decay (AdamW), which stands for "
+        "n * weight_decay times the root of the mean squared gradient, and not for "
+        "n * weight_decay; or a guess. It is left out, and the standard error is that with a ridge "
+        'by the evidence: leave l2= out, or give l2="evidence".',
+        ShrinkageWarning,
+    )
+    return model.unpenalized()
+
+
+def told(model: FittedModel) -> dict[str, str]:
+    """Tell what was done about a training that stopped early."""
+    if not model.tether:
+        return {}
+    center = "zero (start= is not known)" if model.start is None else "the start of the training"
+    return {
+        "stopped": f"early: a ridge of {model.tether:.3g} around {center}, by the evidence; the "
+        f"data determine {model.effective:.0f} of {model.d} parameters"
+    }
+
+
+def moves_to_come(evaluation: Evaluation, response: Response) -> Array | None:
+    """Move of psi, (K,), that going on with a training which stopped early would make."""
+    model = evaluation.fitted
+    if model is None or not model.tether or response.directions is None:
+        return None
+    return np.asarray(own_score(model) @ response.directions)
+
+
+def own_score(model: FittedModel) -> Array:
+    """Score of the training's own objective, without the ridge that stands for its stop."""
+    return np.asarray(model.score(model.theta) + model.tether * model.travelled)
+
+
+def gain_of(model: FittedModel) -> float:
+    """Twice the gain of the objective by a Newton step, or a bit less."""
+    score = model.score(model.theta)
+    if not np.any(score):
+        return 0.0
+    return _quadratic(_product(model), score)
+
+
+def _product(model: FittedModel) -> Callable[[Array], Array]:
+    if model.d <= GAUSS_NEWTON_LIMIT:
+        matrix = model.information(model.theta, np.eye(model.d), "ggn")
+        return lambda v: np.asarray(matrix @ v)
+    return lambda v: model.information(model.theta, v, "ggn")
+
+
+def _quadratic(product: Callable[[Array], Array], b: Array) -> float:
+    """Bound b' A^-1 b from below by some steps of conjugate gradients, where A is not flat."""
+    residual, direction, found, steepest = b, b, 0.0, 0.0
+    for _ in range(STEPS):
+        square, ahead = float(residual @ residual), product(direction)
+        curved, length = float(direction @ ahead), float(direction @ direction)
+        steepest = max(steepest, curved / length) if length else steepest
+        if curved <= FLAT * steepest * length:
+            break  # rounding, or a flat direction, which is judged elsewhere
+        found += square**2 / curved
+        if found > FINISHED:
+            break
+        residual = residual - square / curved * ahead
+        direction = residual + float(residual @ residual) / square * direction
+    return found
