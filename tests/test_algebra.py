@@ -482,6 +482,22 @@ def test_an_evaluation_without_error_joins():
     assert both.covariance[0, 3] != 0
 
 
+def test_drifts_and_noise_of_trainings():
+    """A drift is a bias, which adds with its sign; noise of two trainings is not joined."""
+    noisy = [
+        by_hand(20, drift=[0.3], parts={"model": [[1.0]], "training": [[0.5]]}, covariance=[[1.5]]),
+        by_hand(20, k=1, drift=[0.1]),
+        by_hand(20, k=2, parts={"model": [[1.0]], "training": [[0.5]]}, covariance=[[1.5]]),
+    ]
+    gap = noisy[0] - noisy[1]
+    assert gap.drift == pytest.approx([0.2])
+    assert gap.budget["training"] == pytest.approx(0.5**0.5)
+    assert (2 * noisy[0]).drift == pytest.approx([0.6])
+    assert (idm.join(*noisy[:2]) + 1)[0].budget == noisy[0].budget
+    with pytest.raises(ValueError, match=r"random errors \(training\)"):
+        noisy[0] - noisy[2]
+
+
 def test_frequencies_are_repeated_rows():
     counts = RNG.integers(0, 4, size=n).astype(float)
     a, b = ask("line", counts, robust=True), ask("short", counts, robust=True)
@@ -670,9 +686,10 @@ def test_the_result_is_an_estimate_like_any_other(tmp_path):
 # Refusals.
 
 
-def by_hand(n=20, **fields):
-    f = np.random.default_rng(n).normal(size=(n, 1))
-    return Estimate(1.0, f.T @ f, (f"n{n}",), "by hand", influence=f, **fields)
+def by_hand(n=20, k=0, **fields):
+    f = np.random.default_rng((n, k)).normal(size=(n, 1))
+    content = {"covariance": f.T @ f, **fields}
+    return Estimate(1.0, names=(f"n{n}",), method="by hand", influence=f, **content)
 
 
 WRONG = {

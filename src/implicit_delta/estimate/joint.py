@@ -263,13 +263,8 @@ def _drift(leaves: Sequence[Estimate]) -> Array | None:
     """Drifts of all leaves; those of trainings that were finished are none."""
     if all(leaf.drift is None for leaf in leaves):
         return None
-    none = [np.zeros(len(leaf.names)) for leaf in leaves]
-    return np.concatenate(
-        [
-            zero if leaf.drift is None else leaf.drift
-            for leaf, zero in zip(leaves, none, strict=True)
-        ]
-    )
+    known = [np.zeros(len(leaf.names)) if leaf.drift is None else leaf.drift for leaf in leaves]
+    return np.concatenate(known)
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

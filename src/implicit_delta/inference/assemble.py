@@ -159,7 +159,8 @@ def _deviations(evaluation: Evaluation) -> Array | None:
         return None
     shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
     V, m = evaluation.sampling.covariance, len(shares)
-    return shares if np.allclose(shares.T @ shares * (m / (m - 1)), V, atol=0.0) else None
+    gap, errors = abs(shares.T @ shares * (m / (m - 1)) - V), np.sqrt(np.diag(V))
+    return shares if np.all(gap <= 1e-9 * np.outer(errors, errors)) else None
 
 
 def _total_df(
