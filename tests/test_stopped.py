@@ -2,6 +2,8 @@
 
 import copy
 import warnings
+from contextlib import nullcontext
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,9 +29,7 @@ def network(activation="relu", hidden=(8,), outputs=3, seed=0):
     torch.manual_seed(seed)
     sizes = [4, *hidden, outputs]
     layers = [
-        part
-        for a, b in zip(sizes, sizes[1:], strict=False)
-        for part in (nn.Linear(a, b), ACTIVATIONS[activation]())
+        part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), ACTIVATIONS[activation]())
     ]
     return nn.Sequential(*layers[:-1]).double()
 
@@ -141,7 +141,7 @@ def test_random_rectifiers_are_answered(seed):
 
 def test_few_random_directions_do_for_a_large_network(stopped, monkeypatch):
     """The routes for many parameters, on a network that also has the exact answer."""
-    model, X, y, _ = stopped
+    model, X, _, _ = stopped
     psi = lambda m: torch.softmax(m(X), 1).std(0)
     exact = idm.infer(model, psi)
     monkeypatch.setattr(evidence, "GAUSS_NEWTON_LIMIT", 1)
@@ -197,28 +197,31 @@ def test_a_model_by_evidence_needs_no_number():
 
 @pytest.mark.parametrize("l2", [1.0, 30.0, 150.0])
 def test_a_guessed_penalty_does_not_set_the_error(l2):
+    """A strong one is recognized and left out; a weak one hardly matters beside the tether."""
     net, (X, y) = network(hidden=(12, 12)), classes()
     start = trained(net, X, y, 300)
     psi = mean_probability(X)
     free = idm.infer(idm.from_torch(net, (X, y), idm.Categorical(), start=start), psi)
     guess = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2=l2)
-    with pytest.warns(idm.ShrinkageWarning, match="is not what this training obeyed"):
+    seen = pytest.warns(idm.ShrinkageWarning, match="is not what this training obeyed")
+    with seen if l2 > 10 else nullcontext():
         est = idm.infer(guess, psi)
-    assert est.standard_error == pytest.approx(free.standard_error)
+    assert est.standard_error == pytest.approx(free.standard_error, rel=1e-9 if l2 > 10 else 0.1)
 
 
 def test_an_obeyed_penalty_stays():
     net, (X, y) = network("tanh", (3,)), classes(100)
     model = idm.polish(idm.from_torch(net, (X, y), idm.Categorical(), l2=3.0))
     shaken = model.at(model.theta + 0.2 * np.random.default_rng(0).normal(size=model.d))
-    tied = idm.infer(shaken, mean_probability(X))
+    with pytest.warns(idm.DriftWarning):  # and of nothing else
+        tied = idm.infer(shaken, mean_probability(X))
     assert "stopped" in tied.diagnostics.notes
 
 
 def test_bad_starts_are_explained():
     net, (X, y) = network(), classes()
     start = trained(net, X, y, 5)
-    with pytest.raises(ValueError, match="copy.deepcopy"):
+    with pytest.raises(ValueError, match=r"copy\.deepcopy"):
         idm.from_torch(net, (X, y), idm.Categorical(), start=net.state_dict())
     with pytest.raises(ValueError, match="no parameter"):
         idm.from_torch(net, (X, y), idm.Categorical(), start={"a": torch.zeros(2)})

@@ -128,9 +128,7 @@ def infer(
         cost=cost,
     )
     try:
-        return ask(
-            _as_trained(model, psi, names) if by_default else Evaluation.of(model, psi, names)
-        )
+        return ask((_as_trained if by_default else Evaluation.of)(model, psi, names))
     except NotAMaximumError:
         if not by_default or not model.bends:
             raise
