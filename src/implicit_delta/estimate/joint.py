@@ -4,11 +4,10 @@ With influences :math:`f_a`, (n, K), of the same rows the sandwich has the cross
 :math:`\sum_i f_{ai} f_{bi}'`, over clusters where there are some. Each estimate has a covariance of
 its own, :math:`V_a`, model-based or with small-sample factors, and keeps it: its influences are
 carried to :math:`f_a T_a`, with the :math:`T_a` that makes :math:`V_a` of their scatter,
-:math:`T_a' S_{aa} T_a = V_a` (the optimal transport between two normal distributions, on the scale of
-correlations; a number where
-:math:`V_a` is a multiple of :math:`S_{aa}`). So the whole is :math:`T S T`, positive semi-definite
-like S, and for two numbers their correlation is that of their influences. A leaf has one T whatever
-it is joined with, hence no order of joining matters.
+:math:`T_a' S_{aa} T_a = V_a` (the optimal transport between two normal distributions, on the scale
+of correlations; a number where :math:`V_a` is a multiple of :math:`S_{aa}`). So the whole is
+:math:`T' S T`, positive semi-definite like S, and for two numbers their correlation is that of
+their influences. A leaf has one T whatever it is joined with: no order of joining matters.
 """
 
 from __future__ import annotations
