@@ -723,6 +723,10 @@ WRONG = {
         "HAC",
     ),
     "numbers that do not pair": (lambda: ask("line") - ask("short"), "3 and 2 evaluations"),
+    "names in another order": (
+        lambda: ask("line") - ask("line", robust=True)[::-1],
+        "same names in another order",
+    ),
     "numbers for each": (lambda: ask("line") + np.ones(2), "2 numbers for 3"),
     "a list of estimates": (lambda: idm.join([by_hand()]), "one by one"),
     "no estimates": (lambda: idm.join(), "one estimate or more"),

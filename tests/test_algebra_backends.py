@@ -168,6 +168,13 @@ def test_statsmodels_and_scikit_learn():
     assert np.all((a - b).standard_error < 1e-4 * a.standard_error)
 
 
+def test_labels_of_numbers_have_to_be_in_order():
+    est, known = logit(DATA), smf.logit("y ~ x + tr", DATA).fit(disp=0).params
+    np.testing.assert_allclose((est - known).value, 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match="another order"):
+        est - known[::-1]
+
+
 # A network against a logit.
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ def plus(a: Estimate, b: Any, sign: float = 1.0) -> Any:
     """Add an estimate or numbers, or subtract them."""
     if _is_estimate(b):
         return _sum(a, b, sign)
-    number = _numbers(b)
+    number = _numbers(b, a)
     if number is None:
         return NotImplemented
     rows, shift = _spread(a, number.shape), sign * number
@@ -31,7 +31,7 @@ def times(a: Estimate, b: Any) -> Any:
     """Multiply by an estimate or by numbers."""
     if _is_estimate(b):
         return _apply(a, b, np.multiply, "*")
-    number = _numbers(b)
+    number = _numbers(b, a)
     if number is None:
         return NotImplemented
     rows = np.atleast_1d(number)[:, None] * _spread(a, number.shape)
@@ -42,7 +42,7 @@ def over(a: Estimate, b: Any) -> Any:
     """Divide by an estimate or by numbers."""
     if _is_estimate(b):
         return _apply(a, b, np.divide, "/")
-    number = _numbers(b)
+    number = _numbers(b, a)
     if number is None:
         return NotImplemented
     if np.any(number == 0):
@@ -52,7 +52,7 @@ def over(a: Estimate, b: Any) -> Any:
 
 def under(a: Estimate, b: Any) -> Any:
     """Divide numbers by an estimate."""
-    number = _numbers(b)
+    number = _numbers(b, a)
     if number is None:
         return NotImplemented
     _spread(a, number.shape)
@@ -95,7 +95,18 @@ def _broadcast(a: Estimate, b: Estimate) -> Any:
             f"{len(a.names)} and {len(b.names)} evaluations do not pair: take one of them, as in "
             f"a[{a.names[0]!r}], or use `join(a, b).contrast(...)`."
         )
+    _check_order(b.names, a.names)
     return b.value
+
+
+def _check_order(labels: Iterable[Any], names: tuple[str, ...]) -> None:
+    """Refuse the same names in another order: entries pair by their place."""
+    found = tuple(map(str, labels))
+    if found != names and sorted(found) == sorted(names):
+        raise ValueError(
+            f"The same names in another order, {found[:5]} for {names[:5]}, and arithmetic goes by "
+            f"place. Put them in one order, as with b[{list(names[:5])}]."
+        )
 
 
 def _spread(a: Estimate, shape: tuple[int, ...]) -> Array:
@@ -108,10 +119,12 @@ def _spread(a: Estimate, shape: tuple[int, ...]) -> Array:
     return np.eye(K)
 
 
-def _numbers(b: Any) -> Array | None:
+def _numbers(b: Any, a: Estimate) -> Array | None:
     """Return numbers, () or (K,), or None if that is not what they are."""
     if isinstance(b, str | bytes | dict | set) or b is None:
         return None
+    if hasattr(b, "index") and hasattr(b, "to_numpy"):
+        _check_order(b.index, a.names)
     number = np.asarray(b)
     if number.dtype.kind not in "fiub":
         return None
