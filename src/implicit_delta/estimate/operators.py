@@ -105,7 +105,7 @@ def _check_order(labels: Iterable[Any], names: tuple[str, ...]) -> None:
     if found != names and sorted(found) == sorted(names):
         raise ValueError(
             f"The same names in another order, {found[:5]} for {names[:5]}, and arithmetic goes by "
-            f"place. Put them in one order, as with b[{list(names[:5])}]."
+            "place. Put them in one order: `a - b[list(a.names)]`."
         )
 
 
