@@ -26,7 +26,7 @@ from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 # A training that stopped early is known to its tether, to some percent; a solve need not be better.
-STOPPED_RTOL = 1e-3
+LOOSE = conjugate_gradient(rtol=1e-3)
 
 
 def infer(
@@ -233,6 +233,6 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.tether:
-        solver: Solver = cholesky if dense else conjugate_gradient(rtol=STOPPED_RTOL)
+        solver: Solver = cholesky if dense and model.formable else LOOSE
         return Infinitesimal(solver=solver, curvature="ggn")
     return Infinitesimal(solver=cholesky if dense else conjugate_gradient(rtol=1e-6))
