@@ -136,7 +136,7 @@ def infer(
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
         return ask(evaluation, sandwich=sandwich(evaluation.model))
     except SaddlePointError:
-        if not by_default or not model.bends:
+        if not by_default or not model.bends or not np.any(model.travelled):
             raise
     evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
     return ask(evaluation, sandwich=sandwich(evaluation.model))
