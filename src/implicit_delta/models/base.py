@@ -88,6 +88,9 @@ class FittedModel(ABC):
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
+    sandwiched : bool
+        Whether the model is known by influences alone: it has no terms and no objective, and its
+        variance is always the sandwich of the rows.
     start : (d,) array or None
         Where the training began, if that is known.
     tether : float
@@ -114,6 +117,7 @@ class FittedModel(ABC):
     claimed: Claimed | None = None
     penalty_note: str = ""
     bends: bool = False
+    sandwiched: bool = False
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan
