@@ -12,7 +12,7 @@ from scipy.special import chdtrc
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.models.equation_system import System, rough_units
+from implicit_delta.models.equation_system import System, balance, rough_units
 
 MOST_STEPS = 100  # of Newton's method
 SHORTEST = 2.0**-12  # share of a step below which damping has failed
@@ -160,10 +160,12 @@ def _solver(slope: Array) -> Callable[[Array], Array]:
     """Least-squares solutions: on the way the derivative may be singular."""
     if not np.all(np.isfinite(slope)):
         raise UnsupportedModelError(_no_root("the derivative of the equations is not finite"))
-    columns = np.linalg.norm(slope, axis=0)
-    columns = np.where(columns > 0, columns, 1.0)
-    inverse = np.linalg.pinv(slope / columns, rcond=1e-14)
-    return lambda total: np.asarray((inverse @ total) / columns)
+    left, right = balance(slope)
+    if slope.shape[0] > slope.shape[1]:  # a scale of rows would be another weighting
+        left = np.ones_like(left)
+        right = 1 / np.maximum(np.linalg.norm(slope, axis=0), 1e-300)
+    inverse = np.linalg.pinv(left[:, None] * slope * right, rcond=1e-14)
+    return lambda total: np.asarray(right * (inverse @ (left * total)))
 
 
 def _least(system: System, start: Array, W: Array) -> Array:

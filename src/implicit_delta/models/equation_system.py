@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
@@ -183,7 +184,7 @@ def check_regular(
     system: System, theta: Array, slope: Derivative, names: Sequence[str] | None
 ) -> None:
     """Refuse a derivative (q, d) that is singular, or too uncertain to be solved with."""
-    left, right = _balance(slope.value)
+    left, right = balance(slope.value)
     _, values, vectors = np.linalg.svd(left[:, None] * slope.value * right, full_matrices=False)
     if values[-1] <= RANK * values[0]:
         _refuse_singular(system, theta, right * vectors[-1], names)
@@ -193,7 +194,29 @@ def check_regular(
         raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
 
 
-def _balance(matrix: Array) -> tuple[Array, Array]:
+class BalancedLU(NamedTuple):
+    """Factorized square matrix whose rows and columns may have any scale."""
+
+    left: Array
+    right: Array
+    factor: Any
+
+    @classmethod
+    def of(cls, matrix: Array) -> "BalancedLU":
+        """Factorize."""
+        left, right = balance(matrix)
+        return cls(left, right, lu_factor(left[:, None] * matrix * right))
+
+    def solve(self, b: Array) -> Array:
+        """Solve ``B x = b`` for (d,) or a block (d, k)."""
+        return np.asarray((lu_solve(self.factor, (b.T * self.left).T).T * self.right).T)
+
+    def solve_transposed(self, b: Array) -> Array:
+        """Solve ``B' x = b`` for (d,) or a block (d, k)."""
+        return np.asarray((lu_solve(self.factor, (b.T * self.right).T, trans=1).T * self.left).T)
+
+
+def balance(matrix: Array) -> tuple[Array, Array]:
     """Scales of rows and columns with which all have about length one; zeros stay zeros."""
     left, right = np.ones(matrix.shape[0]), np.ones(matrix.shape[1])
     for _ in range(BALANCING):

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from implicit_delta._core.arguments import (
@@ -35,6 +34,7 @@ from implicit_delta.models.equation_roots import (
 )
 from implicit_delta.models.equation_system import (
     JUMPS,
+    BalancedLU,
     System,
     check_regular,
     checked_rows,
@@ -42,7 +42,7 @@ from implicit_delta.models.equation_system import (
 )
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.weights import observation_weights
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import Derivative
 from implicit_delta.numerics.tracing import trace
 
@@ -50,6 +50,9 @@ from implicit_delta.numerics.tracing import trace
 # estimator. The sum of equations that jump is only as close to zero as a jump allows.
 DRIFT_REFUSES, JUMPING_REFUSES = 0.1, 1.0
 BENT_WARNS, BENT_REFUSES = 0.25, 0.5  # of a step, by which the equations miss their derivative
+GIVEN_WARNS = 0.1  # of one that is given, where the equations are smooth enough to tell
+BESIDE = 1e-7  # of a standard error
+NOISES = 2.0  # standard deviations of a sum of jumps
 HALF, WIDE = 0.5, 2.0  # standard errors: the step, and one over which single jumps average out
 MOST_DIRECTIONS = 3
 MOST_SLOPES = 10  # parameters along which the noise of the Jacobian is looked at
@@ -200,14 +203,14 @@ class EquationsModel(FittedModel):
     def duals(self, gradients: Array) -> Array:
         r"""Solve :math:`-B' v = g` for each column: (d, K) to weights of the equations, (d, K)."""
         if self.slope is not None:
-            return np.asarray(-lu_solve(self._factor, gradients, trans=1))
+            return -self.factor.solve_transposed(gradients)
         return np.stack([-self._gmres(g) for g in gradients.T], axis=1)
 
     def moves(self, v: Array) -> Array | None:
         """Move theta, (d, K), by one standard deviation of the equations along v."""
         if self.slope is None:
             return None
-        return np.asarray(-lu_solve(self._factor, self._scatter @ v))
+        return -self.factor.solve(self._scatter @ v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
         return np.asarray(psi(theta.copy()))
@@ -265,7 +268,7 @@ class EquationsModel(FittedModel):
     @cached_property
     def covariance(self) -> Array:
         """The sandwich, (d, d), without a correction for small samples."""
-        return np.asarray(lu_solve(self._factor, lu_solve(self._factor, self._scatter).T))
+        return symmetric(self.factor.solve(self.factor.solve(self._scatter).T))
 
     def linearized(self, weighting: Array | None) -> Array:
         """Differentiate the sum, (q, d), in steps of standard errors; refuse what is singular."""
@@ -291,8 +294,9 @@ class EquationsModel(FittedModel):
         return self.slope if self.combination is None else np.asarray(self.combination @ self.slope)
 
     @cached_property
-    def _factor(self) -> Any:
-        return lu_factor(self._square)
+    def factor(self) -> BalancedLU:
+        """The Jacobian B of the summed, combined equations."""
+        return BalancedLU.of(self._square)
 
     @cached_property
     def _scatter(self) -> Array:
@@ -370,7 +374,7 @@ def _combination(slope: Array, W: Array | None) -> Array | None:
 
 def _check_root(model: EquationsModel) -> None:
     """Refuse parameters at which the equations do not sum to zero, in standard errors."""
-    left = -lu_solve(model._factor, model.score(model.theta))
+    left = model.factor.solve(model.score(model.theta))
     away = abs(left) / model.units
     j, limit = (
         int(np.argmax(away)),
@@ -388,28 +392,35 @@ def _check_root(model: EquationsModel) -> None:
 
 
 def _check_bend(model: EquationsModel) -> None:
-    """Compare the derivative with the equations themselves, half a standard error around."""
-    misses = [_miss(model, step) for step in _steps(model, HALF)]
-    if max(misses) > BENT_REFUSES and model.system.given is not None:
-        misses = [_miss(model, step) for step in _steps(model, WIDE)]
-    worst = max(misses)
-    if worst > BENT_REFUSES and model.system.given is not None:
+    """Compare the derivative with the equations themselves, around the root."""
+    given = model.system.given is not None
+    jumps = given and _jumps(model)
+    length = WIDE if jumps else HALF
+    worst = max(_miss(model, step, jumps) for step in _steps(model, length))
+    if worst > BENT_REFUSES and given:
         raise ValueError(
-            "jacobian(theta) is not the derivative of the summed equations: over two standard "
-            f"errors to either side these move by something else, off by {worst:.0%}. Usual "
-            "causes: a sign, a mean instead of a sum, columns in another order, a bandwidth that "
-            "is too wide. Leave `jacobian=` out to have it found, if the equations do not jump."
+            "jacobian(theta) is not the derivative of the summed equations: up to "
+            f"{length:g} standard errors away these move by something else, off by {worst:.0%}. "
+            "Usual causes: a sign, a mean instead of a sum, columns in another order, a bandwidth "
+            "that is too wide. Leave `jacobian=` out to have it found, if the equations do not "
+            "jump."
         )
-    if worst > BENT_WARNS:
-        text = (
-            f"Half a standard error from the root the equations miss their derivative by "
-            f"{worst:.0%}, so the standard error is doubtful. Usual causes: very few rows, a "
-            "parameter that is hardly determined (separated classes, a weak instrument), kinks or "
-            "jumps."
-        )
-        if worst > BENT_REFUSES:
-            raise ConvergenceError(f"{text} {JUMPS}")
+    text = (
+        f"{length:g} standard errors from the root the equations miss their derivative by "
+        f"{worst:.0%}, so the standard error is doubtful. Usual causes: very few rows, a parameter "
+        "that is hardly determined (separated classes, a weak instrument), kinks or jumps"
+        + (", or an expected derivative instead of the observed one." if given else ".")
+    )
+    if worst > BENT_REFUSES:
+        raise ConvergenceError(f"{text} {JUMPS}")
+    if worst > (GIVEN_WARNS if given and not jumps else BENT_WARNS):
         warn(text, NonlinearityWarning)
+
+
+def _jumps(model: EquationsModel) -> bool:
+    """Whether the sum is exactly the same right beside the root."""
+    step = BESIDE * model.units
+    return bool(np.array_equal(model.score(model.theta + step), model.score(model.theta)))
 
 
 def _steps(model: EquationsModel, length: float) -> list[Array]:
@@ -420,16 +431,21 @@ def _steps(model: EquationsModel, length: float) -> list[Array]:
     return [steps[:, j] for j in chosen]
 
 
-def _miss(model: EquationsModel, step: Array) -> float:
-    """Relative miss of a step that the equations themselves imply."""
+def _miss(model: EquationsModel, step: Array, jumps: bool) -> float:
+    """Relative miss of a step that the equations themselves imply; less the noise of jumps."""
     if not np.any(step):
         return 0.0
     with np.errstate(all="ignore"):
-        move = (model.score(model.theta + step) - model.score(model.theta - step)) / 2
-    if not np.all(np.isfinite(move)):
+        ahead, behind = (model.equations(model.theta + t * step) for t in (1, -1))
+    rows = model.weights[:, None] * (ahead - behind) / 2
+    if not np.all(np.isfinite(rows)):
         return np.inf
-    found = lu_solve(model._factor, move)
-    return float(np.linalg.norm((found - step) / model.units) / np.linalg.norm(step / model.units))
+    size = np.linalg.norm(step / model.units)
+    miss = np.linalg.norm((model.factor.solve(rows.sum(axis=0)) - step) / model.units) / size
+    if not jumps:
+        return float(miss)
+    noise = np.linalg.norm(model.factor.solve(rows.T) / model.units[:, None]) / size
+    return float(max(miss - NOISES * noise, 0.0))
 
 
 def _warn_of_weakness(model: EquationsModel) -> None:
