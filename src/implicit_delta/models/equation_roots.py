@@ -170,7 +170,7 @@ def _solver(slope: Array) -> Callable[[Array], Array]:
 
 def _least(system: System, start: Array, W: Array) -> Array:
     """Minimize ``M' W M`` to rounding: least squares, then Gauss-Newton steps."""
-    half = _half(W)
+    half = cholesky(W, lower=False)  # H'H = W
 
     def slope(theta: Array) -> Array:
         return half @ system.slope(theta, rough_units(theta)).value
@@ -204,17 +204,6 @@ def _least(system: System, start: Array, W: Array) -> Array:
     return np.asarray(theta)
 
 
-def _half(W: Array) -> Array:
-    """Root H with H'H = W."""
-    try:
-        return np.asarray(cholesky(W, lower=False))
-    except LinAlgError:
-        raise ValueError(
-            "weighting is not positive definite: give a symmetric (q, q) matrix, such as "
-            "`np.linalg.inv(Z.T @ Z)` for two-stage least squares."
-        ) from None
-
-
 def _large_root(system: System, start: Array) -> Array:
     scale = np.maximum(np.sqrt(np.sum(system.rows(start) ** 2, axis=0)), 1e-12)
     try:
@@ -237,6 +226,7 @@ def _no_root(reason: str) -> str:
     return (
         f"No root of the equations was found: {reason}. Usual causes: they have none (separated "
         "classes in a propensity score, a variance that goes to zero), jump (quantiles: give "
-        "`theta=` and `jacobian=`), do not determine a parameter, or the start is far away. Give "
+        "`theta=` and `jacobian=`), do not determine a parameter, compute in single precision, or the "
+        "start is far away. Give "
         "another `start=`, or fit the model elsewhere and give `theta=`."
     )

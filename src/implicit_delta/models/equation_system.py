@@ -249,6 +249,6 @@ def _refuse_singular(
         f"The equations do not determine {', '.join(involved)}: their sum does not change if "
         f"{'it moves' if len(involved) == 1 else 'these move together'} (the Jacobian B of the "
         f"summed equations is rank-deficient). Usual causes: a parameter that no equation uses, "
-        "collinear columns, an instrument that is not related to its regressor, or the same "
-        "equation twice. Leave one of the parameters out, or add an equation that holds it."
+        "collinear columns, an instrument that is not related to its regressor, the same equation "
+        "twice, or a root at infinity (separated classes). Leave one of the parameters out, or add an equation that holds it."
     )

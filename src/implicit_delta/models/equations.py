@@ -50,6 +50,7 @@ from implicit_delta.numerics.tracing import trace
 # estimator. The sum of equations that jump is only as close to zero as a jump allows.
 DRIFT_REFUSES, JUMPING_REFUSES = 0.1, 1.0
 BENT_WARNS, BENT_REFUSES = 0.25, 0.5  # of a step, by which the equations miss their derivative
+NOISELESS = 1e-12  # of the size of a parameter: a standard error that is rounding
 GIVEN_WARNS = 0.1  # of one that is given, where the equations are smooth enough to tell
 BESIDE = 1e-7  # of a standard error
 NOISES = 2.0  # standard deviations of a sum of jumps
@@ -262,8 +263,13 @@ class EquationsModel(FittedModel):
         rough = rough_units(self.theta)
         if self.slope is None:
             return rough
+        return np.where(self.errors > 0, self.errors, rough)
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors, (d,); zero where they are rounding."""
         errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-        return np.where(errors > 1e-12 * np.maximum(abs(self.theta), 1e-300), errors, rough)
+        return np.where(errors > NOISELESS * abs(self.theta), errors, 0.0)
 
     @cached_property
     def covariance(self) -> Array:
@@ -365,6 +371,11 @@ def _checked_weighting(weighting: Any, q: int) -> Any:
     W = np.array(weighting, dtype=np.float64)
     if W.shape != (q, q) or not np.allclose(W, W.T) or not np.all(np.isfinite(W)):
         raise ValueError(f"A weighting is a symmetric matrix ({q}, {q}), not of shape {W.shape}.")
+    if np.linalg.eigvalsh(W)[0] <= 0:
+        raise ValueError(
+            "weighting is not positive definite: give, for example, `np.linalg.inv(Z.T @ Z)` for "
+            "two-stage least squares."
+        )
     return W
 
 
@@ -425,9 +436,8 @@ def _jumps(model: EquationsModel) -> bool:
 
 def _steps(model: EquationsModel, length: float) -> list[Array]:
     """Steps of so many standard errors along the responses of a few parameters."""
-    errors = np.sqrt(np.maximum(np.diag(model.covariance), 0.0))
     chosen = np.unique(np.linspace(0, model.d - 1, MOST_DIRECTIONS).astype(int))
-    steps = ratio(length * model.covariance, errors)
+    steps = ratio(length * model.covariance, model.errors)
     return [steps[:, j] for j in chosen]
 
 
@@ -474,7 +484,7 @@ def _warn_of_weakness(model: EquationsModel) -> None:
 
 def _strength(model: EquationsModel, j: int) -> float:
     """Squared t statistic of the Jacobian along the response of parameter j, per free equation."""
-    step = model.covariance[:, j] / max(float(model.units[j]), 1e-300)
+    step = ratio(model.covariance[:, j], model.errors[j])
     dual = model.duals(np.eye(model.d)[:, [j]])[:, 0]
     if not np.any(step):
         return np.inf
