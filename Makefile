@@ -14,9 +14,9 @@ PYTEST := $(BIN)/python -m pytest
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
 .PHONY: help demo test test-lowest lint types unit dist docs pages format linecov coverage bench \
-	bench-env reproduce fuzz clean
+	bench-env reproduce fidelity fuzz clean
 
-unit test-lowest dist docs pages linecov coverage bench reproduce fuzz: export OMP_NUM_THREADS = 1
+unit test-lowest dist docs pages linecov coverage bench reproduce fidelity fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench-env: $(VENV)/.laplace ## Install the peers of `make bench`: laplace-torch 
 
 reproduce: $(VENV)/.test ## The paper's figures and tables (QUICK=1: a small version; DATA=dir: data sets)
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA))
+
+fidelity: $(VENV)/.test ## Standard errors of networks over the spread of retrainings (QUICK=1: a glance)
+	$(BIN)/python -m experiments.fidelity $(if $(QUICK),--quick)
 
 SECONDS ?= 600
 fuzz: $(VENV)/.test ## Seeded attacks that must not be answered silently wrong (SECONDS=600)

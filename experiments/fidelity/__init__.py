@@ -1,0 +1,1 @@
+"""Standard errors of networks over the spread of retrainings, setting by setting."""

@@ -1,0 +1,162 @@
+"""The study of standard errors over the spread of retrainings, in miniature."""
+
+import pytest
+
+pytest.importorskip("experiments")
+pytest.importorskip("torch")
+
+from dataclasses import replace
+from math import isnan
+
+import numpy as np
+import torch
+
+from experiments.fidelity import __main__ as command
+from experiments.fidelity import data, retrainings, study
+from experiments.fidelity.columns import asked
+from experiments.fidelity.networks import network
+from experiments.fidelity.questions import auc, calibration_error, questions, squared_correlation
+from experiments.fidelity.settings import SETTINGS
+from experiments.fidelity.states import trained
+from experiments.fidelity.table import cells, summary
+from experiments.fidelity.training import predictions, train
+from implicit_delta import NotAMaximumError
+
+NAMES = [setting.name for setting in SETTINGS]
+SMALL = {s.name: replace(s, n=40, epochs=2, batch=min(s.batch, 10)) for s in SETTINGS}
+
+
+@pytest.fixture(autouse=True)
+def _miniature(monkeypatch):
+    monkeypatch.setattr(data, "TEST", 60)
+    monkeypatch.setattr(data, "POPULATION", 120)
+    monkeypatch.setattr(retrainings, "CHUNK", 4)
+
+
+def stack(setting, numbers):
+    rows = [data.training_rows(setting, number) for number in numbers]
+    orders = [data.stream(setting, "order of data", number) for number in numbers]
+    return train(setting, [0] * len(rows), rows, orders)
+
+
+def test_settings_meet_all_levels_of_all_factors():
+    assert len(set(NAMES)) == len(SETTINGS) >= 18
+    levels = {f: {getattr(s, f) for s in SETTINGS} for f in ("activation", "epochs", "outcome")}
+    assert levels["activation"] == {"tanh", "relu", "gelu"}
+    assert levels["epochs"] == {2, 10, 50}
+    for factor in ("outcome", "activation"):  # each level with and without minibatches and decay
+        for level in levels[factor]:
+            those = [s for s in SETTINGS if getattr(s, factor) == level]
+            assert {bool(s.batch) for s in those} == {bool(s.decay) for s in those} == {True, False}
+
+
+@pytest.mark.parametrize("name", ["one_relu_adamw", "conv_relu_adam", "transformer_gelu_adam"])
+def test_stack_trains_each_network_as_if_alone(name):
+    setting = SMALL[name]
+    together, alone = stack(setting, (0, 1, 2)).of(1), stack(setting, (1,)).of(0)
+    for state, other in ((together.end, alone.end), (together.steps[0], alone.steps[0])):
+        for key, value in state.items():
+            torch.testing.assert_close(value, other[key], rtol=1e-3, atol=1e-5)
+    assert len(together.epochs) == setting.epochs
+    assert any((together.end[key] != together.start[key]).any() for key in together.end)
+
+
+def test_stack_follows_a_loop_of_torch():
+    setting = SMALL["one_relu_sgd"]
+    rows, found = data.training_rows(setting, 0), stack(setting, (0,)).of(0)
+    net = network(setting, 0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=setting.rate, momentum=0.9)
+    rng = data.stream(setting, "order of data", 0)
+    x, y = torch.as_tensor(rows.x), torch.as_tensor(rows.y)
+    for _ in range(setting.epochs):
+        for index in torch.as_tensor(rng.permutation(setting.n)).split(setting.batch):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x[index]), y[index]).backward()
+            optimizer.step()
+    for key, value in net.state_dict().items():
+        torch.testing.assert_close(found.end[key], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_answers_every_question(name):
+    setting = SMALL[name]
+    rows = retrainings.answers(setting, "data", 0)
+    asked = [q.name for q in questions(setting, data.test_rows(setting))]
+    assert {"loss", "average", "gap"} < set(asked) <= set(rows[0])
+    assert all(np.isfinite(list(row.values())).all() for row in rows)
+    assert rows == retrainings.answers(setting, "data", 0)
+
+
+def test_kinds_change_what_they_say():
+    setting = SMALL["two_relu_adam"]
+    found = {kind: retrainings.answers(setting, kind, 0) for kind in retrainings.KINDS}
+    losses = {kind: [row["loss"] for row in rows] for kind, rows in found.items()}
+    assert len({loss for values in losses.values() for loss in values}) == 16
+    same = replace(setting, batch=0)  # without minibatches a fresh order changes nothing
+    assert np.ptp([row["loss"] for row in retrainings.answers(same, "order", 0)]) < 1e-5
+    assert len(retrainings.chunks(same, "order")) == 0
+
+
+def test_states_are_cached_until_the_setting_changes(tmp_path):
+    setting = SMALL["one_tanh_adam_full"]
+    first, again = trained(setting, tmp_path), trained(setting, tmp_path)
+    other = trained(replace(setting, rate=0.01), tmp_path)
+    key = next(iter(first[0].end))
+    assert torch.equal(first[0].end[key], again[0].end[key])
+    assert not torch.equal(first[0].end[key], other[0].end[key])
+    assert torch.equal(first[0].end[key], first[0].steps[-1][key])
+    outputs = predictions(setting, {k: v[None] for k, v in first[0].end.items()}, [[0.0] * 6])
+    assert outputs.shape == (1, 1)
+
+
+def test_statistics_against_pairs_bins_and_lines():
+    score, y, one = np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]), np.ones(4)
+    assert auc(score, y, one) == 0.75
+    assert auc(score, y, np.array([1, 1, 2, 1])) == pytest.approx(4 / 6)
+    assert calibration_error(np.array([0.25, 0.25, 1.0]), np.array([0, 1, 1]), np.ones(3)) == (
+        pytest.approx(0.5 / 3)
+    )
+    assert squared_correlation(score, 3 * score - 1, one) == pytest.approx(1.0)
+
+
+def test_refusals_and_warnings_are_recorded():
+    def refuse():
+        raise NotAMaximumError("flat")
+
+    assert asked(refuse)["refused"].startswith("NotAMaximumError: flat")
+
+
+def test_ratios_of_the_table():
+    setting = SMALL["one_tanh_sgd_full"]
+    names = [q.name + ("_population" if q.jumps else "") for q in questions(
+        setting, data.test_rows(setting))]  # fmt: skip
+    rows = [{"number": k, **dict.fromkeys(names, value)} for k, value in enumerate([0.0, 2.0] * 8)]
+    retrained = dict.fromkeys(retrainings.KINDS, rows) | {"order": []}
+    spread = np.std([0.0, 2.0] * 8, ddof=1)
+    wide = [{"question": "loss", "se": 2 * spread, "warned": "DriftWarning"}]
+    quiet = [{"question": "loss", "se": spread / 2}, {"question": "loss", "refused": "no"}]
+    table = list(cells(setting, retrained, {"wide": wide, "quiet": quiet}))
+    loss = table[0]
+    assert (loss["wide"], loss["wide_warned"], loss["wide_refused"]) == (pytest.approx(2), 1, 0)
+    assert (loss["quiet"], loss["quiet_refused"]) == (pytest.approx(0.5), 0.5)
+    assert loss["initialization"] == 1
+    assert isnan(loss["order"])
+    totals = {(row["column"], row["question"]): row for row in summary(table, ("wide", "quiet"))}
+    assert totals["wide", "loss"]["silently_wrong"] == totals["wide", "loss"]["false_alarms"] == 0
+    assert totals["quiet", "loss"]["silently_wrong"] == 1
+    assert totals["quiet", "all"]["answered"] == 1
+
+
+def test_command_publishes_and_resumes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "SETTINGS", tuple(SMALL[name] for name in NAMES[:2]))
+    arguments = ["--results", str(tmp_path), "--cache", str(tmp_path / "cache"), "--quick",
+                 "--jobs", "1", "--columns", "damped"]  # fmt: skip
+    command.main(arguments)
+    page = (tmp_path / "fidelity" / "table.md").read_text()
+    assert "| one_relu_sgd | accuracy |" in page
+    printed = capsys.readouterr().out
+    assert "damped" in printed
+    monkeypatch.setattr(retrainings, "answers", None)
+    monkeypatch.setattr(study.columns, "standard_errors", None)
+    command.main(arguments)
+    assert capsys.readouterr().out == printed
