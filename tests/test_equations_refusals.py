@@ -30,7 +30,7 @@ def slope(b):
 
 
 def median(b):
-    return X * (0.5 - (Y < X @ b))[:, None]
+    return X * (0.5 - (X @ b > Y))[:, None]
 
 
 def missing(b):
@@ -63,17 +63,17 @@ ATTACKS = {
     "missing values": (lambda: idm.from_equations(missing, OLS), ValueError, "observation 7"),
     "random": (lambda: idm.from_equations(noisy, OLS), idm.UnsupportedModelError, "two results"),
     "no root": (
-        lambda: idm.from_equations(ols, OLS + [0.0, 1.0]),
+        lambda: idm.from_equations(ols, OLS + np.array([0.0, 1.0])),
         idm.ConvergenceError,
         r"theta\[1\] by [\d.]+ standard errors",
     ),
     "nearly a root": (
-        lambda: idm.from_equations(ols, OLS + [0.0, 0.03], names=["a", "b"]),
+        lambda: idm.from_equations(ols, OLS + np.array([0.0, 0.03]), names=["a", "b"]),
         idm.ConvergenceError,
         r"moves b by 0\.4 standard errors",
     ),
     "another weighting": (
-        lambda: idm.from_equations(over, OLS + [0.0, 0.1], weighting=np.eye(3)),
+        lambda: idm.from_equations(over, OLS + np.array([0.0, 0.1]), weighting=np.eye(3)),
         idm.ConvergenceError,
         "minimum of GMM",
     ),
@@ -143,7 +143,7 @@ ATTACKS = {
     ),
     "jacobian of jumps, of the mean": (
         lambda: idm.from_equations(
-            lambda b: 0.5 - (Y < b[0]), [np.median(Y)], jacobian=lambda b: [[-norm.pdf(0) / 2]]
+            lambda b: 0.5 - (b[0] > Y), [np.median(Y)], jacobian=lambda b: [[-norm.pdf(0) / 2]]
         ),
         ValueError,
         "mean instead of a sum",
@@ -229,7 +229,7 @@ def test_the_advice_works():
     assert idm.infer(FITTED, SLOPE, robust="HC1").standard_error > 0
     clusters = np.arange(N) % 50
     assert idm.infer(FITTED, SLOPE, robust="CR1", clusters=clusters).standard_error > 0
-    found = idm.from_equations(ols, start=OLS + [0.0, 1.0])
+    found = idm.from_equations(ols, start=OLS + np.array([0.0, 1.0]))
     np.testing.assert_allclose(found.theta, OLS)
 
 
@@ -292,3 +292,8 @@ def test_single_precision_is_right_or_refused():
     model = idm.from_equations(lambda b: ols(b).astype(np.float32), start=[0.0, 0.0])
     exact = idm.infer(FITTED, idm.parameters).standard_error
     np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, exact, rtol=1e-3)
+
+
+def test_a_psi_that_bends_has_advice_for_equations():
+    with pytest.warns(idm.NonlinearityWarning, match="closer to linear, or use `bootstrap"):
+        idm.infer(FITTED, lambda b: np.exp(30 * b[1]), strict=False)

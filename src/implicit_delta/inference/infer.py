@@ -195,7 +195,7 @@ def answer(
     if sandwich is None and model.weight_kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
     if sandwich is None and brought is None and model.sandwiched:
-        sandwich = Sandwich()
+        sandwich = Sandwich.of(model, False, model.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "

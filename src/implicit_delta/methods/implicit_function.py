@@ -1,9 +1,11 @@
 """Response of a root of estimating equations: the implicit function theorem."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
@@ -29,6 +31,12 @@ class ImplicitFunction(Method):
     :math:`v' m_i`; directions live in the space of the equations, and not of theta.
     """
 
+    clustered: bool = False
+
+    def by_clusters(self, clusters: Clusters) -> "ImplicitFunction":
+        """Remember that rows are taken for dependent, which a J test may not have known."""
+        return replace(self, clustered=True)
+
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Solve, and make the plain sandwich of the influences."""
         assert isinstance(model, EquationsModel)
@@ -36,7 +44,7 @@ class ImplicitFunction(Method):
         if not np.any(jacobian):
             raise EvaluationError(FLAT)
         v = model.duals(jacobian.T)
-        covariance = scatter_of(model.influences(model.theta, v), model.counts)
+        covariance = scatter_of(model.influences(model.theta, v), model.counts, model.clusters)
         _check_noise(evaluation, jacobian, covariance)
         score, steps = model.score(model.theta), model.moves(v)
         bend = np.nan
@@ -48,8 +56,17 @@ class ImplicitFunction(Method):
             method=f"{type(self).__name__}(solver={'gmres' if steps is None else 'lu'})",
             nonlinearity=bend,
             score=score,
-            notes=model.notes,
+            notes=_notes(model, self.clustered),
         )
+
+
+def _notes(model: EquationsModel, clustered: bool) -> Mapping[str, float | str]:
+    if model.hansen is None:
+        return {}
+    if clustered and model.clusters is None:
+        return {"hansen_j": "made for independent rows; give `clusters=` to `from_equations`"}
+    J, df, p = model.hansen
+    return {"hansen_j": J, "hansen_df": float(df), "hansen_p_value": p}
 
 
 def _check_noise(evaluation: Evaluation, jacobian: Array, covariance: Array) -> None:

@@ -92,6 +92,8 @@ class FittedModel(ABC):
     sandwiched : bool
         Whether the model is known by influences alone: it has no terms and no objective, and its
         variance is always the sandwich of the rows.
+    clusters : Clusters or None
+        Groups of rows that the fit of a sandwiched model takes for dependent.
     start : (d,) array or None
         Where the training began, if that is known.
     tether : float
@@ -119,6 +121,7 @@ class FittedModel(ABC):
     penalty_note: str = ""
     bends: bool = False
     sandwiched: bool = False
+    clusters: Clusters | None = None
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan

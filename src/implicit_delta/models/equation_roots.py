@@ -173,7 +173,7 @@ def _least(system: System, start: Array, W: Array) -> Array:
     half = cholesky(W, lower=False)  # H'H = W
 
     def slope(theta: Array) -> Array:
-        return half @ system.slope(theta, rough_units(theta)).value
+        return np.asarray(half @ system.slope(theta, rough_units(theta)).value)
 
     with np.errstate(all="ignore"):
         try:
@@ -226,7 +226,7 @@ def _no_root(reason: str) -> str:
     return (
         f"No root of the equations was found: {reason}. Usual causes: they have none (separated "
         "classes in a propensity score, a variance that goes to zero), jump (quantiles: give "
-        "`theta=` and `jacobian=`), do not determine a parameter, compute in single precision, or the "
-        "start is far away. Give "
-        "another `start=`, or fit the model elsewhere and give `theta=`."
+        "`theta=` and `jacobian=`), do not determine a parameter, compute in single "
+        "precision, or the start is far away. Give another `start=`, or fit the model elsewhere "
+        "and give `theta=`."
     )

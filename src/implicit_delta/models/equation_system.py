@@ -250,5 +250,6 @@ def _refuse_singular(
         f"{'it moves' if len(involved) == 1 else 'these move together'} (the Jacobian B of the "
         f"summed equations is rank-deficient). Usual causes: a parameter that no equation uses, "
         "collinear columns, an instrument that is not related to its regressor, the same equation "
-        "twice, or a root at infinity (separated classes). Leave one of the parameters out, or add an equation that holds it."
+        "twice, or a root at infinity (separated classes). Leave one of the parameters out, or add "
+        "an equation that holds it."
     )

@@ -14,6 +14,7 @@ from implicit_delta._core.arguments import (
     check_names,
     given_point,
 )
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta._core.warn import warn
@@ -83,6 +84,7 @@ def from_equations(
     jacobian: Callable[[Array], Any] | None = None,
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
+    clusters: Any = None,
     names: Sequence[str] | None = None,
 ) -> "EquationsModel":
     r"""Make a fitted model of estimating equations that sum to zero.
@@ -115,6 +117,9 @@ def from_equations(
     weights : (n,) array, optional
         How much each observation counts; see `from_loglik`.
     weight_kind : {"frequency", "precision", "sampling"}
+    clusters : (n,) array, list or pandas Series, optional
+        Labels of groups within which rows may be dependent. The weighting of GMM, Hansen's J and
+        the default variance are then those of groups.
     names : sequence of str, optional
         Names of the parameters, for tables.
 
@@ -146,6 +151,7 @@ def from_equations(
         theta=point,
         weights=checked,
         weight_kind=weight_kind,
+        clusters=None if clusters is None else Clusters.of(clusters, checked),
         names=names,
     )
     found = _solved(model, q, weighting, first_weighting, theta is not None)
@@ -175,6 +181,7 @@ class EquationsModel(FittedModel):
     theta: Array
     weights: Array
     weight_kind: WeightKind = "frequency"
+    clusters: Clusters | None = None
     names: tuple[str, ...] | None = None
     slope: Array | None = None  # of the summed equations, (q, d); not kept for many parameters
     combination: Array | None = None
@@ -193,7 +200,8 @@ class EquationsModel(FittedModel):
 
     def scatter_at(self, theta: Array) -> Array:
         """Sum of outer products of the rows of all equations, (q, q)."""
-        return scatter_of(self.per_observation(self.system.rows(theta)), self.counts)
+        rows = self.per_observation(self.system.rows(theta))
+        return scatter_of(rows, self.counts, self.clusters)
 
     def score(self, theta: Array) -> Array:
         return np.asarray(self.weights @ self.equations(theta))
@@ -249,14 +257,6 @@ class EquationsModel(FittedModel):
             return label
         return {**label, "Hansen's J": f"{self.hansen.statistic:.4g} (p {self.hansen.p_value:.3g})"}
 
-    @property
-    def notes(self) -> dict[str, float | str]:
-        """Diagnostics of the fit."""
-        if self.hansen is None:
-            return {}
-        J, df, p = self.hansen
-        return {"hansen_j": J, "hansen_df": float(df), "hansen_p_value": p}
-
     @cached_property
     def units(self) -> Array:
         """The standard error of each parameter: the unit of all steps."""
@@ -307,7 +307,7 @@ class EquationsModel(FittedModel):
     @cached_property
     def _scatter(self) -> Array:
         rows = self.per_observation(self.equations(self.theta))
-        return scatter_of(rows, self.counts)
+        return scatter_of(rows, self.counts, self.clusters)
 
     def _gmres(self, g: Array) -> Array:
         """Solve with products of B' alone, each a traced pass."""
@@ -455,7 +455,7 @@ def _miss(model: EquationsModel, step: Array, jumps: bool) -> float:
     if not jumps:
         return float(miss)
     noise = np.linalg.norm(model.factor.solve(rows.T) / model.units[:, None]) / size
-    return float(max(miss - NOISES * noise, 0.0))
+    return max(float(miss - NOISES * noise), 0.0)
 
 
 def _warn_of_weakness(model: EquationsModel) -> None:
@@ -503,6 +503,6 @@ def _warn_of_contradiction(hansen: Hansen | None) -> None:
             f"{hansen.df} degrees of freedom (p {hansen.p_value:.1g}), so not all of them can hold "
             "at one theta, and what is estimated depends on the weighting. Usual causes: an "
             "instrument that is not valid, a wrong functional form, or rows that are not "
-            "independent, for which J is not made.",
+            "independent: give `clusters=`.",
             ImplicitDeltaWarning,
         )
