@@ -347,6 +347,33 @@ def test_scaling_and_mixing_the_equations_changes_nothing():
     np.testing.assert_allclose(errors(mixed), errors(model), rtol=1e-6)
 
 
+def test_repeated_rows_are_weights():
+    data, counts = arrays("tsls"), 1 + np.arange(48) % 3
+    repeated = {name: np.repeat(values, counts, axis=0) for name, values in data.items()}
+    for weighting in ("two-step", "iterated"):
+        a = idm.from_equations(
+            instrumented(**data), start=np.zeros(3), weighting=weighting, weights=counts
+        )
+        b = idm.from_equations(instrumented(**repeated), start=np.zeros(3), weighting=weighting)
+        np.testing.assert_allclose(a.theta, b.theta, rtol=1e-7)
+        np.testing.assert_allclose(a.hansen, b.hansen, rtol=1e-6)
+        np.testing.assert_allclose(errors(a), errors(b), rtol=1e-7)
+        np.testing.assert_allclose(errors(a, robust="HC1"), errors(b, robust="HC1"), rtol=1e-7)
+
+
+@pytest.mark.parametrize("start", [[0, 0], [-3, 1], [3, 3], [10, 2]])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_normal_distribution_from_bad_starts(start, sign):
+    y = np.random.default_rng(1).normal(3, 2, size=200)
+
+    def score(th):  # where the likelihood is not concave Newton's method goes astray
+        z = (y - th[0]) * np.exp(-th[1])
+        return sign * np.column_stack([z * np.exp(-th[1]), z**2 - 1])
+
+    model = idm.from_equations(score, start=start)
+    np.testing.assert_allclose(model.theta, [y.mean(), np.log(y.std())], rtol=1e-9)
+
+
 def test_a_traced_a_given_and_a_numerical_jacobian_agree():
     data = arrays("poisson")
     y, X, Z = data["y"], data["X"], data["Z"]

@@ -244,6 +244,16 @@ def test_a_weak_instrument_is_said():
         idm.from_equations(lambda b: (WEAK * (Y - b[0] * x))[:, None], start=[0.0])
 
 
+@pytest.mark.parametrize("weighting", ["two-step", "iterated", "2SLS"])
+def test_weak_instruments_are_said_for_every_weighting(weighting):
+    generator = np.random.default_rng(4)
+    W = generator.normal(size=(N, 3))
+    x = 0.05 * W.sum(axis=1) + generator.normal(size=N)
+    W_ = np.linalg.inv(W.T @ W) if weighting == "2SLS" else weighting
+    with pytest.warns(idm.NonlinearityWarning, match="weakly determined"):
+        idm.from_equations(lambda b: W * (Y - b[0] * x)[:, None], start=[0.0], weighting=W_)
+
+
 def test_equations_that_contradict_each_other_are_said():
     with pytest.warns(idm.ImplicitDeltaWarning, match="contradict"):
         idm.from_equations(lambda b: np.column_stack([Y - b[0], Y + 5 - b[0]]), start=[0.0])

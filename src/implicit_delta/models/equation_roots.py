@@ -1,6 +1,6 @@
 """Solve estimating equations: a root of as many as parameters, or the GMM estimate of more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,9 +14,11 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.equation_system import System, balance, rough_units
 
-MOST_STEPS = 100  # of Newton's method
+MOST_STEPS = 50  # of Newton's method
 SHORTEST = 2.0**-12  # share of a step below which damping has failed
 STEADY = 1e-13  # of the size of the parameters: a step that rounding makes
+MOST_ASCENTS, EACH = 60, 20  # of the scatter, and after how many Newton's method takes over
+MOST_STARTS = 5  # at random, when all else has failed
 MOST_ROUNDS = 100  # of iterated GMM
 SETTLED = 1e-10  # of the size of the parameters: a round that changes nothing
 SINGULAR = 1e-12  # smallest eigenvalue of the correlation of equations that rounding leaves
@@ -42,22 +44,45 @@ class Solved:
 
 
 def root_of(system: System, start: Array) -> Array:
-    """Find the root near a start: Newton's method, damped, and what else SciPy has."""
+    """Find the root near a start: Newton's method, damped, from there and from better places."""
     if start.size > DENSE_LIMIT:
         return _large_root(system, start)
     with np.errstate(all="ignore"):
-        theta, done = _newton(system, start)
-        if not done:
-            scale = np.sqrt(np.sum(system.rows(start) ** 2, axis=0))
-            scale = np.where(scale > 0, scale, 1.0)
-            for method in ("hybr", "lm"):
-                found = root(lambda th: _finite(system.total(th) / scale), start, method=method)
-                theta, done = _newton(system, np.asarray(found.x))
-                if done:
-                    break
-    if not done:
-        raise ConvergenceError(_no_root("damped Newton steps do not settle"))
-    return theta
+        for point in _places(system, start):
+            theta, done = _newton(system, point)
+            if done:
+                return theta
+    raise ConvergenceError(_no_root("damped Newton steps do not settle"))
+
+
+def _places(system: System, start: Array) -> Iterator[Array]:
+    """Places to start Newton's method from, the user's own first."""
+    yield start
+    yield from _ascents(system, start, 1.0)
+    yield from _ascents(system, start, -1.0)
+    scale = np.sqrt(np.sum(system.rows(start) ** 2, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    for method in ("hybr", "lm"):
+        yield root(lambda th: _finite(system.total(th) / scale), start, method=method).x
+    rng = np.random.default_rng(0)
+    for _ in range(MOST_STARTS):
+        yield start + np.maximum(abs(start), 1.0) * rng.normal(size=start.size)
+
+
+def _ascents(system: System, start: Array, sign: float) -> Iterator[Array]:
+    """Climb as if the equations were a score, by their own scatter (Berndt, Hall, Hall, Hausman).
+
+    Newton's method goes astray where the likelihood of a score is not concave; this does not.
+    """
+    theta = start
+    for step in range(1, MOST_ASCENTS + 1):
+        rows = system.rows(theta)
+        if not np.all(np.isfinite(rows)):
+            return
+        scatter = (system.weights[:, None] * rows).T @ rows
+        theta = theta + sign * np.linalg.pinv(scatter, hermitian=True) @ (system.weights @ rows)
+        if step % EACH == 0 and np.all(np.isfinite(theta)):
+            yield theta
 
 
 def gmm(

@@ -492,7 +492,7 @@ def _strength(model: EquationsModel, j: int) -> float:
     each = model.per_observation((ahead - behind) / (2 * TINY)) @ dual
     total = float(model.counts @ each)
     noise = float(model.counts @ (each - total / model.counts.sum()) ** 2)
-    free = (model.system.rows(model.theta).shape[1] if model.hansen else model.d) - model.d + 1
+    free = 1 if model.combination is None else model.combination.shape[1] - model.d + 1
     return np.inf if noise <= 1e-12 * total**2 / model.n else total**2 / noise / free
 
 
