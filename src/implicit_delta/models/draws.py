@@ -66,10 +66,10 @@ def from_draws(
     >>> rng = np.random.default_rng(0)
     >>> y = rng.normal(1.0, 3.0, size=100)
     >>> draws = y.mean() + rng.normal(size=(4000, 1)) / 10  # of a posterior with variance 1 / n
-    >>> model = from_draws(draws, lambda th: -((y - th[0]) ** 2) / 2)
+    >>> model = idm.from_draws(draws, lambda th: -((y - th[0]) ** 2) / 2)
     >>> estimate = idm.infer(model, lambda th: th[0])
     >>> print(f"{estimate.standard_error:.2f}, and {y.std() / 10:.2f}")
-    0.27, and 0.28
+    0.29, and 0.29
     """
     if hasattr(draws, "posterior"):
         draws, terms, named = _of_inference_data(draws, terms)

@@ -135,15 +135,12 @@ def from_equations(
     --------
     A ratio of means, and its standard error:
 
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(5, 1, size=(2, 100))
-    >>> model = from_equations(
-    ...     lambda th: np.stack([x - th[0], y - th[1] * x], axis=1), start=[1, 1]
-    ... )
     >>> import implicit_delta as idm
-    >>> estimate = idm.infer(model, lambda th: th[1])
+    >>> x, y = np.random.default_rng(0).normal(5, 1, size=(2, 100))
+    >>> model = idm.from_equations(lambda th: y - th[0] * x, start=[1.0])
+    >>> estimate = idm.infer(model, lambda th: th[0])
     >>> print(f"{estimate.value:.4f} +- {estimate.standard_error:.4f}")
-    1.0032 +- 0.0256
+    0.9741 +- 0.0256
     """
     point = given_point(theta, start, 0.0, "the root of the equations")
     n, q = checked_rows(equations, point).shape
