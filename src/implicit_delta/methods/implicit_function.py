@@ -12,7 +12,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.probe import probe
 from implicit_delta.models.base import FittedModel, scatter_of
-from implicit_delta.models.equations import EquationsModel
+from implicit_delta.models.equations_model import EquationsModel
 
 NOISELESS = 1e-12  # of the size of psi: a standard error that is rounding
 
