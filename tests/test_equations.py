@@ -412,7 +412,7 @@ def test_many_parameters_are_solved_by_gmres(monkeypatch):
         return y - th - 0.3 * np.exp(th[::-1]) / 2
 
     dense = idm.from_equations(equations, start=np.zeros(30))
-    monkeypatch.setattr("implicit_delta.models.equations.DENSE_LIMIT", 10)
+    monkeypatch.setitem(idm.from_equations.__globals__, "DENSE_LIMIT", 10)
     large = idm.from_equations(equations, theta=dense.theta)
     psi = lambda th: np.array([th[0] * th[1], th.sum()])
     a, b = idm.infer(large, psi), idm.infer(dense, psi)
