@@ -20,9 +20,12 @@ from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
+from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.posterior_covariance import PosteriorCovariance
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.draws import DrawsModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -203,6 +206,8 @@ def answer(
     cost = cost or Cost.start(model)
     if sandwich is None and model.weight_kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
+    if sandwich is None and brought is None and model.sandwiched:
+        sandwich = Sandwich.of(model, False, model.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "
@@ -241,6 +246,8 @@ def answer(
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
+    if model.sandwiched:
+        return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
