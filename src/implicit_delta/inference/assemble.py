@@ -16,6 +16,7 @@ from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.dispersion import warn_of_dispersion
 from implicit_delta.inference.guards import check_bend, check_stop, guard
 from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.stopped import moves_to_come, told
@@ -94,6 +95,7 @@ def assemble(
         drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
+    limits = told_of_limits(evaluation)
     total = total_error(
         evaluation,
         part.covariance,
@@ -134,6 +136,7 @@ def assemble(
                 **response.notes,
                 **polished,
                 **stop,
+                **limits,
                 **part.notes,
                 **noise.notes(total.covariance),
             },

@@ -111,9 +111,11 @@ def infer(
             f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
-    sandwich = Sandwich.of(model, robust, clusters)
-    brought = _checked_covariance(covariance, model, sandwich)
     cost = Cost.start(model)
+    whole, model = model, model.free()
+    sandwich = Sandwich.of(model, robust, clusters)
+    brought = _checked_covariance(covariance, whole, sandwich)
+    brought = brought if brought is None or model.chart is None else model.chart.part(brought)
     model = debiased(model) if debias else model
     by_default = method is None and not debias
     ask = partial(
@@ -139,7 +141,8 @@ def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None)
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
     if isinstance(psi, Statistic | Smoothed):  # these draw from the model
         return Evaluation.of(as_trained(model), psi, names)
-    return Evaluation.of(model, psi, names).on(as_trained(model))
+    asked = Evaluation.of(model, psi, names)
+    return asked.on(as_trained(asked.model))
 
 
 def _checked_covariance(
