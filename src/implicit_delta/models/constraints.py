@@ -125,7 +125,7 @@ class Constraints:
 
     def holds(self, theta: Array) -> bool:
         """Whether theta satisfies all of them."""
-        return not np.any(self.violation(theta))
+        return bool(np.all(np.isfinite(theta))) and not np.any(self.violation(theta))
 
     def spelled(self, row: int, side: int) -> str:
         """Spell out one side of a row: ``theta[1] >= 0``."""
