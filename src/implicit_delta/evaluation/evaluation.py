@@ -226,13 +226,14 @@ class Evaluation:
 
     def on(self, model: FittedModel) -> "Evaluation":
         """Ask the same of another copy of the model, or of the same model at another theta."""
-        value = self.value
-        if not np.array_equal(model.theta, self.model.theta):
-            value = self(model.theta)
         function = self.function
         if isinstance(function, _PsiOfModel):
             function = replace(function, model=model)
-        return replace(self, value=value, function=function, fitted=model)
+        if isinstance(function, _Identity):
+            function = replace(function, chart=model.chart)
+        moved = replace(self, function=function, fitted=model)
+        same = np.array_equal(model.theta, self.model.theta)
+        return moved if same else replace(moved, value=moved(model.theta))
 
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""

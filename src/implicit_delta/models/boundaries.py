@@ -45,15 +45,32 @@ class Near:
 
 def near_limits(model: FittedModel) -> list[Near]:
     """List the inequalities within two standard errors of a model that `free` has made."""
-    constraints = model.constraints
-    if constraints is None or constraints.equal.all():
-        return []
-    active = model.active()
-    assert active is not None
-    found = [*_beside(model, constraints, active)]
-    if model.whole is not None:
-        found += _held(model.whole, constraints, active)
-    return [near for near in found if near.distance < NEAR]
+    return [near for near in _limits(model) if near.distance < NEAR]
+
+
+def nearest_limit(model: FittedModel) -> float:
+    """Distance of the nearest inequality in standard errors; zero if one holds the maximum."""
+    constraints, active = model.constraints, model.active()
+    if constraints is None or active is None or constraints.equal.all():
+        return np.inf
+    if not constraints.equal[active.rows].all():
+        return 0.0
+    return min((near.distance for near in _beside(model, constraints, active)), default=np.inf)
+
+
+def fixed_by_constraints(model: FittedModel) -> bool:
+    """Whether the active constraints leave no parameter free."""
+    active = None if model.chart is not None else model.active()
+    chart = None if active is None else active.chart(model.theta, model.units)
+    return chart is not None and not chart.free.size
+
+
+def _limits(model: FittedModel) -> Iterator[Near]:
+    constraints, active = model.constraints, model.active()
+    if constraints is not None and active is not None and not constraints.equal.all():
+        yield from _beside(model, constraints, active)
+        if model.whole is not None:
+            yield from _held(model.whole, constraints, active)
 
 
 def _beside(model: FittedModel, constraints: Constraints, active: Active) -> Iterator[Near]:
@@ -64,7 +81,8 @@ def _beside(model: FittedModel, constraints: Constraints, active: Active) -> Ite
     errors = _errors(model.information(model.theta, np.eye(model.d), model.curvature), along)
     value = constraints.value(theta)
     for row in np.setdiff1d(np.arange(value.size), active.rows):
-        for side, gap in ((-1, value[row] - constraints.low[row]), (1, constraints.high[row] - value[row])):
+        ends = (-1, value[row] - constraints.low[row]), (1, constraints.high[row] - value[row])
+        for side, gap in ends:
             if np.isfinite(gap) and errors[row] > 0:
                 yield Near(constraints.spelled(row, side), max(gap, 0.0) / errors[row], False)
 

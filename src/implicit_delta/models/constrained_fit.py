@@ -86,7 +86,7 @@ def _sequential(model: FittedModel, constraints: Constraints) -> Array:
 
 
 def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> tuple[Array, str]:
-    units = model.units
+    units, limits = model.units, box(constraints, start)
 
     def fall(x: Array) -> float:
         with np.errstate(all="ignore"):
@@ -98,23 +98,23 @@ def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> tu
         start / units,
         jac=lambda x: -model.slope_inside(x * units) * units,
         method="SLSQP",
-        bounds=scaled_bounds(constraints, start, units),
+        bounds=[(low / u, high / u) for low, high, u in zip(*limits, units, strict=True)],
         constraints=scaled(constraints, units),
         options=STEPS,
     )
     return np.asarray(found.x * units), str(found.message)
 
 
-def scaled_bounds(constraints: Constraints, start: Array, units: Array) -> Any:
-    """Limits of single parameters, which scipy never leaves."""
-    rows = constraints.slope(start)
+def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
+    """Limits of single parameters, (d,) and (d,)."""
+    rows = constraints.slope(theta)
     single = constraints.linear & (np.count_nonzero(rows, axis=1) == 1)
-    low, high = np.full(start.size, -np.inf), np.full(start.size, np.inf)
+    low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
     for row in np.flatnonzero(single):
         j = int(np.flatnonzero(rows[row])[0])
         ends = sorted(end / rows[row, j] for end in (constraints.low[row], constraints.high[row]))
         low[j], high[j] = max(low[j], ends[0]), min(high[j], ends[1])
-    return list(zip(low / units, high / units, strict=True))
+    return low, high
 
 
 def scaled(constraints: Constraints, units: Array) -> list[dict[str, Any]]:
