@@ -221,6 +221,8 @@ def _look(finished: FittedModel, psi: Psi) -> Look:
 
 def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
     evaluation = Evaluation.of(finished, psi)
-    before = evaluation(model.theta) if model.constraints is None else Evaluation.of(model, psi).value
+    before = (
+        evaluation(model.theta) if model.constraints is None else Evaluation.of(model, psi).value
+    )
     moved = ratio(evaluation.value - before, errors)
     return float(moved[0]) if evaluation.scalar else moved

@@ -109,4 +109,4 @@ def _errors(information: Array, gradients: Array) -> Array:
         root = cho_factor(symmetric(information))
     except LinAlgError:
         return np.full(len(gradients), np.nan)
-    return np.sqrt(np.sum(gradients.T * cho_solve(root, gradients.T), axis=0))
+    return np.asarray(np.sqrt(np.sum(gradients.T * cho_solve(root, gradients.T), axis=0)))

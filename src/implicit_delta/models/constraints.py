@@ -334,7 +334,9 @@ class Chart:
 
     @cached_property
     def _at_bounds(self) -> Array:
-        return np.linalg.solve(self._gradients(self.around)[:, self.solved], self.limits)
+        return np.asarray(
+            np.linalg.solve(self._gradients(self.around)[:, self.solved], self.limits)
+        )
 
 
 def constraints_of(

@@ -203,7 +203,7 @@ class LoglikModel(FittedModel):
         return self.counter.count
 
     @cached_property
-    def units(self) -> Array:  # type: ignore[override]
+    def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         return natural_units(self._parts, self.theta)
 
@@ -414,7 +414,8 @@ class LoglikModel(FittedModel):
                 'only curvature="hessian".'
             )
         rows = self._gauss_newton_rows(theta)
-        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+        ridges = self.penalty_information(theta, v)
+        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + ridges)
 
     def _gauss_newton_rows(self, theta: Array) -> Array:
         """The rows (n, d), kept for the last theta."""
@@ -465,7 +466,9 @@ class RedrawAlong:
 
 
 def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:
-    return (0.0 if penalty is None else float(penalty(theta.copy()))) + l2 / 2 * theta @ theta
+    return (0.0 if penalty is None else float(penalty(theta.copy()))) + l2 / 2 * float(
+        theta @ theta
+    )
 
 
 def _name(function: Callable[..., Any]) -> str:

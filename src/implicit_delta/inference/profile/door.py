@@ -290,9 +290,7 @@ def _within(
         _check_holds(found, feasible.region.value)
     ends = [end.theta for found in values for _, end in found.ends]
     limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
-    return _Walked(
-        whole, dict(zip(levels, values, strict=True)), points, covariance, tuple(limits)
-    )
+    return _Walked(whole, dict(zip(levels, values, strict=True)), points, covariance, tuple(limits))
 
 
 def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:

@@ -85,7 +85,7 @@ class Feasible:
         """Find both ends up to each of these roots, which ascend, and the points on the way."""
         paths = {sign: self._path(sign, roots) for sign in (-1, 1)}
         found = [
-            Values(r, *(self._end(paths[sign], sign, r) for sign in (-1, 1)), followed=roots[-1])
+            Values(r, self._end(paths[-1], -1, r), self._end(paths[1], 1, r), followed=roots[-1])
             for r in roots
         ]
         center = Point(self.model.theta, self.region.value, 0.0, 0.0)
@@ -96,8 +96,10 @@ class Feasible:
         value = self.constraints.value(self._whole(theta))
         near = REACHED * np.maximum(1.0, abs(value))
         ends = ((-1, value - self.constraints.low), (1, self.constraints.high - value))
-        rows = [(row, side) for side, gap in ends for row in np.flatnonzero(gap <= near)]
-        return [self.constraints.spelled(*key) for key in rows if not self.constraints.equal[key[0]]]
+        rows = [(int(row), side) for side, gap in ends for row in np.flatnonzero(gap <= near)]
+        return [
+            self.constraints.spelled(*key) for key in rows if not self.constraints.equal[key[0]]
+        ]
 
     def _end(self, path: list[Point], sign: int, root: float) -> End:
         point = next(point for point in path if point.root == root)
@@ -189,7 +191,9 @@ class Feasible:
         at_quantile = deviance >= root**2 * (1 - 10 * REACHED)
         if at_quantile:
             columns.insert(0, -self.root.T @ self.model.score(theta))
-        strength, left = nnls(np.array(columns).T, slope) if columns else (None, np.linalg.norm(slope))
+        strength, left = np.zeros(1), float(np.linalg.norm(slope))
+        if columns:
+            strength, left = nnls(np.array(columns).T, slope)
         if not left <= STATIONARY * np.linalg.norm(slope):
             return None
         lam = sign / strength[0] if at_quantile and strength[0] > 0 else 0.0
@@ -248,7 +252,7 @@ class Feasible:
         return np.asarray(self.model.theta + self.root @ x)
 
     def _inverse(self, theta: Array) -> Array:
-        return np.linalg.solve(self.root, theta - self.model.theta)
+        return np.asarray(np.linalg.solve(self.root, theta - self.model.theta))
 
     @cached_property
     def _size(self) -> float:
@@ -260,4 +264,4 @@ class Feasible:
 
     def _random(self, root: float) -> Array:
         ways = np.random.default_rng(0).standard_normal((STARTS, self.model.d))
-        return root * ways / np.linalg.norm(ways, axis=1, keepdims=True)
+        return np.asarray(root * ways / np.linalg.norm(ways, axis=1, keepdims=True))

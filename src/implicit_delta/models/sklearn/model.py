@@ -33,10 +33,11 @@ def from_sklearn(
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Fitted: LinearRegression and Ridge (also with ``positive=True``), LogisticRegression (no penalty or L2; two classes or
-        more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
-        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed,
-        so one that has seen y (a selection of features) is refused.
+        Fitted: LinearRegression and Ridge (also with ``positive=True``), LogisticRegression (no
+        penalty or L2; two classes or more), PoissonRegressor, GammaRegressor, TweedieRegressor,
+        MLPClassifier, MLPRegressor, or a Pipeline whose last step is one of these. The
+        transformers of a pipeline are held fixed, so one that has seen y (a selection of features)
+        is refused.
     X : (n, p) array, data frame or sparse matrix
         The features of the fit.
     y : (n,) array
