@@ -128,7 +128,8 @@ KINDS = {
 
 
 def reparametrized(terms, embed, d, start):
-    return idm.from_loglik(lambda c: terms(embed(c)), start=np.full(d, start))
+    """Polished: a plain fit may end 1e-7 standard errors from its maximum."""
+    return idm.polish(idm.from_loglik(lambda c: terms(embed(c)), start=np.full(d, start)))
 
 
 @pytest.mark.parametrize("name", EQUALITIES)
@@ -138,11 +139,12 @@ def test_an_equality_equals_the_reparametrized_model(terms, name):
     d = 2 if name == "two" else 3
     bound = idm.from_loglik(terms, start=[0.5, 0.5, -0.2, 0.4], **given)
     other = reparametrized(terms, embed, d, 0.4)
-    np.testing.assert_allclose(bound.theta, embed(other.theta), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(bound.theta, embed(other.theta), rtol=1e-8, atol=1e-10)
     for options in KINDS.values():
         ours = quietly(idm.infer, bound, psi, **options)
         theirs = quietly(idm.infer, other, lambda c: psi(embed(c)), **options)
-        assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-7)
+        rel = 1e-6 if "method" in options else 1e-8  # refits end within a tolerance
+        assert ours.standard_error == pytest.approx(theirs.standard_error, rel=rel)
         assert ours.df == pytest.approx(theirs.df, rel=1e-7)
     ours = quietly(idm.profile, bound, psi).interval
     theirs = quietly(idm.profile, other, lambda c: psi(embed(c))).interval
@@ -172,9 +174,9 @@ def test_penalties_and_scores_go_along(score, options):
         quietly(idm.infer, other, lambda c: psi(embed(c))),
     )
     assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-7)
-    assert ours.diagnostics.shrinkage == pytest.approx(
-        theirs.diagnostics.shrinkage, nan_ok=True, rel=1e-5
-    )
+    if options:
+        shrinkage = theirs.diagnostics.shrinkage
+        assert ours.diagnostics.shrinkage == pytest.approx(shrinkage, rel=1e-5)
 
 
 def test_the_hessian_is_that_of_the_lagrangian():
@@ -210,7 +212,7 @@ def test_residuals_count_what_is_free(jacobian, curvature, l2):
 
 
 def test_gauss_newton_keeps_the_ridge_along_an_equality():
-    given, embed = EQUALITIES["sum"]
+    given, _ = EQUALITIES["sum"]
     bound = idm.from_residuals(
         lambda b: Y - X @ b, start=np.zeros(4), l2=30.0, variance=1.0, **given
     )
@@ -299,7 +301,7 @@ def test_a_likelihood_that_ends_at_its_bound():
 def test_polish_stays_within_the_constraints():
     given = {"bounds": [(0, None)] * 4}
     exact = idm.from_loglik(normal, start=np.ones(4), **given)
-    rough = idm.from_loglik(normal, exact.theta + [0.01, -0.01, 0, 0.01], **given)
+    rough = idm.from_loglik(normal, exact.theta + np.array([0.01, -0.01, 0, 0.01]), **given)
     np.testing.assert_allclose(idm.polish(rough).theta, exact.theta, atol=1e-9)
     moved = idm.polish(rough, lambda b: b[0]).moved
     assert moved == pytest.approx(-0.01 / idm.infer(exact, lambda b: b[0]).standard_error, rel=1e-6)
@@ -323,10 +325,9 @@ def test_compare_answers_along_constraints():
     model = idm.from_loglik(poisson, start=np.zeros(4), **EQUALITIES["sum"][0])
     table = quietly(idm.compare, model, psi)
     assert not table.failures
-    errors = [
-        r.standard_error for r in table.rows if r.method in ("Infinitesimal", "FiniteDifference")
-    ]
-    assert errors[0] == pytest.approx(errors[1], rel=1e-3)
+    by_method = {row.method: row.std_error for row in table.rows}
+    exact = by_method["Infinitesimal"]
+    assert by_method["FiniteDifference"] == pytest.approx(exact, rel=1e-3)
 
 
 # Close to a limit: a warning with the distance.
@@ -382,7 +383,7 @@ def test_psi_that_a_bound_fixes_is_sent_to_profile():
     with pytest.raises(idm.EvaluationError, match=r"theta\[2\] >= 0.*`profile\(model, psi\)`"):
         idm.infer(model, lambda b: b[2])
     assert idm.profile(model, lambda b: b[2]).interval.low == 0
-    with pytest.raises(idm.UnsupportedModelError, match="all parameters.*profile"):
+    with pytest.raises(idm.UnsupportedModelError, match=r"all parameters.*profile"):
         idm.infer(mean_at(3.0, side=-1.0), lambda th: th[0])
 
 
@@ -442,6 +443,8 @@ def test_a_linear_equality_is_that_of_r():
 
 # Bad input.
 
+FUNCTIONS = {idm.from_loglik: normal, idm.from_residuals: lambda b: Y - X @ b}
+
 BAD = {
     "length": ({"bounds": [(0, 1)] * 3}, ValueError, "3 pairs, but there are 4"),
     "Bounds length": ({"bounds": Bounds([0, 0], [1, 1])}, ValueError, "4 parameters"),
@@ -451,7 +454,7 @@ BAD = {
     "flat": ({"bounds": [0, 1, 0, 1]}, TypeError, "sequence of pairs"),
     "columns": ({"constraints": LinearConstraint([1, 1], 0, 1)}, ValueError, "4 columns"),
     "limits": (
-        {"constraints": LinearConstraint(np.eye(4)[:2], [0, 0, 0], 1)},
+        {"constraints": NonlinearConstraint(lambda b: b[:2], [0, 0, 0], 1)},
         ValueError,
         "2 rows, but limits",
     ),
@@ -482,20 +485,17 @@ BAD = {
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize("make", ["loglik", "residuals"])
+@pytest.mark.parametrize("make", [idm.from_loglik, idm.from_residuals])
 @pytest.mark.parametrize("name", BAD)
 def test_bad_constraints_are_refused_with_a_reason(make, name):
     given, error, message = BAD[name]
     with pytest.raises(error, match=message):
-        if make == "loglik":
-            idm.from_loglik(normal, start=np.zeros(4), **given)
-        else:
-            idm.from_residuals(lambda b: Y - X @ b, start=np.zeros(4), **given)
+        make(FUNCTIONS[make], start=np.zeros(4), **given)
 
 
 @pytest.mark.parametrize("make", [idm.from_loglik, idm.from_residuals])
 def test_a_theta_that_is_not_feasible_or_no_maximum_is_refused(make):
-    function_of = normal if make is idm.from_loglik else lambda b: Y - X @ b
+    function_of = FUNCTIONS[make]
     fitted = make(function_of, start=np.ones(4), bounds=[(0, None)] * 4)
     with pytest.raises(ValueError, match=r"theta\[2\] >= 0: it is -0.1"):
         make(function_of, fitted.theta - [0, 0, 0.1, 0], bounds=[(0, None)] * 4)
@@ -504,7 +504,7 @@ def test_a_theta_that_is_not_feasible_or_no_maximum_is_refused(make):
     with pytest.raises(idm.ConvergenceError, match="not a maximum under its constraints"):
         make(function_of, held.theta, bounds=wrong)
     with pytest.raises(idm.ConvergenceError, match="not a maximum under its constraints"):
-        make(function_of, held.theta + [0.5, 0, 0, 0], bounds=[(0, None)] * 4)
+        make(function_of, held.theta + np.array([0.5, 0, 0, 0]), bounds=[(0, None)] * 4)
 
 
 def test_names_are_those_of_the_user():
