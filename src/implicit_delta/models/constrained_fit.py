@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import least_squares, minimize
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
@@ -32,9 +32,11 @@ def constrained_maximum(model: FittedModel) -> Array:
     if constraints is None:
         return maximum_of(model)[0]
     free = None if constraints.equal.any() else _unconstrained(model)
-    if free is not None and constraints.holds(free):
-        return free
-    return _finished(model, _sequential(model, constraints))
+    found = free
+    if free is None or not constraints.holds(free):
+        found = _finished(model, _sequential(model, constraints))
+    assert found is not None
+    return np.clip(found, *box(constraints, found))  # rounding errors
 
 
 def checked_under_constraints(model: Model) -> Model:
@@ -66,26 +68,56 @@ def _unconstrained(model: FittedModel) -> Array | None:
 
 
 def _sequential(model: FittedModel, constraints: Constraints) -> Array:
-    """Run scipy's sequential quadratic programming, in natural units: close to the maximum.
+    """Run scipy's sequential quadratic programming, in natural units: close to the maximum."""
+    theta = _minimized(model, constraints, _feasible(constraints, model.theta, model.units))
+    beyond = constraints.violation(theta)
+    worst = int(np.argmax(beyond))
+    if np.any(beyond > FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
+        raise ConvergenceError(
+            "No maximum under the constraints was found: the search has ended where "
+            f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Give another "
+            "`start=`, or the solution of your own fit as `theta=`."
+        )
+    return theta
 
-    Where the gradients of the constraints vanish it fails at once, so it starts beside, too.
+
+def _feasible(constraints: Constraints, start: Array, units: Array) -> Array:
+    """Find a point that satisfies the constraints: the start itself, or one close to it.
+
+    Where the gradients of the constraints vanish a search goes nowhere, so it starts beside, too.
     """
-    beside = np.random.default_rng(0).standard_normal((STARTS, model.d))
-    for shift in np.vstack([np.zeros(model.d), beside]):
-        theta, message = _minimized(model, constraints, model.theta + shift * model.units)
+    beside = np.random.default_rng(0).standard_normal((STARTS, start.size))
+    points = [start, *(start + units * beside)]
+    for point in points:
+        theta = point if constraints.holds(point) else _projected(constraints, point, units)
         beyond = constraints.violation(theta)
         if np.all(beyond <= FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
             return theta
     worst = int(np.argmax(beyond))
     raise ConvergenceError(
-        f"No parameters were found that satisfy the constraints ({message}): "
+        "No parameters were found that satisfy the constraints: "
         f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Usual causes: "
         "constraints that contradict each other, or a start far away. Give a `start=` that "
         "satisfies them."
     )
 
 
-def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> tuple[Array, str]:
+def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
+    """Minimize the violation, from a point on."""
+
+    def beyond(x: Array) -> Array:
+        value = constraints.value(x * units)
+        return value - np.clip(value, constraints.low, constraints.high)
+
+    def slope(x: Array) -> Array:
+        rows = constraints.slope(x * units) * units
+        return np.where(beyond(x)[:, None] != 0, rows, 0.0)
+
+    found = least_squares(beyond, point / units, slope, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    return np.asarray(found.x * units)
+
+
+def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> Array:
     units, limits = model.units, box(constraints, start)
 
     def fall(x: Array) -> float:
@@ -102,7 +134,7 @@ def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> tu
         constraints=scaled(constraints, units),
         options=STEPS,
     )
-    return np.asarray(found.x * units), str(found.message)
+    return np.asarray(found.x * units)
 
 
 def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
