@@ -12,7 +12,7 @@ def told_of_limits(evaluation: Evaluation) -> dict[str, str]:
     if model is None or model.constraints is None:
         return {}
     active, near = model.active(), near_limits(model)
-    notes = {"constraints": str(active) or "none active"}
+    notes = {"constraints": str(active)}
     if not near:
         return notes
     told = "; ".join(map(str, near))

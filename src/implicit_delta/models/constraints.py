@@ -248,7 +248,8 @@ class Active:
     def __str__(self) -> str:
         spelled = self.constraints.spelled
         each = zip(self.rows, self.sides, self.multipliers, strict=True)
-        return "; ".join(f"{spelled(row, side)} (multiplier {nu:.4g})" for row, side, nu in each)
+        told = [f"{spelled(row, side)} (multiplier {nu:.4g})" for row, side, nu in each]
+        return "; ".join(told) or "none active"
 
 
 @dataclass(frozen=True, eq=False)
