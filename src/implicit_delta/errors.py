@@ -8,9 +8,11 @@ from collections.abc import Sequence
 # No word of `damping=` here: it makes an unfinished or indefinite fit answer, with a standard error
 # that is whatever the damping makes it (1425 for 2497 in one trial).
 REMEDIES = (
-    "For a network whose training stopped early leave the method out: `infer(model, psi)` takes it "
-    "as it is. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or "
-    'use, for residuals, `Infinitesimal(curvature="ggn")`.'
+    "A network whose training stopped early is taken as it is by `infer(model, psi)` without a "
+    "method, if its likelihood is known: `Categorical()`, `Bernoulli()`, `Gaussian()` or "
+    "`Poisson()`, with `outputs=` and `targets=` for batches of any make, and no function of your "
+    "own. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, "
+    'for residuals, `Infinitesimal(curvature="ggn")`.'
 )
 MOST_NUMBERS = 3  # of parameters without names
 
@@ -92,7 +94,7 @@ class NotAMaximumError(ImplicitDeltaError):
     @classmethod
     def saddle(cls, curvature: float) -> "NotAMaximumError":
         """Report a direction of negative curvature."""
-        return cls(
+        return SaddlePointError(
             "The log-likelihood is not at a strict maximum: its curvature along one direction is "
             f"{curvature:.1e}. Usual causes: training stopped early, redundant parameters. "
             f"{REMEDIES}",
@@ -144,6 +146,10 @@ class NotAMaximumError(ImplicitDeltaError):
             "log-likelihood or in its second derivative. Try a parametrization without edges "
             "(a log scale), a penalty (`l2=`), or float64."
         )
+
+
+class SaddlePointError(NotAMaximumError):
+    """The log-likelihood curves upward in some direction at the given parameters."""
 
 
 class EvaluationError(ImplicitDeltaError):

@@ -15,11 +15,13 @@ from implicit_delta.errors import (
     SmallSampleWarning,
     UnsupportedModelError,
 )
+from implicit_delta.estimate.rows import Rows, label_codes
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, scatter_of
+from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
@@ -142,8 +144,9 @@ class Sandwich:
             warn(
                 "The network fits its training rows so closely that their residuals say little "
                 f"about its error: it is {plain[k]:.3g} from the residuals as they are and "
-                f"{adjusted[k]:.3g} adjusted for leverage, and the truth may be between them. Stop "
-                "earlier, use a penalty or more rows, or retrain on resampled rows.",
+                f"{adjusted[k]:.3g} adjusted for leverage, and the truth may be several times as "
+                "large or between them. Stop earlier, use a penalty or more rows, or retrain on "
+                "resampled rows.",
                 SmallSampleWarning,
             )
         return rows + change
@@ -274,6 +277,24 @@ def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
         )
 
 
+def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None) -> Rows:
+    """Describe the training rows for joins: labels, counts, and which depend on each other."""
+    clusters = claimed.clusters if claimed is not None else sandwich.clusters
+    ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
+    unknown = "" if claimed is None or claimed.by_rows else (
+        f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
+    )  # fmt: skip
+    return Rows(
+        model.n,
+        None if np.all(model.counts == 1) else model.counts,
+        label_codes(model.rows),
+        tuple(way.codes.astype(np.float64) for way, _ in ways),
+        tuple(factor for _, factor in ways),
+        () if sandwich.hac is None else tuple(sandwich.hac.weights()),
+        unknown,
+    )
+
+
 def checked_directions(model: FittedModel, response: Response) -> Array:
     """Return the directions, (d, K), if influences can be made of them; explain otherwise."""
     if response.directions is None:
@@ -295,7 +316,8 @@ def small_sample_factor(
 ) -> float:
     r"""Return the factor by which small samples inflate a robust covariance.
 
-    With n observations (the sum of `counts`), d parameters and G clusters:
+    With n observations (the sum of `counts`), d parameters (effective ones of a training that
+    stopped early) and G clusters:
 
     ===================  ===========================================================
     HC0, CR0, True       1
@@ -321,11 +343,11 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n = float(model.counts.sum())
-        if n <= model.d:
+        n, d = float(model.counts.sum()), model.effective if model.tether else model.d
+        if n <= d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "
-                f"{model.d} parameters. Use robust=True."
+                f"{d:.6g} parameters. Use robust=True."
             )
-        factor *= (n if robust == "HC1" else n - 1) / (n - model.d)
+        factor *= (n if robust == "HC1" else n - 1) / (n - d)
     return factor
