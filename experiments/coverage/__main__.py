@@ -10,7 +10,21 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from experiments.command import TOP, command_parser, results_folder
-from experiments.coverage import equations, evaluations, metrics, small_samples, standard_errors
+from experiments.coverage import (
+    bounds,
+    equations,
+    evaluations,
+    metrics,
+    small_samples,
+    standard_errors,
+)
+    bounds,
+    equations,
+    evaluations,
+    metrics,
+    small_samples,
+    standard_errors,
+)
 from experiments.coverage.study import CHUNK
 from experiments.records import resume, save_records
 
@@ -20,6 +34,7 @@ STUDIES = (
     *evaluations.STUDIES,
     *metrics.STUDIES,
     *equations.STUDIES,
+    *bounds.STUDIES,
 )
 KEYS = ("task", "n", "chunk")
 COUNTS = TOP / "build" / "coverage"

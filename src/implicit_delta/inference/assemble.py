@@ -22,6 +22,7 @@ from implicit_delta.inference.guards import (
     guard,
 )
 from implicit_delta.inference.influence import Sandwich, rows_of
+from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.stopped import (
@@ -104,6 +105,7 @@ def assemble(
         drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
+    limits = told_of_limits(evaluation)
     total = total_error(
         evaluation,
         part.covariance,
@@ -149,6 +151,7 @@ def assemble(
                 **response.notes,
                 **polished,
                 **stop,
+                **limits,
                 **part.notes,
                 **noise.notes(total.covariance),
             },
