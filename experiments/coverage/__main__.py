@@ -18,13 +18,6 @@ from experiments.coverage import (
     small_samples,
     standard_errors,
 )
-    bounds,
-    equations,
-    evaluations,
-    metrics,
-    small_samples,
-    standard_errors,
-)
 from experiments.coverage.study import CHUNK
 from experiments.records import resume, save_records
 

@@ -31,6 +31,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
+from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
@@ -106,6 +107,7 @@ __all__ = [
     "UnsupportedModelError",
     "averaged",
     "bayesian_optimization",
+    "bootstrap",
     "cholesky",
     "cobyqa",
     "compare",
