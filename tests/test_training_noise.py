@@ -351,12 +351,46 @@ def test_drift_that_the_noise_explains_is_no_drift():
     """Theta is a state of the training, 3 standard errors of the model from its maximum."""
     wide = wobbling(24, 0.3)
     wide[-1] = BETA + np.array([0.28, 0.0])
+    finished = idm.Infinitesimal()  # the default method takes such a training as it is
     with pytest.raises(idm.ConvergenceError):
-        idm.infer(fitted(wide[-1]), first)
-    est = idm.infer(fitted(wide[-1], checkpoints=states(wide)), first)
+        idm.infer(fitted(wide[-1]), first, finished)
+    est = idm.infer(fitted(wide[-1], checkpoints=states(wide)), first, finished)
     assert est.diagnostics.drift == 0
+    calm = states(wide[-1] + 0.01 * (wide - BETA))
     with pytest.raises(idm.ConvergenceError):  # but not one that the noise does not explain
-        idm.infer(fitted(wide[-1], checkpoints=states(wide[-1] + 0.01 * (wide - BETA))), first)
+        idm.infer(fitted(wide[-1], checkpoints=calm), first, finished)
+
+
+def test_a_training_that_stopped_early_has_the_line_by_default():
+    """Twice: with the ridge found by `infer`, and at once by the evidence."""
+    wide = wobbling(24, 0.3)
+    wide[-1] = BETA + np.array([0.28, 0.0])
+    line = Wobble.of(wide[:, :1]).variance[0]
+    for options in ({}, {"l2": "evidence"}):
+        model = fitted(wide[-1], checkpoints=states(wide), start=state([0.0, 0.0]), **options)
+        est = idm.infer(model, first)
+        assert est.parts["training"][0, 0] == pytest.approx(line)
+        assert "stopped" in est.diagnostics.notes
+    trained_on = idm.continue_training(model, RATE, batch_size=BATCH, steps=8, rng=0)
+    plain = idm.continue_training(fitted(wide[-1]), RATE, batch_size=BATCH, steps=8, rng=0)
+    np.testing.assert_allclose(trained_on.checkpoints, plain.checkpoints)  # without that ridge
+    assert idm.averaged(model).tether > 0
+
+
+@pytest.mark.parametrize("form", ["state_dicts", "modules", "parameters", "wrapped"])
+def test_the_start_in_any_form(form):
+    np.testing.assert_array_equal(fitted(start=FORMS[form](linear([3.0, 4.0]))).start, [3.0, 4.0])
+
+
+def test_a_start_that_was_not_copied_is_refused():
+    net = linear(BETA)
+    with pytest.raises(ValueError, match=r"(?s)start is the model itself.*copy\.deepcopy"):
+        idm.from_torch(
+            net,
+            (torch.tensor(X), torch.tensor(Y)[:, None]),
+            Gaussian(1.0),
+            start=net.state_dict(),
+        )
 
 
 @pytest.mark.parametrize("kind", ["checkpoints", "replicates"])
@@ -381,6 +415,7 @@ FORMS = {
     "compiled": lambda net: {
         f"module._orig_mod.{k}": v.clone() for k, v in net.state_dict().items()
     },
+    "lightning": lambda net: {f"net.{k}": v.clone() for k, v in net.state_dict().items()},
     "averaged": torch.optim.swa_utils.AveragedModel,
     "parallel": lambda net: nn.DataParallel(copy.deepcopy(net)),
 }

@@ -68,6 +68,13 @@ def test_states_belong_to_one_theta():
     assert float(mean.params["slope"]) == pytest.approx(STATES[:, 1].mean())
 
 
+def test_a_tangent_has_no_replicates():
+    given = [tree(row) for row in STATES]
+    touching = fitted(checkpoints=given, replicates=given[:3]).tangent()
+    assert touching.replicates is None
+    assert touching.checkpoints.shape == (24, 2)
+
+
 def test_continued_training_and_its_average():
     optax = pytest.importorskip("optax")
     model = idm.continue_training(fitted(), optax.sgd(0.08), batch_size=8, every=4, rng=0)

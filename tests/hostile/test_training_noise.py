@@ -79,7 +79,11 @@ BAD = {
     "saved twice": (lambda: [*good(3), *good(3)[2:]], ValueError, "saved twice"),
     "a name is missing": (lambda: without("bias"), ValueError, "no parameter 'bias'"),
     "another module": (lambda: [nn.Linear(3, 1)] * 4, ValueError, "same architecture"),
-    "other names": (lambda: [nn.Sequential(nn.Linear(2, 1))] * 4, ValueError, "It has 0.weight"),
+    "other names": (
+        lambda: [{"kernel": s["weight"], "offset": s["bias"]} for s in good()],
+        ValueError,
+        "It has kernel, offset; the model has weight, bias",
+    ),
     "another shape": (
         lambda: with_entry("weight", torch.zeros(1, 3)),
         ValueError,
@@ -96,6 +100,14 @@ BAD = {
         lambda: [{"state_dict": {f"net.{k}": v for k, v in s.items()}} for s in good()],
         ValueError,
         r"checkpoint\['state_dict'\]",
+    ),
+    "two networks in one state": (
+        lambda: [
+            {f"{who}.{k}": v for who in ("student", "teacher") for k, v in s.items()}
+            for s in good()
+        ],
+        ValueError,
+        r"under 'student\.' and under 'teacher\.'",
     ),
     "too many parameters": (
         lambda: [[*moved(i).parameters(), torch.zeros(1)] for i in range(4)],

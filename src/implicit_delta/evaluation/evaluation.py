@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -382,6 +383,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         weight,
         Groups.of(weight, clusters),
         by_rows=training,
+        solve_once=partial(_slope_of_units, model, own) if model.tether else None,
     )
     pseudo, sampling, notes = None, None, over.notes
     if training:
@@ -389,8 +391,9 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     else:
         sampling, way = sampling_of_statistic(weighed, weight, clusters)
         errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
-        shift = check_shift(over.shift, errors)
-        notes = {**notes, "statistic_shift": shift, "evaluation_part": way}
+        notes = {**notes, "evaluation_part": way}
+        if not model.tether:  # which stands for itself: on average over trainings it is not off
+            notes = {**notes, "statistic_shift": check_shift(over.shift, errors)}
     return Evaluation(
         value=value,
         scalar=np.ndim(raw) == 0,
@@ -404,6 +407,18 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         straight=True,
         itself=lambda theta: function(units(theta), weight, "at another state of the training"),
     )
+
+
+def _slope_of_units(model: FittedModel, units: Any, slopes: Array) -> Array:
+    """Differentiate combinations of the units, with coefficients (M, K): (K, d)."""
+
+    def combined(fitted: Any, column: Array) -> Any:
+        rows = units(fitted)
+        shaped = column.reshape(np.shape(rows))
+        return (rows * (rows.new_tensor(shaped) if hasattr(rows, "new_tensor") else shaped)).sum()
+
+    columns = [partial(combined, column=column) for column in slopes.T]
+    return np.vstack([model.jacobian(psi, model.theta) for psi in columns])
 
 
 def _first_look(model: FittedModel, psi: Psi) -> tuple[Any, Array, Array]:

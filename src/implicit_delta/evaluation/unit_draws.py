@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,18 +17,32 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation.normal_draws import NormalDraws
 from implicit_delta.evaluation.row_weights import Groups
 from implicit_delta.evaluation.smoothed import Surrogate
-from implicit_delta.models.base import FittedModel
+from implicit_delta.evaluation.unit_slopes import slopes_in_units
+from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 PAIRS, PER_PARAMETER, MOST_MATCHED = 200, 2, 1000  # pairs; for each parameter, up to so many
 FEW_PAIRS = 16  # where each one is a solve
-STEP = 1 / 32  # of a standard error: units are straight over it, and it is far beyond rounding
-ROUGH = 0.5  # of the move of the units, by which it changes with a step of another size
+STEP = 1 / 32  # of a standard error: most units are straight over it, and it is far beyond rounding
+SHRINK, LEVELS = 1 / 16, 3  # of steps, for weights of networks along which the data say little
+# Of the move of the units, by which it changes with a step of another size.
+STRAIGHT, ROUGH = 0.01, 0.5
 SPLITS = 32  # of the rows into halves, one for each pair of draws in turn
 APART = 0.9  # of the weights of a half: no row, class or group is ever without any
 LEAST_SLOPE = 0.01  # of the squared length of a slope: it keeps a direction, however noisy
 MOST_NUMBERS = 5 * 10**7  # of a Jacobian of the units that is kept
 SEED = 0
+
+JUMPS = (
+    "units of the Statistic jump when the parameters change a little: they are decisions (a class, "
+    "a rank, a rounded number) or rounded in single precision. Return probabilities or logits, in "
+    "float64, and decide in `function`."
+)
+STILL = (
+    "units of the Statistic do not change with the parameters. Either they do not use the model "
+    "that they are given, or they are decisions (a class, a rank) and not scores: return "
+    "probabilities or logits, and decide in `function`."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +70,7 @@ def smoothed_over_units(
     weight: Array,
     groups: Groups,
     by_rows: bool,
+    solve_once: Callable[[Array], Array] | None = None,
 ) -> OverUnits:
     """Find a straight stand-in of T(u(theta), w), (K,), around theta.
 
@@ -68,12 +84,17 @@ def smoothed_over_units(
     weight : (m,) array
     groups : Groups
         Rows that were sampled together.
+    solve_once : callable, optional
+        Jacobian (K, d) of combinations of the units, (M, K): for a network that is too large for
+        enough draws, the statistic is smoothed row by row instead.
     by_rows : bool
         Whether the slope is to be part of influences of rows, and not a variance alone.
     """
     draws, steps = _drawn(model)
     tangent = _Tangent(units, model.theta, draws, steps)
-    tangent.check()
+    if solve_once is not None and not draws.matched:
+        moves = np.array([tangent.move(p) for p in range(draws.pairs)])
+        return _over_rows(model, tangent, function, weight, moves, solve_once)
     odd, even = _two_parts(tangent, function, _splits(weight, groups))
     _check_moved(odd, even)
     variance, error = _variance(odd, even)
@@ -89,6 +110,31 @@ def smoothed_over_units(
         Surrogate(model.theta, value, (gradient * scale).T, np.sqrt(variance), 0 * variance),
         _shift(even),
         {"statistic_draws": 2.0 * draws.pairs, "statistic_error": error},
+    )
+
+
+def _over_rows(
+    model: FittedModel,
+    tangent: "_Tangent",
+    function: Callable[[Array, Array], Array],
+    weight: Array,
+    moves: Array,
+    solve_once: Callable[[Array], Array],
+) -> OverUnits:
+    """Smooth row by row, with the spread of each row over the draws as its width."""
+    units = tangent.center.reshape(weight.size, -1)
+    slopes = slopes_in_units(function, units, weight, moves.reshape(-1, *units.shape))
+    slopes = slopes.reshape(units.size, -1)
+    along = moves @ slopes
+    _check_moved(along[:, None], along[:, None])
+    variance = np.mean(along**2, axis=0)
+    value = function(tangent.center, weight)
+    return OverUnits(
+        Surrogate(
+            model.theta, value, solve_once(slopes), np.sqrt(variance), np.zeros_like(variance)
+        ),
+        np.zeros_like(variance),
+        {"statistic_draws": float(len(moves)), "statistic": "smoothed row by row"},
     )
 
 
@@ -173,12 +219,12 @@ class _Tangent:
         if not self.draws.matched or self.center.size * self.theta.size > MOST_NUMBERS:
             return None
         roots = self.steps @ self.draws.z / self.draws.pairs
-        return np.stack([self.along(root, STEP) for root in roots.T], axis=1)
+        return np.stack([self.along(root, self._short * self.scale) for root in roots.T], axis=1)
 
     def move(self, p: int) -> Array:
         """Return the move along step p."""
         if self.roots is None:
-            return self.along(self.steps[:, p], STEP / np.sqrt(self.theta.size))
+            return self.along(self.steps[:, p], self._short * self.scale)
         return np.asarray(self.roots @ self.draws.z[p])
 
     def shrunk(self, odd: Array) -> Array:
@@ -202,42 +248,48 @@ class _Tangent:
         ahead, behind = (self.units(self.theta + s * direction) for s in (step, -step))
         return np.asarray((ahead - behind) / (2 * step))
 
-    def check(self) -> None:
-        """Refuse units that do not move, or jump."""
-        step = STEP / np.sqrt(self.theta.size)
-        move, other = (self.along(self.steps[:, 0], s) for s in (step, step / 16))
-        size = np.linalg.norm(move) + np.linalg.norm(other)
-        if size == 0:
-            raise EvaluationError(
-                "units of the Statistic do not change with the parameters. Either they do not use "
-                "the model that they are given, or they are decisions (a class, a rank) and not "
-                "scores: return probabilities or logits, and decide in `function`."
-            )
-        if np.linalg.norm(move - other) > ROUGH * size:
-            raise EvaluationError(
-                "units of the Statistic jump when the parameters change a little: they are "
-                "decisions (a class, a rank, a rounded number) or rounded in single precision. "
-                "Return probabilities or logits, in float64, and decide in `function`."
-            )
+    @property
+    def _short(self) -> float:
+        """Length of a difference along a step, which is as long as all roots together."""
+        return float(STEP / np.sqrt(self.theta.size))
+
+    @cached_property
+    def scale(self) -> float:
+        """Share of the usual difference over which units are straight; refuse if there is none."""
+        scales = SHRINK ** np.arange(LEVELS + 1)
+        moves = (self.along(self.steps[:, 0], self._short * scale) for scale in scales)
+        gaps: dict[float, float] = {}
+        for scale, (move, other) in zip(scales, pairwise(moves), strict=False):
+            size = np.linalg.norm(move) + np.linalg.norm(other)
+            gaps[float(np.linalg.norm(move - other) / size) if size else np.inf] = float(scale)
+            if min(gaps) <= STRAIGHT or not size:
+                break
+        if min(gaps) <= ROUGH:
+            return gaps[min(gaps)]
+        raise EvaluationError(JUMPS if np.isfinite(min(gaps)) else STILL)
 
 
 def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
     """Draw steps of the parameters, (d, P).
 
-    They only set the width of the smoothing, so that the Gauss-Newton matrix will do where the
-    Hessian is not positive: the method decides what to think of that.
+    Of a network with the Gauss-Newton matrix, which is the curvature of its tangent: where the
+    Hessian is nearly flat, its draws are far wider than any method's error. Elsewhere the steps
+    only set the width of the smoothing, so that the Gauss-Newton matrix will do where the Hessian
+    is not positive: the method decides what to think of that.
     """
     pairs = max(PAIRS, PER_PARAMETER * model.d) if model.d <= MOST_MATCHED else PAIRS
     pairs = FEW_PAIRS if model.d > DENSE_LIMIT else pairs
-    draws = NormalDraws(model, pairs, SEED, model.curvature)
-    try:
-        return draws, np.concatenate(list(draws.steps()), axis=1)
-    except NotAMaximumError as error:
-        rounded = NormalDraws(model, pairs, SEED, "ggn")
+    kinds: tuple[Curvature, ...] = (model.curvature, "ggn")
+    errors = []
+    for curvature in reversed(kinds) if model.bends else kinds:
+        draws = NormalDraws(model, pairs, SEED, curvature)
         try:
-            return rounded, np.concatenate(list(rounded.steps()), axis=1)
-        except (NotAMaximumError, UnsupportedModelError):
-            raise error.named(model.names) from None
+            return draws, np.concatenate(list(draws.steps()), axis=1)
+        except NotAMaximumError as error:
+            errors.append(error.named(model.names))
+        except UnsupportedModelError:  # there is no other curvature
+            break
+    raise errors[0]
 
 
 def _check_moved(odd: Array, even: Array) -> None:

@@ -94,10 +94,11 @@ def continue_training(
             f"batch_size is {batch_size}, and there are {model.n} rows: a training on all of them "
             "in each step has no noise of minibatches, and needs no line for it."
         )
+    untied = replace(trained, tether=0.0)  # which stands for a stop, and was not in the training
     batches = islice(_epochs(model.n, int(batch_size), rng), warmup + steps * every)
     with progress("training on", total=warmup + steps * every, unit="step") as bar:
         states = []
-        for i, theta in enumerate(trained.ascend(None, batches, optimizer), start=1 - warmup):
+        for i, theta in enumerate(untied.ascend(None, batches, optimizer), start=1 - warmup):
             bar.update()
             if i > 0 and i % every == 0:
                 states.append(theta.copy())
@@ -153,7 +154,8 @@ def averaged(model: Model) -> Model:
             ImplicitDeltaWarning,
         )
     mean = trained.checkpoints.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
-    return replace(trained, theta=mean)  # type: ignore[return-value]
+    moved = replace(trained, theta=mean, tether=0.0)
+    return moved.tethered() if trained.tether else moved  # type: ignore[return-value]
 
 
 def _trainable(model: Any, name: str) -> BatchedModel:

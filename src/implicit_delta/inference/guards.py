@@ -50,11 +50,11 @@ def guard(
         drift = response.drift
         check_drift(model, drift, strict, debias)
     else:
+        errors, explained = np.sqrt(np.diag(covariance) + noise), NOISE_EXPLAINS * np.sqrt(noise)
         if model.tether:
             return np.nan  # a state of its own; see `check_stop`
         score = model.score(model.theta) if response.score is None else response.score
-        errors = np.sqrt(np.diag(covariance) + noise)
-        drift = drift_of(score, response.directions, errors, NOISE_EXPLAINS * np.sqrt(noise))
+        drift = drift_of(score, response.directions, errors, explained)
         check_drift(model, drift, strict, debias)
         _check_parabola(model, response, score, strict)
     return drift

@@ -39,6 +39,7 @@ DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix
 BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
+PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
 Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
 Step: TypeAlias = Callable[[RowNumbers], Array]  # train on these rows: theta (d,) afterwards
@@ -468,12 +469,18 @@ class BatchedModel(FittedModel):
         if self._output_size() > self.d:
             return None
         ways = [self.program.factors]
-        if self.n < self.d:
+        if self._by_row_is_faster():
             ways.append(self.program.factors_by_row)
         for way in ways:
             with contextlib.suppress(*NO_BATCHING):
                 return gram(self._factors(flat, way), self.d)
         return None
+
+    def _by_row_is_faster(self) -> bool:
+        """Compare a pass forth and back for each row with one over all rows for each column."""
+        row = self.program.row_bytes
+        by_row = self.n * max(PASS_BYTES, (1 + self._output_size()) * row)
+        return by_row < self.d * max(PASS_BYTES, self.n * row)
 
     def _factors(self, flat: Any, way: Callable[..., Any]) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""

@@ -77,11 +77,11 @@ def checked_states(kind: Kind, rows: list[Array], theta: Array) -> Array:
 
 
 def checked_start(start: Array, theta: Array) -> Array:
-    """Refuse a start that is not finite, or where the training ended."""
+    """Refuse a start (d,) that is not finite, or is where the training ended."""
     if not np.all(np.isfinite(start)):
         raise ValueError("start has entries that are NaN or infinite.")
     if np.array_equal(start, theta):
-        raise ValueError(f"start is the trained model itself. {COPY}")
+        raise ValueError(f"start is the model itself, as if it had never been trained. {COPY}")
     return start
 
 

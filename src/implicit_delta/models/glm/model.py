@@ -7,6 +7,7 @@ psi expects.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Product
 from implicit_delta.models.base import (
+    NO_TANGENT,
     Curvature,
     FittedModel,
     RowNumbers,
@@ -66,6 +68,10 @@ class HostLikelihood(ABC):
             f"Leverage is that of the outputs of a row, and {self!r} has other parameters than "
             'those of its means. Use robust="HC1", robust="CR1" or `Bootstrap()`.'
         )
+
+    def touching(self, b: Array) -> "HostLikelihood":
+        """Build the likelihood of outputs that are linear in the step from b; for networks."""
+        raise UnsupportedModelError(NO_TANGENT)
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -129,6 +135,9 @@ class HostModel(FittedModel):
     coordinates : Coordinates
     to_host : callable
         Turns coefficients, plain or traced, into the object that psi expects.
+    to_tangent : callable, optional
+        Turns coefficients and a step of them into such an object whose outputs are linear in the
+        step; for networks.
     notes : dict
         Further lines of `print(model)`.
     """
@@ -139,6 +148,7 @@ class HostModel(FittedModel):
     ridge: Array
     coordinates: Coordinates
     to_host: Callable[[Any], Any]
+    to_tangent: Callable[[Array, Array], Any] | None = None
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
     rows: Any = None
@@ -154,6 +164,10 @@ class HostModel(FittedModel):
     def l2(self) -> float:  # type: ignore[override]
         """The smallest ridge: a lower bound of the curvature when nothing was left out."""
         return float(np.min(self.ridge)) if self.coordinates.basis is None else 0.0
+
+    @property
+    def bends(self) -> bool:  # type: ignore[override]
+        return self.to_tangent is not None
 
     @property
     def passes(self) -> int:
@@ -193,16 +207,37 @@ class HostModel(FittedModel):
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         """Move the coefficients: linear predictors are their own tangent."""
+        if self.to_tangent is not None:
+            step = self.coordinates.push(delta)
+            return psi(self.to_tangent(self.coordinates.coefficients(theta), step))
         if self.likelihood.linear:
             return self.evaluate(psi, theta + delta)
         return super().evaluate_tangent(psi, theta, delta)
+
+    def tangent(self) -> "HostModel":
+        if self.to_tangent is None:
+            return super().tangent()
+        b, to_tangent = self.coordinates.coefficients(self.theta), self.to_tangent
+        return replace(
+            self,
+            likelihood=self.likelihood.touching(b),
+            to_host=partial(_moved_from, to_tangent, b),
+            to_tangent=partial(_moved_from, to_tangent, b),
+        )
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
         traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
         if traced is not None:
             traced = traced[0], self.coordinates.pull(traced[1].T).T
-        return jacobian_of(lambda t: self.evaluate(psi, t), theta, self._units(), traced)
+
+        def near(point: Array) -> Any:
+            """Of a network by its tangent, which has the same derivative and no kinks (relu)."""
+            if self.bends:
+                return self.evaluate_tangent(psi, theta, point - theta)
+            return self.evaluate(psi, point)
+
+        return jacobian_of(near, theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
         same = np.array_equal(weights, self.weights)
@@ -272,6 +307,11 @@ class HostModel(FittedModel):
             return 1e-2 * np.maximum(abs(self.theta), 0.1)
         size = abs(np.diag(self._matrix(self.theta, "hessian")))
         return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
+
+
+def _moved_from(to_tangent: Callable[[Any, Any], Any], b: Array, *parts: Any) -> Any:
+    """Object of the tangent at b whose coefficients are the sum of these parts."""
+    return to_tangent(b, sum(parts) - b)
 
 
 def blocks(n: int, numbers: int) -> Iterator[slice]:

@@ -54,6 +54,9 @@ class Network(HostLikelihood):
     activation : {"identity", "logistic", "tanh", "relu"}
     likelihood : Likelihood
     targets : (n,) array
+    center : (D,) array, optional
+        Coefficients at which the network is replaced by its tangent: outputs are linear in the
+        step from there.
     """
 
     X: Array
@@ -61,13 +64,13 @@ class Network(HostLikelihood):
     activation: str
     likelihood: Likelihood
     targets: Any
+    center: Array | None = None
 
     def terms(self, b: Array) -> Array:
-        return np.asarray(self.likelihood.terms(self._forward(self._layers(b))[-1], self.targets))
+        return np.asarray(self.likelihood.terms(self._at(b)[1][-1], self.targets))
 
     def score(self, b: Array, weights: Array) -> Array:
-        layers = self._layers(b)
-        activations = self._forward(layers)
+        layers, activations = self._at(b)
         top = weights[:, None] * self._slope(activations)
         parts: list[Array] = []
         for below, delta in self._backward(layers, activations, top):
@@ -75,13 +78,13 @@ class Network(HostLikelihood):
         return np.concatenate(parts[::-1])
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        layers = self._layers(b)
-        activations = self._forward(layers)
+        layers, activations = self._at(b)
         if curvature == "ggn" and 2 * v.shape[1] >= v.shape[0]:
             return self._gauss_newton(layers, activations, weights) @ v
         w = weights[:, None]
-        # Gauss-Newton has no residuals.
-        delta = w * self._slope(activations) * (curvature == "hessian")
+        # Neither Gauss-Newton nor the curvature of a tangent has residuals.
+        exact = curvature == "hessian" and self.center is None
+        delta = w * self._slope(activations) * exact
         curve = self.likelihood.curvature(activations[-1])
 
         def curved(moved: Array) -> Array:
@@ -92,26 +95,27 @@ class Network(HostLikelihood):
         return np.hstack([self._product(layers, activations, delta, curved, v) for v in parts])
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        layers = self._layers(b)
-        activations = self._forward(layers)
+        layers, activations = self._at(b)
         moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
         return np.asarray(np.einsum("nc,knc->nk", self._slope(activations), moved))
 
     def redrawn(self, b: Array, weights: Array, rng: np.random.Generator) -> "Network":
-        outputs = self._forward(self._layers(b))[-1]
+        outputs = self._at(b)[1][-1]
         return replace(self, targets=self.likelihood.redraw(outputs, self.targets, rng, weights))
 
     def whitened(self, b: Array, v: Array) -> Iterator[Whitened]:
         for part in blocks(len(self.X), max(self.widths) * v.shape[1]):
             yield replace(self, X=self.X[part], targets=self.targets[part])._whitened(b, v)
 
+    def touching(self, b: Array) -> "Network":
+        return self if self.center is not None else replace(self, center=b)
+
     def __repr__(self) -> str:
         return f"{self.likelihood!r}, perceptron {'-'.join(map(str, self.widths))}"
 
     def _whitened(self, b: Array, v: Array) -> Whitened:
         """Whitened rows, all at once."""
-        layers, likelihood = self._layers(b), self.likelihood
-        activations = self._forward(layers)
+        (layers, activations), likelihood = self._at(b), self.likelihood
         moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]
         outputs = activations[-1]
         rows = np.moveaxis(np.asarray(likelihood.root(outputs)(moved)), 0, -1)
@@ -189,8 +193,16 @@ class Network(HostLikelihood):
             moved.append(a_dot @ W + below @ V + u[:, None, :])
         return moved
 
-    def _layers(self, b: Array) -> Layers:
-        return list(cut_layers(b, self.widths))
+    def _at(self, b: Array) -> tuple[Layers, list[Array]]:
+        """Layers and activations; of a tangent those of its center, with moved outputs."""
+        if self.center is None:
+            layers = list(cut_layers(b, self.widths))
+            return layers, self._forward(layers)
+        layers = list(cut_layers(self.center, self.widths))
+        activations = self._forward(layers)
+        steps = list(cut_layers((b - self.center)[None], self.widths))
+        *hidden, outputs = activations
+        return layers, [*hidden, outputs + self._push(layers, activations, steps)[-1][0]]
 
     def _slope(self, activations: list[Array]) -> Array:
         return np.asarray(self.likelihood.slope(activations[-1], self.targets))

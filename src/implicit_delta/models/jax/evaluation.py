@@ -66,7 +66,7 @@ class Evaluator:
     def _differentiate(self, psi: Psi, point: Any) -> Any:
         """Pull back some entries at a time, to each parameter: uncompiled, JAX compiles cuts."""
         entries, pull = jax.vjp(
-            lambda pieces: _as_entries(psi(self.functional.filled(pieces))),
+            lambda pieces: _as_entries(self.functional.call(psi, pieces)),
             self.functional.pieces(point),
         )
         xp: Any = np if isinstance(point, np.ndarray) else jnp

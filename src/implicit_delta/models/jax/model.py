@@ -1,6 +1,7 @@
 """The fitted model of a pytree of JAX parameters."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
 from implicit_delta.models.jax.states import start_of, states_of
-from implicit_delta.models.jax.tangent import applied
+from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.terms import SupervisedTerms
@@ -66,10 +67,12 @@ class JaxModel(BatchedModel):
         with self.functional.context():
             return self.functional.filled(self.functional.pieces(self.theta))
 
+    @in_context
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Return the outputs for inputs, by the function that was fitted.
 
-        Psi should call it so: while draws are made in the tangent, it is the tangent's.
+        That is `apply`, or `outputs` with a batch as its only input. Psi should call it so: while
+        draws are made in the tangent, it is the tangent's.
         """
         if not isinstance(self.row_terms, SupervisedTerms):
             raise UnsupportedModelError(
@@ -77,17 +80,36 @@ class JaxModel(BatchedModel):
                 "apply: call your own function. With a likelihood such as `Categorical()` and "
                 "`apply=` the outputs are known."
             )
-        return applied(self.functional, self.row_terms.apply, params, *inputs)
+        terms = self.row_terms
+        return applied(self.functional.origin, terms.outputs_of or terms.apply, params, *inputs)
 
     @in_context
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        if isinstance(self.functional, TangentFunctional):
+            return self.evaluate(psi, theta + delta)
         return self.evaluator.tangent(psi, theta, delta)
 
     def tangent(self) -> "JaxModel":
-        raise UnsupportedModelError(
-            "The tangent of a JAX function is known to psi alone, through `model.apply`, and not "
-            "as a model of its own: `polish(model)`, or a smooth activation and `l2=` if there is "
-            "no maximum. Torch modules have both."
+        terms, origin = self.row_terms, self.functional.origin
+        if not isinstance(terms, SupervisedTerms):
+            return super().tangent()
+        if isinstance(self.functional, TangentFunctional):
+            return self
+        touching = TangentFunctional(
+            **{name.name: getattr(origin, name.name) for name in fields(origin)},
+            touched=origin,
+            center=self.theta.copy(),
+        )
+        through = partial(applied, origin, terms.outputs_of or terms.apply)
+        if terms.outputs_of:
+            terms = replace(terms, outputs_of=through)
+        else:
+            terms = replace(terms, apply=through)
+        return replace(
+            self,
+            program=replace(self.program, functional=touching, row_terms=terms),
+            evaluator=Evaluator(replace(touching, strict=True)),
+            replicates=None,  # far from where it touches
         )
 
     @in_context

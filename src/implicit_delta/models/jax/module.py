@@ -34,7 +34,16 @@ class JaxFunctional(Functional):
     leaves: tuple[Any, ...]
 
     def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
-        return function(self.filled(self.pieces(flat)), *arguments)
+        return self.call(function, self.pieces(flat), *arguments)
+
+    def call(self, function: Callable[..., Any], pieces: Iterable[Any], *arguments: Any) -> Any:
+        """Call ``function(params, *arguments)`` with these arrays as the parameters."""
+        return function(self.filled(pieces), *arguments)
+
+    @property
+    def origin(self) -> "JaxFunctional":
+        """The functional of the model that was fitted; of a tangent, the one it touches."""
+        return self
 
     def parameters(self, flat: jax.Array) -> Any:
         """Build the pytree with nothing but parameters: None in the place of other leaves."""

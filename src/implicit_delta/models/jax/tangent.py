@@ -5,7 +5,7 @@ A pytree is plain data, and psi calls what it likes with it. So the tangent is r
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 from jax import tree_util
 from jax.flatten_util import ravel_pytree
 
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jax.graph import linearize
 from implicit_delta.models.jax.module import JaxFunctional
@@ -34,8 +35,28 @@ class _Center:
 _center: ContextVar[_Center | None] = ContextVar("center", default=None)
 
 
+@dataclass(frozen=True, eq=False)
+class TangentFunctional(JaxFunctional):
+    """The tangent of a functional at its center (d,), as a function of all parameters.
+
+    What is called has to go through `applied`; where `strict`, a function that does not is refused.
+    """
+
+    touched: JaxFunctional
+    center: Array
+    strict: bool = False
+
+    @property
+    def origin(self) -> JaxFunctional:
+        return self.touched
+
+    def call(self, function: Callable[..., Any], pieces: Iterable[Any], *arguments: Any) -> Any:
+        with linearized(self.touched, self.touched.pieces(self.center), self.strict):
+            return super().call(function, pieces, *arguments)
+
+
 @contextlib.contextmanager
-def linearized(functional: JaxFunctional, pieces: list[Any]) -> Iterator[None]:
+def linearized(functional: JaxFunctional, pieces: list[Any], strict: bool = True) -> Iterator[None]:
     """Make `applied` the tangent at these parameters; refuse a psi that never calls it."""
     center = _Center(functional, pieces)
     token = _center.set(center)
@@ -43,7 +64,7 @@ def linearized(functional: JaxFunctional, pieces: list[Any]) -> Iterator[None]:
         yield
     finally:
         _center.reset(token)
-    if not center.used:
+    if strict and not center.used:
         raise UnsupportedModelError(
             "psi calls its own functions with the parameters, so that the tangent of the network "
             "does not reach it. Call the fitted function through the model, `model.apply(params, "

@@ -5,11 +5,14 @@ A copy shares with the original everything but its coefficients; the original is
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from implicit_delta.models.glm.network import cut_layers
+from implicit_delta.models.glm.network import ACTIVATIONS, Layers, cut_layers
+
+FORWARD = "_forward_pass_fast"  # of perceptrons; one that lacks it has no tangent here
 
 
 def linear_copy(estimator: Any, b: Any) -> Any:
@@ -39,8 +42,44 @@ def perceptron_copy(mlp: Any, widths: tuple[int, ...], b: Any) -> Any:
     return other
 
 
-def pipeline_copy(pipeline: Any, copy_last: Callable[[Any], Any], b: Any) -> Any:
+def tangent_copy(mlp: Any, widths: tuple[int, ...], b: Any, step: Any) -> Any:
+    """Copy a perceptron whose outputs, before their activation, are linear in the step from b.
+
+    `predict`, `predict_proba` and `score` all go through one method of scikit-learn's (`FORWARD`),
+    which is replaced.
+    """
+    layers, steps = (list(cut_layers(part, widths)) for part in (b, step))
+    other = perceptron_copy(mlp, widths, b + step)
+    setattr(other, FORWARD, partial(_tangent_pass, mlp, layers, steps))
+    return other
+
+
+def _tangent_pass(mlp: Any, layers: Layers, steps: Layers, X: Any, check_input: bool = True) -> Any:
+    from sklearn.utils.validation import validate_data
+
+    if check_input:
+        X = validate_data(mlp, X, accept_sparse=["csr", "csc"], reset=False)
+    act, first, _ = ACTIVATIONS[mlp.activation]
+    value, slope = X, None
+    for i, ((W, c), (V, u)) in enumerate(zip(layers, steps, strict=True)):
+        moved = value @ V + u
+        slope = moved if slope is None else moved + slope @ W
+        value = value @ W + c
+        if i < len(layers) - 1:
+            value = act(value)
+            slope = first(value) * slope
+    return _activated(mlp, value + slope)
+
+
+def _activated(mlp: Any, outputs: Any) -> Any:
+    """Apply the activation of the outputs, by a perceptron of that one layer."""
+    top, width = copy(mlp), outputs.shape[1]
+    top.coefs_, top.intercepts_, top.n_layers_ = [np.eye(width)], [np.zeros(width)], 2
+    return getattr(top, FORWARD)(outputs, check_input=False)
+
+
+def pipeline_copy(pipeline: Any, copy_last: Callable[..., Any], *b: Any) -> Any:
     """Copy a pipeline with a copy of its last step."""
     other, (name, _) = copy(pipeline), pipeline.steps[-1]
-    other.steps = [*pipeline.steps[:-1], (name, copy_last(b))]
+    other.steps = [*pipeline.steps[:-1], (name, copy_last(*b))]
     return other

@@ -88,9 +88,10 @@ def from_sklearn(
     coordinates = Coordinates()
     if built.shifted_together is not None:
         coordinates = Coordinates.fixing_sums(built.b, built.shifted_together)
-    to_host = built.to_host
+    to_host, to_tangent = built.to_host, built.to_tangent
     for pipeline in reversed(pipelines):
         to_host = partial(pipeline_copy, pipeline, to_host)
+        to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
     names = None if built.names is None else coordinates.free(np.array(built.names))
     return HostModel(
         likelihood=built.likelihood,
@@ -99,6 +100,7 @@ def from_sklearn(
         ridge=built.ridge,
         coordinates=coordinates,
         to_host=to_host,
+        to_tangent=to_tangent,
         names=None if names is None else tuple(map(str, names)),
         rows=getattr(X, "index", None) if hasattr(X, "columns") else getattr(y, "index", None),
         weight_kind=weight_kind,

@@ -17,7 +17,13 @@ from implicit_delta.models.glm.network import Network
 from implicit_delta.models.glm.outcomes import Canonical, Tweedie, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import effective_parameters
-from implicit_delta.models.sklearn.copies import linear_copy, multinomial_copy, perceptron_copy
+from implicit_delta.models.sklearn.copies import (
+    FORWARD,
+    linear_copy,
+    multinomial_copy,
+    perceptron_copy,
+    tangent_copy,
+)
 from implicit_delta.models.weights import as_mean_one, count_of
 
 
@@ -34,6 +40,8 @@ class Built:
         The penalty of each, on the scale of the log-likelihood.
     to_host : callable
         Makes a fitted copy of the estimator with other coefficients.
+    to_tangent : callable or None
+        Makes one of coefficients and a step, in which its outputs are linear; for networks.
     names : list of str or None
         Names of the coefficients.
     shifted_together : (g, C) array of int or None
@@ -49,6 +57,7 @@ class Built:
     names: list[str] | None = None
     shifted_together: NDArray[np.intp] | None = None
     df: float = np.inf
+    to_tangent: Callable[[Any, Any], Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +191,10 @@ def _perceptron(mlp: Any, X: Array, y: Any, weights: Weights, names: list[str]) 
     if isinstance(likelihood, Categorical):
         last = np.arange(b.size)[-(widths[-2] + 1) * widths[-1] :].reshape(-1, widths[-1])
     network = Network(X, widths, mlp.activation, likelihood, targets)
-    to_host = partial(perceptron_copy, mlp, widths)
-    return Built(network, b, penalized * mlp.alpha / scale, to_host, shifted_together=last)
+    ridge = penalized * mlp.alpha / scale
+    to_host, to_tangent = (partial(way, mlp, widths) for way in (perceptron_copy, tangent_copy))
+    known = to_tangent if hasattr(mlp, FORWARD) else None
+    return Built(network, b, ridge, to_host, shifted_together=last, to_tangent=known)
 
 
 def _outputs(mlp: Any, X: Array, y: Any, weights: Weights) -> tuple[Likelihood, Any]:

@@ -20,7 +20,6 @@ from implicit_delta.models.states import (
 from implicit_delta.models.torch.module import flatten, uncertain
 from implicit_delta.models.torch.wrappers import unwrapped
 
-PREFIXES = ("module.", "_orig_mod.", "model.")  # of DDP and SWA, torch.compile, Lightning
 KNOWN = 1e-6  # relative: by how much what is taken as known may differ between states
 
 
@@ -38,13 +37,13 @@ def states_of(kind: Kind, states: Any, module: nn.Module, selection: Any) -> Arr
 
 
 def start_of(start: Any, module: nn.Module, selection: Any) -> Array | None:
-    """Flatten the state that a training began with, (d,)."""
+    """Flatten the state that a training began with to (d,)."""
     if start is None:
         return None
     module = unwrapped(module)
     chosen = uncertain(module, selection)
-    found = _named("start", start, module, chosen)
-    return checked_start(_flat([found[name] for name in chosen]), _flat(list(chosen.values())))
+    state = _named("start", start, module, chosen)
+    return checked_start(_flat([state[name] for name in chosen]), _flat(list(chosen.values())))
 
 
 def _flat(tensors: list[Tensor]) -> Array:
@@ -74,10 +73,8 @@ def _renamed(
 ) -> dict[str, Tensor]:
     """Take wrappers off the names, and give shared parameters all of theirs."""
     found = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
-    for prefix in PREFIXES * 2:  # of two wrappers, in either order
-        if found and not set(chosen) <= set(found) and all(n.startswith(prefix) for n in found):
-            found = {name.removeprefix(prefix): value for name, value in found.items()}
-        found.pop("n_averaged", None)  # the count of torch's AveragedModel
+    prefix = _prefix(where, found, list(chosen))
+    found = {n.removeprefix(prefix): value for n, value in found.items() if n.startswith(prefix)}
     aliases = list(module.named_parameters(remove_duplicate=False))
     for name, p in chosen.items():
         others = (alias for alias, q in aliases if q is p and alias in found)
@@ -91,6 +88,21 @@ def _renamed(
         )
     check_names(where, found, {name: tuple(p.shape) for name, p in chosen.items()})
     return found
+
+
+def _prefix(where: str, found: Mapping[str, Tensor], names: list[str]) -> str:
+    """Find what a wrapper (DDP, SWA, torch.compile, Lightning) has put before all names."""
+    first = "." + names[0]
+    before = [key.removesuffix(first) + "." for key in found if key.endswith(first)]
+    fitting = [prefix for prefix in before if all(prefix + name in found for name in names)]
+    if names[0] in found or not fitting:
+        return ""
+    if len(fitting) > 1:
+        raise ValueError(
+            f"{where} has the parameters under {fitting[0]!r} and under {fitting[1]!r}: keep one, "
+            f"`{{k: v for k, v in state.items() if k.startswith({fitting[0]!r})}}`."
+        )
+    return fitting[0]
 
 
 def _holds(value: Any, chosen: Mapping[str, Tensor]) -> bool:
