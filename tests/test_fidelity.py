@@ -150,12 +150,12 @@ def test_ratios_of_the_table():
 def test_command_publishes_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "SETTINGS", tuple(SMALL[name] for name in NAMES[:2]))
     arguments = ["--results", str(tmp_path), "--cache", str(tmp_path / "cache"), "--quick",
-                 "--jobs", "1", "--columns", "damped"]  # fmt: skip
+                 "--jobs", "1", "--columns", "default"]  # fmt: skip
     command.main(arguments)
     page = (tmp_path / "fidelity" / "table.md").read_text()
     assert "| one_relu_sgd | accuracy |" in page
     printed = capsys.readouterr().out
-    assert "damped" in printed
+    assert "default" in printed
     monkeypatch.setattr(retrainings, "answers", None)
     monkeypatch.setattr(study.columns, "standard_errors", None)
     command.main(arguments)
