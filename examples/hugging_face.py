@@ -7,7 +7,7 @@ configuration is tiny and nothing is downloaded; a real model takes the same lin
 """
 
 # %%
-# Sequences of tokens, padded to one length; the label depends on how often two tokens occur.
+# Sequences of tokens, padded to one length; the label depends on how often two kinds of them occur.
 
 import torch
 from torch.nn import functional as F

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 # No word of `damping=` here: it makes an unfinished or indefinite fit answer, with a standard error
 # that is whatever the damping makes it (1425 for 2497 in one trial).
 REMEDIES = (
-    "Finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, for networks "
-    'and residuals, `Infinitesimal(curvature="ggn")`.'
+    "For a network whose training stopped early leave the method out: `infer(model, psi)` takes it "
+    "as it is. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or "
+    'use, for residuals, `Infinitesimal(curvature="ggn")`.'
 )
 MOST_NUMBERS = 3  # of parameters without names
 
@@ -27,11 +28,19 @@ class ConvergenceError(ImplicitDeltaError):
     ) -> "ConvergenceError":
         """Report the bounds on the standard error of the worst column of a linear solve."""
         return cls(
-            f"{solver!r} did not finish in {iterations} iterations: the standard error of "
-            f"evaluation {column} lies between {low:.4g} and {high:.4g}. Usual causes: badly "
+            f"{solver!r} did not finish in {iterations} iterations: "
+            f"{between(column, low, high)} Usual causes: badly "
             "scaled or nearly redundant parameters. Try `solver=cholesky` if a matrix of d x d "
             "fits in memory, a larger `max_iterations` or `rtol`, a `preconditioner`, or fit with "
             "a penalty (`l2=`)."
+        )
+
+    @classmethod
+    def over_budget(cls, budget: float, needed: float, known: str) -> "ConvergenceError":
+        """Report a budget of passes that does not reach, and what is known so far."""
+        return cls(
+            f"The budget of {budget:g} passes over the data does not reach: at least {needed:.4g} "
+            f"are needed. {known[:1].upper()}{known[1:]} Give a larger `budget=`, or leave it out."
         )
 
     @classmethod
@@ -43,6 +52,11 @@ class ConvergenceError(ImplicitDeltaError):
             "ranges over many orders of magnitude. A penalty (`l2=`) bounds it from below; "
             "`Infinitesimal()` needs no draws."
         )
+
+
+def between(column: int, low: float, high: float) -> str:
+    """Write bounds on the standard error of an evaluation."""
+    return f"the standard error of evaluation {column} lies between {low:.4g} and {high:.4g}."
 
 
 class NotAMaximumError(ImplicitDeltaError):

@@ -17,7 +17,7 @@ VARIABLE = "IMPLICIT_DELTA_PROGRESS"
 SWITCH = {"": None, "auto": None, "on": True, "1": True, "off": False, "0": False}
 
 
-def progress(label: str, total: int | None = None, unit: str = "it") -> Any:
+def progress(label: str, total: float | None = None, unit: str = "it") -> Any:
     """Open a bar, a context manager with `update`."""
     switch, notebook = _switch(), _in_notebook()
     shown = switch if switch is not None else notebook or _in_terminal()

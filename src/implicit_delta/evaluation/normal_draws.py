@@ -1,7 +1,7 @@
 """Psi at draws of the parameters from the normal distribution of the estimate."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.budget import Budget
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
@@ -39,6 +40,7 @@ class NormalDraws:
     pairs: int
     seed: int
     curvature: Curvature = "hessian"
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def dense(self) -> bool:
@@ -86,6 +88,7 @@ class NormalDraws:
 
     def information(self, v: Array) -> Array:
         """A times v."""
+        self.budget.spend(v.size // self.model.d, "No draw was finished.")
         return self.model.information(self.model.theta, v, self.curvature)
 
 

@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
@@ -25,7 +26,7 @@ from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 # A training that stopped early is known to its tether, to some percent; a solve need not be better.
-STOPPED_RTOL = 1e-3
+LOOSE = conjugate_gradient(rtol=1e-3)
 
 
 def infer(
@@ -115,9 +116,9 @@ def infer(
     cost = Cost.start(model)
     model = debiased(model) if debias else model
     by_default = method is None and not debias
-    return answer(
-        _as_trained(model, psi, names) if by_default else Evaluation.of(model, psi, names),
-        method,
+    ask = partial(
+        answer,
+        method=method,
         sandwich=sandwich,
         brought=brought,
         df=df,
@@ -126,6 +127,12 @@ def infer(
         strict=strict,
         cost=cost,
     )
+    try:
+        return ask((_as_trained if by_default else Evaluation.of)(model, psi, names))
+    except NotAMaximumError:
+        if not by_default or not model.bends:
+            raise
+    return ask(Evaluation.of(model.tethered(), psi, names))  # at rest, but at no strict maximum
 
 
 def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
@@ -226,6 +233,6 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.tether:
-        solver: Solver = cholesky if dense else conjugate_gradient(rtol=STOPPED_RTOL)
+        solver: Solver = cholesky if dense and model.formable else LOOSE
         return Infinitesimal(solver=solver, curvature="ggn")
     return Infinitesimal(solver=cholesky if dense else conjugate_gradient(rtol=1e-6))

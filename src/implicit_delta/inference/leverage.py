@@ -307,6 +307,12 @@ def _adjusted_rows(Z: Array, along: Array, power: float) -> tuple[Array, Array]:
     if Z.shape[1] == 1:
         factors, kept = _powers(np.sum(Z**2, axis=2, keepdims=True), power)
         return factors * along, np.sum(np.where(kept, 0.0, along**2), axis=1)
+    if Z.shape[1] > Z.shape[2]:  # a sequence has more outputs than there are directions
+        left, sizes, _ = np.linalg.svd(Z, full_matrices=False)
+        factors, kept = _powers(sizes[..., None] ** 2, power)
+        seen = np.swapaxes(left, 1, 2) @ along
+        lost = np.sum(np.where(kept, 0.0, seen**2), axis=1)
+        return along + left @ ((factors - 1) * seen), lost
     values, vectors = np.linalg.eigh(Z @ np.swapaxes(Z, 1, 2))
     factors, kept = _powers(values[..., None], power)
     turned = np.swapaxes(vectors, 1, 2) @ along

@@ -6,19 +6,34 @@ from typing import Generic, TypeVar, overload
 
 import numpy as np
 
+from implicit_delta._core.budget import check_budget
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    EvaluationError,
+    ImplicitDeltaWarning,
+)
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models._maximize import maximum_of
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
 Model = TypeVar("Model", bound=FittedModel)
 logger = logging.getLogger("implicit_delta")
+NO_MAXIMUM = (
+    "psi has come to rest where the Hessian is not positive: this is no maximum, and psi may move "
+    "again if the training goes on. Its drift is by the Gauss-Newton matrix; take the same for its "
+    'error, `infer(result.model, psi, Infinitesimal(curvature="ggn"))`, or climb on to a maximum '
+    "with `polish(model)`."
+)
+DRIFT = 0.01  # standard errors: a tenth of what `infer` warns of
 
 
 @dataclass(frozen=True)
@@ -34,12 +49,18 @@ class Polished(Generic[Model]):
     gain : float
         By how much the objective rose.
     iterations : int
+    drift : float
+        Standard errors by which an evaluation would still move, the largest.
+    curvature : {"hessian", "ggn"}
+        That of these standard errors: where the Hessian is not positive, the Gauss-Newton matrix.
     """
 
     model: Model
     moved: float | Array
     gain: float
     iterations: int
+    drift: float = np.nan
+    curvature: Curvature = "hessian"
 
 
 @overload
@@ -49,6 +70,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Model: ...
 @overload
@@ -58,6 +81,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Polished[Model]: ...
 def polish(
@@ -66,6 +91,8 @@ def polish(
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
+    drift: float = DRIFT,
+    budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
@@ -75,7 +102,8 @@ def polish(
     model : FittedModel
         Anything made by `from_*`; it is not changed.
     psi : callable, optional
-        An evaluation; with it, the result also says by how many standard errors psi moved.
+        An evaluation; with it, the result also says by how many standard errors psi moved, and
+        beyond 500 parameters the climb ends when psi will hardly move any more: see `drift`.
     tangent : bool
         Whether to maximize the likelihood of the tangent of a network, whose outputs are linear in
         the step from where it is. It is concave, so that with a penalty there is one maximum, for
@@ -83,6 +111,11 @@ def polish(
     maximizer : maximizer, optional
         By default `lbfgs`, scaled by the factorized curvature, for up to 500 parameters and
         `newton_krylov` beyond.
+    drift : float
+        Standard errors of psi that may remain, if psi and no maximizer is given and the model has
+        more than 500 parameters. Directions that psi does not see are then left unfinished.
+    budget : float, optional
+        Most passes over the data.
     maximize : maximizer, optional
         Deprecated name of `maximizer`.
 
@@ -96,7 +129,7 @@ def polish(
     Raises
     ------
     ConvergenceError
-        If no maximum was found.
+        If no maximum was found, or the budget does not reach it.
 
     Examples
     --------
@@ -108,9 +141,20 @@ def polish(
     >>> round(idm.polish(rough, lambda m: m[0]).moved, 6)  # 0.1 * sqrt(3)
     0.173205
     """
+    check_budget(budget)
+    if not 0 < drift < np.inf:
+        raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
     model = model.tangent() if tangent else model
     before = model.objective(model.theta)
-    found, iterations = maximum_of(model, renamed(maximizer, maximize))
+    given = renamed(maximizer, maximize)
+    by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
+    watch = PsiDrift(model, psi, drift) if psi is not None and by_psi else None
+    try:
+        found, iterations = maximum_of(model, given, done=watch, budget=budget)
+    except ConvergenceError as error:
+        if watch is None or watch.last is None:
+            raise
+        raise ConvergenceError(f"{error} {watch.last}") from None
     finished = model.at(found)
     start = model.theta if model.before is None else model.before
     object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
@@ -132,7 +176,11 @@ def polish(
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
-    return Polished(finished, _moved(model, finished, psi), gain, iterations)
+    look = watch.last if watch is not None and watch.last is not None else _look(finished, psi)
+    if look.curvature == "ggn":
+        warn(NO_MAXIMUM, DriftWarning)
+    moved = _moved(model, finished, psi, look.errors)
+    return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
 
 
 def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
@@ -156,8 +204,18 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
 
 
-def _moved(model: FittedModel, finished: FittedModel, psi: Psi) -> float | Array:
+def _look(finished: FittedModel, psi: Psi) -> Look:
+    """Standard errors and drift at a maximum."""
     evaluation = Evaluation.of(finished, psi)
-    variance = np.diag(Infinitesimal().respond(finished, evaluation).covariance)
-    moved = (evaluation.value - evaluation(model.theta)) / np.sqrt(variance)
-    return float(moved[0]) if evaluation.scalar else np.asarray(moved)
+    response = Infinitesimal().respond(finished, evaluation)
+    assert response.directions is not None
+    assert response.score is not None
+    errors = np.sqrt(np.diag(response.covariance))
+    drift = ratio(np.abs(response.directions.T @ response.score), errors)
+    return Look(evaluation.jacobian(finished.theta), errors, drift, "hessian")
+
+
+def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
+    evaluation = Evaluation.of(finished, psi)
+    moved = ratio(evaluation.value - evaluation(model.theta), errors)
+    return float(moved[0]) if evaluation.scalar else moved

@@ -69,7 +69,9 @@ def newton_step(model: FittedModel) -> Array | None:
     """Return the step of theta toward the maximum without the penalty, (d,); None if unknown."""
     one = np.eye(model.d)
     try:
-        information = model.information(model.theta, one, model.curvature)
+        # Of a network by its outputs: d products with the Hessian may outlast its training.
+        curvature = "ggn" if model.bends else model.curvature
+        information = model.information(model.theta, one, curvature)
     except UnsupportedModelError:
         return None
     own = information - model.penalty_information(model.theta, one)

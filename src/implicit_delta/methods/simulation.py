@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.budget import Budget, check_budget
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NonlinearityWarning, NotAMaximumError, UnsupportedModelError
@@ -55,6 +56,8 @@ class Simulation(Method):
         in the tangent and that of the model elsewhere.
     n_jobs : int
         How many evaluations run at once (joblib).
+    budget : float, optional
+        Passes over the data that steps of the parameters may cost; beyond, a ConvergenceError.
 
     Notes
     -----
@@ -79,9 +82,11 @@ class Simulation(Method):
     rng: int | np.random.Generator | None = None
     curvature: Curvature | None = None
     n_jobs: int = 1
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         """Check what was configured."""
+        check_budget(self.budget)
         check_draws(self.draws, self.curvature)
         if self.tangent not in (None, True, False):
             raise ValueError(f"tangent must be True, False or None, not {self.tangent!r}.")
@@ -123,7 +128,9 @@ class Simulation(Method):
     def _normal_draws(self, model: FittedModel) -> NormalDraws:
         tangent = model.bends if self.tangent is None else self.tangent
         curvature = self.curvature or ("ggn" if tangent else model.curvature)
-        return NormalDraws(model, self.draws // 2, as_seed(self.rng), curvature)
+        return NormalDraws(
+            model, self.draws // 2, as_seed(self.rng), curvature, Budget(self.budget)
+        )
 
 
 def _covariance(pairs: Pairs) -> Array:

@@ -1,6 +1,8 @@
 """The stochastic finite-difference method (SG-FDIDM): train on, with a little of psi added."""
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,24 +10,22 @@ import numpy as np
 from scipy.special import stdtrit
 
 from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.budget import check_budget
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, described_range, uncertainty
-from implicit_delta.methods.infinitesimal import Infinitesimal
-from implicit_delta.methods.training_pair import Anchor, TrainingPair
+from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
+from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.solvers import conjugate_gradient
 
-PUSH = 0.1  # of a standard error; the noise of paired trainings shrinks with it
 REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
 PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 SURE = 3.0  # Monte-Carlo errors beyond which that is not an accident
 ONE_SIGMA = 0.8413  # few runs know their own spread badly: t instead of normal quantiles
-POWER_ITERATIONS = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,15 +55,20 @@ class StochasticFiniteDifference(Method):
         The learning rate of plain stochastic gradient ascent on the *mean* log-likelihood; or, for
         torch models, a function that makes an optimizer of a list of parameters, such as
         ``lambda p: torch.optim.Adam(p, lr=1e-3)``, and for JAX models an optax optimizer, such as
-        ``optax.adam(1e-3)``. By default half of the largest stable rate.
-    batch_size : int
-        Rows in a minibatch. They are drawn anew for every step of an anchored training: in epochs,
-        batches would depend on each other, which leaves a bias.
+        ``optax.adam(1e-3)``. By default half of the largest stable rate, if the curvature that psi
+        sees lets 250 steps finish. Otherwise "preconditioned": up to 2500 parameters the curvature
+        of all rows is factorized (d products), so that a few dozen steps do. That changes the way
+        of the training, and not its end.
+    batch_size : int, optional
+        Rows in a minibatch: 256, or all where preconditioned steps on 256 would be so noisy that
+        they visited more rows. They are drawn anew for every step of an anchored training: in
+        epochs, batches would depend on each other, which leaves a bias.
     steps : int, optional
-        Steps before sampling starts. By default their number is doubled until the variance
-        changes by less than `tolerance`.
-    samples : int
-        S, the number of steps over which psi is averaged.
+        Steps before sampling starts. By default as many as the curvature that psi sees asks for,
+        doubled until the variance changes by less than `tolerance` or than its own noise.
+    samples : int, optional
+        S, the number of steps over which psi is averaged. By default 20 at a time until the
+        Monte-Carlo error is below `tolerance`, at most 200.
     runs : int
         Independent repetitions.
     central : bool
@@ -75,6 +80,9 @@ class StochasticFiniteDifference(Method):
         Relative change of the variance at which doubling the steps ends.
     max_steps : int
         Number of steps at which doubling stops.
+    budget : float, optional
+        Most passes over the data, the pilot solve included: with a larger cost foretold, nothing
+        is trained.
     curvature : {"hessian", "ggn"}
         Of the pilot solve, the default rate and the share that was reached.
     rng : int or numpy.random.Generator, optional
@@ -84,10 +92,11 @@ class StochasticFiniteDifference(Method):
     -----
     ``diagnostics.notes`` has ``monte_carlo_error``, the standard deviation of the standard error
     over minibatches, relative to it: with r runs the standard error that infinitely many would
-    give lies within a t quantile (r - 1 degrees of freedom) times that. It also has
-    ``share_reached``. A training of T steps at rate :math:`\eta` reaches a share :math:`1 - (1 -
-    \eta h / n)^T` of the variance along a direction of curvature h, so too few of them
-    underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
+    give lies within a t quantile (r - 1 degrees of freedom) times that. ``foretold`` is the cost
+    that was expected before the training, after timing a few steps; it is also logged (logger
+    ``implicit_delta``, level INFO). ``share_reached`` is about too few steps: T of them at rate
+    :math:`\eta` reach a share :math:`1 - (1 - \eta h / n)^T` of the variance along a direction of
+    curvature h, and underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
     :math:`w'Aw / g'w` of V, for the response w that was found: V is at least
     :math:`(g'w)^2 / w'Aw`, by the inequality of Cauchy and Schwarz.
 
@@ -107,9 +116,9 @@ class StochasticFiniteDifference(Method):
 
     lam: float | None = None
     optimizer: Any = None
-    batch_size: int = 256
+    batch_size: int | None = None
     steps: int | None = None
-    samples: int = 200
+    samples: int | None = None
     runs: int = 5
     central: bool = True
     anchored: bool = True
@@ -117,6 +126,7 @@ class StochasticFiniteDifference(Method):
     max_steps: int = 100_000
     curvature: Curvature = "hessian"
     rng: int | np.random.Generator | None = None
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         """Check what was configured."""
@@ -124,53 +134,75 @@ class StochasticFiniteDifference(Method):
             raise ValueError(f"lam must be positive and finite, not {self.lam!r}.")
         least = {"batch_size": 1, "samples": 1, "runs": 2, "max_steps": 1}
         for name, smallest in least.items():
-            if getattr(self, name) < smallest:
+            given = getattr(self, name)
+            if given is not None and given < smallest:
                 raise ValueError(f"{name} must be at least {smallest}.")
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must not be negative, but is {self.steps!r}.")
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance must be between 0 and 1, not {self.tolerance!r}.")
+        check_budget(self.budget)
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Train pairs for every psi_k and take differences."""
-        pushes = self._pushes(model, evaluation)
-        optimizer = self.optimizer or _default_rate(model, self.curvature)
-        named = replace(self, optimizer=optimizer, rng=as_seed(self.rng))
-        anchor = Anchor(model, evaluation) if self.anchored else None
-        with progress("training pairs", unit="step") as bar:
-            columns = [
-                _Column.of(named, model, evaluation, k, lam, anchor, bar)
-                for k, lam in enumerate(pushes)
-            ]
+        plan = Plan.of(replace(self, rng=as_seed(self.rng)), model, evaluation)
+        cost = plan.foretell()
+        with progress(f"training pairs ({cost})", total=plan.total, unit="step") as bar:
+            columns = [_trained(_Runs(plan, k, bar)) for k in range(evaluation.size)]
         directions = np.column_stack([column.direction for column in columns])
         variances = np.array([column.psi[k] for k, column in enumerate(columns)])
         slopes, shares = _shares(model, evaluation, directions, self.curvature)
         noise = max(c.monte_carlo_error(k) for k, c in enumerate(columns))
         _warn_unfinished(shares, columns)
         _warn_far(variances, slopes, shares, noise)
+        pushes = np.array(plan.pushes)
         notes: dict[str, float | str] = {
-            "lam": float(pushes[0]) if len(pushes) == 1 else described_range(np.array(pushes)),
+            "lam": float(pushes[0]) if len(pushes) == 1 else described_range(pushes),
             "steps": float(max(column.steps for column in columns)),
+            "foretold": cost,
             "monte_carlo_error": noise,
             "share_reached": float(min(np.min(shares), 1.0)),
         }
         return Response(
             covariance=np.column_stack([column.psi for column in columns]),
             directions=directions,
-            method=repr(named),
+            method=repr(plan.method),
             doubt=uncertainty(
                 noise * float(stdtrit(self.runs - 1, ONE_SIGMA)), "Use more `runs` and `samples`."
             ),
             notes=notes,
         )
 
-    def _pushes(self, model: FittedModel, evaluation: Evaluation) -> list[float]:
-        """Lambda for every psi_k."""
-        if self.lam is not None:
-            return [float(self.lam)] * evaluation.size
-        rough = Infinitesimal(conjugate_gradient(rtol=0.1, certify=False), curvature=self.curvature)
-        errors = np.sqrt(np.diag(rough.respond(model, evaluation).covariance))
-        return [PUSH / error if error > 0 else 1.0 for error in errors]
+
+class _Runs:
+    """Independent pairs of trainings for psi_k, each at the same number of steps."""
+
+    def __init__(self, plan: Plan, k: int, bar: Any) -> None:
+        self.plan, self.k, self.bar, self.done = plan, k, bar, 0
+        self.pairs = [plan.pair(k, run) for run in range(plan.runs)]
+        self.paths = [self._counted(pair) for pair in self.pairs]
+
+    def advance(self, steps: int) -> None:
+        """Train all of them on."""
+        for path in self.paths:
+            for _ in itertools.islice(path, steps):
+                pass
+        self.done += steps
+
+    def sample(self, samples: int) -> "_Column":
+        """Average psi over some more steps."""
+        found = [
+            pair.averaged(path, samples) for pair, path in zip(self.pairs, self.paths, strict=True)
+        ]
+        column = _Column.of(found, self.done)
+        self.done += samples
+        return column
+
+    def _counted(self, pair: TrainingPair) -> Iterator[Ends]:
+        for ends in pair.path():
+            self.bar.update()
+            self.plan.budget.spend(self.plan.passes)
+            yield ends
 
 
 @dataclass(frozen=True)
@@ -182,34 +214,25 @@ class _Column:
     steps: int
 
     @classmethod
-    def of(
-        cls,
-        method: StochasticFiniteDifference,
-        model: FittedModel,
-        evaluation: Evaluation,
-        k: int,
-        lam: float,
-        anchor: Anchor | None,
-        bar: Any,
-    ) -> "_Column":
-        """Train all pairs; the first finds how many steps are needed, if that was left open."""
-        psi, direction, steps = [], np.zeros(model.d), method.steps
-        for run in range(method.runs):
-            seed = (as_seed(method.rng), k, run)
-            pair = TrainingPair(method, model, evaluation, k, lam, seed, anchor, bar)
-            if steps is None:
-                steps, responses = pair.settled()
-            else:
-                responses = pair.averaged(steps)
-            psi.append(responses.psi)
-            direction += responses.theta / method.runs
-        assert steps is not None
-        return cls(np.array(psi), direction, steps)
+    def of(cls, found: list[Responses], steps: int) -> "_Column":
+        psi = np.array([responses.psi for responses in found])
+        return cls(psi, np.mean([responses.theta for responses in found], axis=0), steps)
 
     @property
     def psi(self) -> Array:
         """Average over the runs, (K,)."""
         return np.asarray(self.psi_by_run.mean(axis=0))
+
+    def joined(self, other: "_Column", share: float) -> "_Column":
+        """Average with samples of which the other column has a share."""
+        psi = (1 - share) * self.psi_by_run + share * other.psi_by_run
+        return _Column(psi, (1 - share) * self.direction + share * other.direction, self.steps)
+
+    def changed(self, later: "_Column", k: int, tolerance: float) -> bool:
+        """Whether the variance of psi_k differs by more than the tolerance and than its noise."""
+        change = later.psi_by_run[:, k] - self.psi_by_run[:, k]
+        noise = SURE * _error_of_mean(change)
+        return bool(abs(change.mean()) > max(tolerance * abs(later.psi[k]), noise))
 
     def monte_carlo_error(self, k: int) -> float:
         """Relative error of the standard error of psi_k: half of that of its variance."""
@@ -220,16 +243,44 @@ class _Column:
                 "larger than the response. Use more `samples`, a larger batch, or a "
                 "smaller learning rate."
             )
-        return float(variances.std(ddof=1) / math.sqrt(len(variances)) / variances.mean() / 2)
+        return float(_error_of_mean(variances) / variances.mean() / 2)
 
 
-def _default_rate(model: FittedModel, curvature: Curvature) -> float:
-    """Half of the largest rate at which gradient ascent on L / n is stable, 2 n / largest h."""
-    v, largest = np.random.default_rng(0).normal(size=model.d), 0.0
-    for _ in range(POWER_ITERATIONS):
-        v = model.information(model.theta, v / np.linalg.norm(v), curvature)
-        largest = float(np.linalg.norm(v))
-    return model.n / largest
+def _error_of_mean(values: Array) -> float:
+    """Of independent runs; a single one is on all rows, and has no noise."""
+    return float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
+
+
+def _trained(runs: _Runs) -> _Column:
+    """Train until the variance settles, if the steps were left open; then average."""
+    method = runs.plan.method
+    runs.advance(runs.plan.steps)
+    column = runs.sample(method.samples or BLOCK)
+    while method.steps is None:
+        if runs.done > 2 * method.max_steps:
+            raise _unsettled(column, runs.k)
+        runs.advance(max(2 * column.steps - runs.done, 0))
+        before, column = column, runs.sample(method.samples or BLOCK)
+        if not before.changed(column, runs.k, method.tolerance):
+            break
+    return column if method.samples else _averaged(runs, column)
+
+
+def _averaged(runs: _Runs, column: _Column) -> _Column:
+    """Take more samples until the Monte-Carlo error is met."""
+    for taken in range(BLOCK, MOST_SAMPLES, BLOCK):
+        if column.monte_carlo_error(runs.k) <= runs.plan.method.tolerance:
+            break
+        column = column.joined(runs.sample(BLOCK), BLOCK / (taken + BLOCK))
+    return column
+
+
+def _unsettled(column: _Column, k: int) -> ConvergenceError:
+    return ConvergenceError(
+        f"The variance still changes after {column.steps} steps (now {column.psi[k]:.4g}). Use a "
+        "larger learning rate or another optimizer, a larger `max_steps`, or give `steps` to "
+        "accept what they reach: too few underestimate, as `Infinitesimal(damping=...)` would."
+    )
 
 
 def _shares(

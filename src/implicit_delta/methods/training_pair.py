@@ -1,10 +1,9 @@
 """Two trainings that differ by a little of psi and by nothing else."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,10 +11,13 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.pilot import Preconditioned
 from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference
+
+Ends: TypeAlias = tuple[Array, ...]  # parameters of both trainings, (d,) each
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,10 @@ class Anchor:
 
 @dataclass(frozen=True)
 class TrainingPair:
-    """Two trainings on identical minibatches, with a bonus of +lam psi_k and of -lam psi_k."""
+    """Two trainings on identical minibatches, with a bonus of +lam psi_k and of -lam psi_k.
+
+    The stepper is a learning rate, an optimizer that the model trains with, or `Preconditioned`.
+    """
 
     method: "StochasticFiniteDifference"
     model: FittedModel
@@ -57,53 +62,42 @@ class TrainingPair:
     lam: float
     seed: tuple[int, ...]
     anchor: Anchor | None
-    bar: Any
+    stepper: Any
 
-    def averaged(self, steps: int) -> Responses:
-        """Train for a number of steps, then average over the samples."""
-        path = self._path()
-        for _ in range(steps):
-            next(path)
-        return self._average(path)
-
-    def settled(self) -> tuple[int, Responses]:
-        """Double the steps until the variance settles."""
-        path, steps, last = self._path(), self.method.samples, math.nan
-        for _ in range(steps):
-            next(path)
-        while steps <= self.method.max_steps:
-            responses = self._average(path)
-            variance = float(responses.psi[self.k])
-            if abs(variance - last) <= self.method.tolerance * abs(variance):
-                return steps, responses
-            for _ in range(steps - self.method.samples):
-                next(path)
-            last, steps = variance, 2 * steps
-        raise ConvergenceError(
-            f"The variance still changes after {steps // 2} steps (now {last:.4g}). Use a larger "
-            "learning rate or another optimizer, a larger `max_steps`, or give `steps` to accept "
-            "what they reach: too few underestimate, as `Infinitesimal(damping=...)` would."
+    def path(self) -> Iterator[Ends]:
+        """Parameters of both trainings after each step."""
+        signs = (1.0, -1.0) if self.method.central else (1.0, 0.0)
+        ends = (
+            self._ascend(self._bonus(sign), batches)
+            for sign, batches in zip(signs, itertools.tee(self._minibatches()), strict=True)
         )
+        return zip(*ends, strict=True)
 
-    def _average(self, path: Iterator[tuple[Array, Array]]) -> Responses:
-        samples, width = self.method.samples, (2 if self.method.central else 1) * self.lam
+    def averaged(self, path: Iterator[Ends], samples: int) -> Responses:
+        """Average the responses over the next steps."""
+        width = (2 if self.method.central else 1) * self.lam
         psi, theta = np.zeros(self.evaluation.size), np.zeros(self.model.d)
-        for _ in range(samples):
-            ahead, behind = next(path)
+        for ahead, behind in itertools.islice(path, samples):
             psi += self.evaluation(ahead) - self.evaluation(behind)
             theta += ahead - behind
         return Responses(psi / (samples * width), theta / (samples * width))
 
-    def _path(self) -> Iterator[tuple[Array, Array]]:
-        """Parameters of both trainings after each step."""
-        signs = (1.0, -1.0) if self.method.central else (1.0, 0.0)
-        ends = (
-            self.model.ascend(self._bonus(sign), batches, self.method.optimizer)
-            for sign, batches in zip(signs, itertools.tee(self._minibatches()), strict=True)
-        )
-        for pair in zip(*ends, strict=True):
-            self.bar.update()
-            yield pair
+    def _ascend(self, bonus: Bonus, batches: Iterator[RowNumbers]) -> Iterator[Array]:
+        if not isinstance(self.stepper, Preconditioned):
+            yield from self.model.ascend(bonus, batches, self.stepper)
+            return
+        theta, rest = self.model.theta, 0.0 if self.anchor is None else self.anchor.score
+        for rows in batches:
+            # Less the score at the start: what an early end has left is drift, and no response.
+            slope = self.model.batch_score(theta, rows) + bonus(theta, rows) - rest
+            if not np.all(np.isfinite(slope)):
+                raise ConvergenceError(
+                    "The training diverged: within the push the objective is not close to a "
+                    "parabola. Usual causes: kinks (ReLU), a training that stopped early. Give a "
+                    'learning rate as `optimizer`, or use `Infinitesimal(curvature="ggn")`.'
+                )
+            theta = theta + self.stepper.step(slope)
+            yield theta
 
     def _bonus(self, sign: float) -> Bonus:
         push = sign * self.lam
@@ -121,7 +115,7 @@ class TrainingPair:
         Batches of an epoch depend on each other, which would leave a bias in anchored training.
         """
         generator, n = np.random.default_rng(self.seed), self.model.n
-        size = min(self.method.batch_size, n)
+        size = min(self.method.batch_size or n, n)
         while self.anchor is not None:
             yield generator.choice(n, size, replace=False)
         while True:

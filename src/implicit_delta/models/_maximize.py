@@ -1,9 +1,13 @@
 """Maximize the objective of a model to the end."""
 
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from implicit_delta._core.budget import Budget
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
@@ -18,23 +22,33 @@ IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
+Done: TypeAlias = Callable[[Array, Array], bool]  # theta and the step ahead, (d,): whether to stop
 
-def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[Array, int]:
+
+def maximum_of(
+    model: FittedModel,
+    maximizer: Maximizer | None = None,
+    *,
+    done: Done | None = None,
+    budget: float | None = None,
+) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
 
-    In rounds, each scaled by the curvature where the last one ended.
+    In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
+    parameters, `done` may end it early. The budget is in passes over the data.
     """
     theta, iterations = model.theta, 0
+    climb = _Climb(model, Budget(budget), done, model.passes)
     if maximizer is None and model.d > CHEAP_LIMIT:
         maximizer = newton_krylov
-    with progress("maximizing", unit="evaluation") as bar, np.errstate(all="ignore"):
+    with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
             if scale is not None and at_maximum:
                 slope = model.score(theta)
                 if np.linalg.norm(scale.half_transpose(slope)) < FINISHED:
                     return _finish(model, theta, slope, scale), iterations
-            found = (maximizer or IN_ROUNDS).maximize(_objective(model, scale, bar), theta)
+            found = (maximizer or IN_ROUNDS).maximize(climb.objective(scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
             if not found.converged:
                 continue
@@ -45,12 +59,41 @@ def maximum_of(model: FittedModel, maximizer: Maximizer | None = None) -> tuple[
     raise ConvergenceError(_advice(found))
 
 
-def _objective(model: FittedModel, scale: Factor | None, bar: Any) -> Objective:
-    def value(theta: Array) -> float:
-        bar.update()
-        return model.objective(theta)
+@dataclass
+class _Climb:
+    """An objective that counts its passes, and knows how far it has risen when these run out."""
 
-    return Objective(value, model.score, model.information, scale)
+    model: FittedModel
+    budget: Budget
+    done: Done | None
+    seen: int
+    first: float = math.nan
+    best: float = -math.inf
+
+    def objective(self, scale: Factor | None, bar: Any) -> Objective:
+        model = self.model
+
+        def value(theta: Array) -> float:
+            self._spend(bar)
+            found = model.objective(theta)
+            self.first = found if math.isnan(self.first) else self.first
+            self.best = max(self.best, found)
+            return found
+
+        def curve(theta: Array, v: Array) -> Array:
+            self._spend(bar)
+            return model.information(theta, v)
+
+        return Objective(value, model.score, curve, scale, self.done)
+
+    def _spend(self, bar: Any) -> None:
+        """Count the passes since the last call, whoever made them."""
+        before, self.seen = self.seen, self.model.passes
+        bar.update(self.seen - before)
+        self.budget.spend(self.seen - before, self._known)
+
+    def _known(self) -> str:
+        return f"The objective has risen by {self.best - self.first:.4g} so far."
 
 
 def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:

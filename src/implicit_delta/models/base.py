@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
@@ -141,6 +142,11 @@ class FittedModel(ABC):
     def shares(self) -> Array:
         """Weight of each row in an average over the training rows, (n,)."""
         return self.counts if self.weight_kind == "precision" else self.weights
+
+    @property
+    def formable(self) -> bool:
+        """Whether the Gauss-Newton matrix is better formed than multiplied with."""
+        return self.d <= GAUSS_NEWTON_LIMIT
 
     @property
     def floor(self) -> float:

@@ -38,6 +38,7 @@ NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # erro
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
 BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
+FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
 PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
@@ -131,6 +132,14 @@ class BatchedModel(FittedModel):
     @property
     def bends(self) -> bool:  # type: ignore[override]
         return isinstance(self.row_terms, SupervisedTerms)
+
+    @property
+    def formable(self) -> bool:
+        """As of any model, but not where a row has more outputs (of tokens) than there are weights.
+
+        Each column of the matrix is then a product.
+        """
+        return super().formable and (self.d <= FEW_COLUMNS or self._output_size() <= self.d)
 
     @property
     def curvature(self) -> Curvature:  # type: ignore[override]
@@ -270,6 +279,17 @@ class BatchedModel(FittedModel):
                     "smaller learning rate."
                 )
             yield theta
+
+    def drift_causes(self) -> str:
+        """As of any model; the default method takes a training as it stopped."""
+        if not self.bends:
+            return super().drift_causes()
+        return (
+            "Usual causes: training stopped early, or a penalty used in training was not given "
+            "here. Leave the method out, `infer(model, psi)`, which takes a training that stopped "
+            "early as it is; or finish it with `polish(model)`; or give the `penalty=` or `l2=` "
+            "that was used."
+        )
 
     @property
     def pseudo(self) -> str:

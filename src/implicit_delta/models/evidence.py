@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.lanczos import Lanczos
@@ -65,7 +64,7 @@ def spectrum_of(model: FittedModel) -> Spectrum:
     With z from N(0, G), :math:`z' (G + r)^{-1} z` is :math:`\gamma(r)` on average; one Lanczos
     process gives it for every r.
     """
-    if model.d <= GAUSS_NEWTON_LIMIT:
+    if model.formable:
         one = np.eye(model.d)
         own = model.information(model.theta, one, "ggn")
         own = own - model.tether * one - model.penalty_information(model.theta, one)

@@ -30,6 +30,7 @@ from implicit_delta.models.base import (
     range_of,
 )
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import trace
 
@@ -68,6 +69,12 @@ class HostLikelihood(ABC):
             f"Leverage is that of the outputs of a row, and {self!r} has other parameters than "
             'those of its means. Use robust="HC1", robust="CR1" or `Bootstrap()`.'
         )
+
+    def curvature_noise(
+        self, b: Array, weights: Array, rng: np.random.Generator, count: int
+    ) -> Array:
+        """Draw vectors with the Gauss-Newton matrix as covariance, (D, count); for networks."""
+        raise UnsupportedModelError(NO_TANGENT)
 
     def touching(self, b: Array) -> "HostLikelihood":
         """Build the likelihood of outputs that are linear in the step from b; for networks."""
@@ -156,6 +163,8 @@ class HostModel(FittedModel):
     df: float = np.inf
     claimed: Claimed | None = None
     penalty_note: str = ""
+    tether: float = 0.0
+    effective: float = np.nan
     notes: Mapping[str, str] = field(default_factory=dict)
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -179,7 +188,8 @@ class HostModel(FittedModel):
 
     def objective(self, theta: Array) -> float:
         b = self.coordinates.coefficients(theta)
-        return float(self.weights @ self.terms(theta) - self.ridge @ b**2 / 2)
+        ridges = self.ridge @ b**2 + self.tether * theta @ theta
+        return float(self.weights @ self.terms(theta) - ridges / 2)
 
     def score(self, theta: Array) -> Array:
         self.counter.count += 1
@@ -225,6 +235,22 @@ class HostModel(FittedModel):
             to_tangent=partial(_moved_from, to_tangent, b),
         )
 
+    def tethered(self) -> "HostModel":
+        if not self.bends:
+            return super().tethered()
+        tie = evidence_of(self)
+        return replace(self, curvature="ggn", tether=tie.strength, effective=tie.effective)
+
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        if not self.bends:
+            return None
+        b = self.coordinates.coefficients(theta)
+        drawn = self.likelihood.curvature_noise(b, self.weights, rng, count)
+        drawn += np.sqrt(self.ridge)[:, None] * rng.standard_normal(drawn.shape)
+        tied = np.sqrt(self.tether) * rng.standard_normal((self.d, count))
+        self.counter.count += count
+        return np.asarray(self.coordinates.pull(drawn) + tied)
+
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
         traced = trace(lambda coefficients: psi(self.to_host(coefficients)), b)
@@ -269,7 +295,7 @@ class HostModel(FittedModel):
         return self.coordinates.pull(self.ridge[:, None] * step).reshape(v.shape)
 
     def unpenalized(self) -> "HostModel":
-        return replace(self, ridge=np.zeros_like(self.ridge))
+        return replace(self, ridge=np.zeros_like(self.ridge), tether=0.0)
 
     def describe(self) -> dict[str, str]:
         penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}
@@ -285,7 +311,8 @@ class HostModel(FittedModel):
 
     def _score(self, theta: Array, weights: Array) -> Array:
         b = self.coordinates.coefficients(theta)
-        return self.coordinates.pull(self.likelihood.score(b, weights) - self.ridge * b)
+        own = self.coordinates.pull(self.likelihood.score(b, weights) - self.ridge * b)
+        return np.asarray(own - self.tether * theta)
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:
         """The curvature as a matrix, kept for the last theta."""
@@ -299,7 +326,8 @@ class HostModel(FittedModel):
         step = self.coordinates.push(v.reshape(self.d, -1))
         b = self.coordinates.coefficients(theta)
         product = self.likelihood.information(b, self.weights, step, curvature)
-        return self.coordinates.pull(product + self.ridge[:, None] * step).reshape(v.shape)
+        pulled = self.coordinates.pull(product + self.ridge[:, None] * step).reshape(v.shape)
+        return np.asarray(pulled + self.tether * v)
 
     def _units(self) -> Array:
         """The standard error of each parameter, the others held fixed; a guess if d is large."""

@@ -71,11 +71,7 @@ class Network(HostLikelihood):
 
     def score(self, b: Array, weights: Array) -> Array:
         layers, activations = self._at(b)
-        top = weights[:, None] * self._slope(activations)
-        parts: list[Array] = []
-        for below, delta in self._backward(layers, activations, top):
-            parts += [delta.sum(axis=0), (below.T @ delta).ravel()]
-        return np.concatenate(parts[::-1])
+        return self._gradient(layers, activations, weights[:, None] * self._slope(activations))
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
         layers, activations = self._at(b)
@@ -107,6 +103,18 @@ class Network(HostLikelihood):
         for part in blocks(len(self.X), max(self.widths) * v.shape[1]):
             yield replace(self, X=self.X[part], targets=self.targets[part])._whitened(b, v)
 
+    def curvature_noise(
+        self, b: Array, weights: Array, rng: np.random.Generator, count: int
+    ) -> Array:
+        layers, activations = self._at(b)
+        roots = root_matrices(self.likelihood.root(activations[-1]), activations[-1])
+        columns = []
+        for _ in range(count):
+            noise = np.sqrt(weights)[:, None] * rng.standard_normal(activations[-1].shape)
+            top = np.einsum("nij,ni->nj", roots, noise)
+            columns.append(self._gradient(layers, activations, top))
+        return np.stack(columns, axis=1)
+
     def touching(self, b: Array) -> "Network":
         return self if self.center is not None else replace(self, center=b)
 
@@ -121,6 +129,13 @@ class Network(HostLikelihood):
         rows = np.moveaxis(np.asarray(likelihood.root(outputs)(moved)), 0, -1)
         residuals = likelihood.residual(outputs, self.targets)
         return Whitened(rows, residuals, likelihood.spread(outputs))
+
+    def _gradient(self, layers: Layers, activations: list[Array], top: Array) -> Array:
+        """Derivative of the outputs times `top`, summed over rows, in all coefficients: (D,)."""
+        parts: list[Array] = []
+        for below, delta in self._backward(layers, activations, top):
+            parts += [delta.sum(axis=0), (below.T @ delta).ravel()]
+        return np.concatenate(parts[::-1])
 
     def _product(
         self, layers: Layers, activations: list[Array], delta: Array, curve: Product, v: Array

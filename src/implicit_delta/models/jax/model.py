@@ -96,7 +96,7 @@ class JaxModel(BatchedModel):
         if isinstance(self.functional, TangentFunctional):
             return self
         touching = TangentFunctional(
-            **{name.name: getattr(origin, name.name) for name in fields(origin)},
+            **{field.name: getattr(origin, field.name) for field in fields(origin)},
             touched=origin,
             center=self.theta.copy(),
         )

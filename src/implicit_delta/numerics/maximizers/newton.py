@@ -67,6 +67,8 @@ class NewtonKrylov(Maximizer):
         for iterations in range(self.max_iterations + 1):
             if here.decrement <= self.tolerance and here.complete:
                 return here.maximum(scaled, True, "The Newton decrement is small.", iterations)
+            if scaled.done(here.z, here.direction):
+                return here.maximum(scaled, True, "It will do.", iterations)
             if stalled == PATIENCE:
                 return closest.maximum(scaled, True, "Rounding allows no more.", iterations)
             ahead = _line_search(scaled, here) if math.isfinite(here.slope) else None

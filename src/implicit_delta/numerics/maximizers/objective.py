@@ -33,12 +33,16 @@ class Objective:
     scale : LinearScale, optional
         Coordinates z with ``x = start + scale.half(z)`` in which the objective is close to
         ``-|z|^2 / 2``. All tolerances are lengths in these coordinates.
+    done : callable, optional
+        ``done(x, step)`` tells whether x will do, given the step that would be taken from it;
+        only `newton_krylov` asks.
     """
 
     value: Callable[[Array], float]
     gradient: Callable[[Array], Array] | None = None
     curvature: Callable[[Array, Array], Array] | None = None
     scale: LinearScale | None = None
+    done: Callable[[Array, Array], bool] | None = None
 
 
 @dataclass(frozen=True)

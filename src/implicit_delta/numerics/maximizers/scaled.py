@@ -93,6 +93,10 @@ class ScaledObjective:
         image = self.problem.curvature(self.point(z), self._half(v))
         return self._half_transpose(np.asarray(image, dtype=float))
 
+    def done(self, z: Array, step: Array) -> bool:
+        """Whether the problem itself takes z for its end."""
+        return self.problem.done is not None and self.problem.done(self.point(z), self._half(step))
+
     def maximum(
         self,
         z: Array,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
@@ -104,6 +105,15 @@ class Descent:
                 _swap(self.searches, row, last)
                 self.order[[row, last]] = self.order[[last, row]]
         self.active = self.order[:last].copy()
+
+    def spectrum(self, column: int) -> tuple[Array, Array]:
+        """Ritz values of A in the space searched for a column, and their shares of b' A^-1 b."""
+        inverse, ratios = 1.0 / np.array(self.lengths[column]), np.array(self.ratios[column][:-1])
+        diagonal = inverse.copy()
+        diagonal[1:] += ratios * inverse[:-1]
+        values, vectors = eigh_tridiagonal(diagonal, np.sqrt(ratios) * inverse[:-1])
+        shares = vectors[0] ** 2 / values
+        return values, shares / shares.sum()
 
     def _precondition(self, rows: Array) -> Array:
         if self.preconditioner is None:

@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.budget import check_budget
+from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError, between
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
 from implicit_delta.numerics.solvers.bounds import Bounds
@@ -16,6 +18,7 @@ from implicit_delta.numerics.solvers.descent import Descent
 from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
+FORETOLD_EVERY = 10  # iterations
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -44,6 +47,8 @@ class ConjugateGradient(Solver):
         By default 10 d, at least 1,000 and at most 10,000.
     preconditioner : callable, optional
         Applies a symmetric positive definite approximation of ``A^-1`` to a block (d, k).
+    budget : int, optional
+        Most products with A, of one vector each: for an information matrix, passes over the data.
     certify : bool
         Whether to go on until bounds that hold agree to ``rtol``. Otherwise estimated ones decide;
         if a ``floor`` is known, those that hold are reported.
@@ -73,6 +78,7 @@ class ConjugateGradient(Solver):
     max_iterations: int | None = None
     preconditioner: Operator | None = None
     certify: bool = True
+    budget: int | None = None
 
     name: ClassVar[str] = "conjugate_gradient"
 
@@ -82,6 +88,7 @@ class ConjugateGradient(Solver):
             raise ValueError(f"rtol must be between 0 and 1, not {self.rtol!r}.")
         if self.max_iterations is not None and self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations!r}.")
+        check_budget(self.budget)
 
     def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
@@ -91,13 +98,19 @@ class ConjugateGradient(Solver):
         unbounded = self.certify and not known and self.preconditioner is None
         probe = Probe(b, descent.type) if unbounded and descent.active.size else None
         bounds = Bounds(descent, self.rtol, self.certify, known, probe)
-        while (descent.active.size or bounds.probing) and descent.iterations < most:
-            try:
-                bounds.step()
-            except NotAMaximumError:
-                if not bounds.settled:
-                    raise
-                break
+        budget = math.inf if self.budget is None else self.budget
+        with progress("conjugate gradients", total=self.budget, unit="product") as bar:
+            while (descent.active.size or bounds.probing) and descent.iterations < most:
+                before = descent.products
+                if before + descent.active.size + bounds.probing > budget:
+                    break
+                try:
+                    bounds.step()
+                except NotAMaximumError:
+                    if not bounds.settled:
+                        raise
+                    break
+                _show(bar, bounds, descent.products - before)
         if not bounds.settled:
             raise _unfinished(self, bounds, descent.active, most)
         return _solution(bounds, b)
@@ -135,12 +148,26 @@ def _solution(bounds: Bounds, b: Array) -> Solution:
     )
 
 
+def _show(bar: Any, bounds: Bounds, products: int) -> None:
+    """Advance the bar, and foretell the products from the pace at which the bounds close."""
+    bar.update(products)
+    if bar.disable or bounds.descent.iterations % FORETOLD_EVERY:
+        return
+    gap = float(bounds.gap(bounds.estimated_mu()).max(initial=0.0))
+    if bounds.rtol < gap < 1:
+        bar.total = math.ceil(bounds.descent.products * math.log(bounds.rtol) / math.log(gap))
+        bar.refresh()
+
+
 def _unfinished(
     solver: ConjugateGradient, bounds: Bounds, active: NDArray[np.int_], most: int
 ) -> ConvergenceError:
     mu = bounds.estimated_mu()
     mu = bounds.floor if solver.certify and bounds.bounded else mu
-    worst = active[np.argmax(bounds.gap(mu)[active])]
+    worst = int(active[np.argmax(bounds.gap(mu)[active])])
     low = math.sqrt(bounds.descent.lower[worst])
     high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
-    return ConvergenceError.unfinished_solve(solver, most, int(worst), low, high)
+    if bounds.descent.iterations < most and solver.budget is not None:
+        known = between(worst, low, high)
+        return ConvergenceError.over_budget(solver.budget, bounds.descent.products + 1, known)
+    return ConvergenceError.unfinished_solve(solver, most, worst, low, high)

@@ -1,0 +1,286 @@
+"""Networks whose training stopped early: tethered to their start, answered, and told so."""
+
+import copy
+import warnings
+from contextlib import nullcontext
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import implicit_delta as idm
+from implicit_delta.models import evidence
+
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
+
+
+def classes(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    chance = 1 / (1 + np.exp(-np.sin(1.5 * X[:, 0]) - X[:, 1] * X[:, 2]))
+    y = (rng.uniform(size=n) < chance).astype(int) + (X[:, 3] > 1.2)
+    return torch.tensor(X), torch.tensor(y)
+
+
+def network(activation="relu", hidden=(8,), outputs=3, seed=0):
+    torch.manual_seed(seed)
+    sizes = [4, *hidden, outputs]
+    layers = [
+        part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), ACTIVATIONS[activation]())
+    ]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def trained(net, X, y, steps=120, batch=40, optimizer=None, loss=nn.functional.cross_entropy):
+    """Train in place by minibatches; returns the start."""
+    start = copy.deepcopy(net.state_dict())
+    optimizer = optimizer or torch.optim.Adam(net.parameters(), 1e-2)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        rows = torch.randperm(len(y), generator=generator)[:batch]
+        optimizer.zero_grad()
+        loss(net(X[rows]), y[rows]).backward()
+        optimizer.step()
+    return start
+
+
+@pytest.fixture(scope="module")
+def stopped():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y)
+    return idm.from_torch(net, (X, y), idm.Categorical(), start=start), X, y, start
+
+
+def mean_probability(X):
+    return lambda m: torch.softmax(m(X), 1)[:, 0].mean()
+
+
+def dense(model):
+    """Whitened Jacobian, residuals and Gauss-Newton matrix, by hand."""
+    one = np.eye(model.d)
+    parts = list(model.unpenalized().whitened(model.theta, one))
+    U = np.concatenate([part.rows for part in parts])
+    e = np.concatenate([part.residuals for part in parts])
+    return U, e, np.einsum("npd,npe->de", U, U)
+
+
+def test_the_tether_is_where_the_evidence_has_it(stopped):
+    model, _, _, _ = stopped
+    tied = model.tethered()
+    values = np.linalg.eigvalsh(dense(model)[2])
+    gamma = np.sum(values / (values + tied.tether))
+    way = np.sum((model.theta - model.start) ** 2)
+    np.testing.assert_allclose(tied.tether * way, gamma, rtol=1e-8)
+    np.testing.assert_allclose(tied.effective, gamma, rtol=1e-8)
+    assert tied.curvature == "ggn"
+    away = tied.theta - tied.start
+    np.testing.assert_allclose(
+        tied.score(tied.theta), model.score(model.theta) - tied.tether * away, atol=1e-10
+    )
+
+
+def test_the_error_is_the_sandwich_adjusted_for_leverage(stopped):
+    model, X, _, _ = stopped
+    est = idm.infer(model, mean_probability(X))
+    tied = model.tethered()
+    U, e, G = dense(model)
+    inverse = np.linalg.inv(G + tied.tether * np.eye(model.d))
+    w = inverse @ model.jacobian(mean_probability(X), model.theta)[0]
+    total = 0.0
+    for rows, residual in zip(U, e, strict=True):
+        left, vectors = np.linalg.eigh(np.eye(3) - rows @ inverse @ rows.T)
+        total += ((rows @ w) @ vectors @ (left**-0.5 * (vectors.T @ residual))) ** 2
+    np.testing.assert_allclose(est.standard_error, np.sqrt(total), rtol=1e-6)
+    np.testing.assert_allclose(est.drift, [w @ model.score(model.theta)], rtol=1e-6)
+
+
+def test_what_was_done_is_told(stopped):
+    model, X, _, _ = stopped
+    est = idm.infer(model, mean_probability(X))
+    summary = est.summary()
+    assert "stopped where it was" in est.target
+    assert "around the start" in est.diagnostics.notes["stopped"]
+    assert "HC2" in summary
+    assert est.budget["drift"] == pytest.approx(abs(est.drift[0]))
+    assert "drift" in summary
+    assert est.budget["total"] == est.standard_error
+    unknown = idm.from_torch(model.module, (X, stopped[2]), idm.Categorical())
+    assert "zero" in idm.infer(unknown, mean_probability(X)).diagnostics.notes["stopped"]
+
+
+def test_drift_is_kept_by_files_and_contrasts(stopped, tmp_path):
+    model, X, _, _ = stopped
+    est = idm.infer(model, lambda m: torch.softmax(m(X), 1).mean(0))
+    est.save(tmp_path / "est.npz")
+    np.testing.assert_array_equal(idm.Estimate.load(tmp_path / "est.npz").drift, est.drift)
+    difference = est.contrast([1, -1, 0])
+    np.testing.assert_allclose(difference.drift, [est.drift[0] - est.drift[1]])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_rectifiers_are_answered(seed):
+    """Stopped early or late, wide or narrow, by one optimizer or another: strict mode answers."""
+    rng = np.random.default_rng(seed)
+    X, y = classes(n=int(rng.integers(60, 300)), seed=seed)
+    net = network("relu", tuple(rng.integers(3, 12, size=rng.integers(1, 3))), seed=seed)
+    sgd = rng.uniform() < 0.5
+    optimizer = (torch.optim.SGD if sgd else torch.optim.Adam)(net.parameters(), 1e-2)
+    start = trained(net, X, y, int(rng.choice([5, 50, 500])), 32, optimizer)
+    given = {"start": start} if rng.uniform() < 0.7 else {}
+    model = idm.from_torch(net, (X, y), idm.Categorical(), **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", idm.DriftWarning)
+        est = idm.infer(model, lambda m: nn.functional.cross_entropy(m(X), y).exp())
+        spread = idm.infer(model, idm.Average(lambda m: torch.softmax(m(X[:40]), 1)[:, 0]))
+    assert 0 < est.standard_error < np.inf
+    assert 0 < spread.budget["model"] < spread.standard_error
+
+
+def test_few_random_directions_do_for_a_large_network(stopped, monkeypatch):
+    """The routes for many parameters, on a network that also has the exact answer."""
+    model, X, _, _ = stopped
+    psi = lambda m: torch.softmax(m(X), 1).std(0)
+    exact = idm.infer(model, psi)
+    monkeypatch.setattr(type(model), "formable", False)
+    tied = model.tethered()
+    assert tied.tether == pytest.approx(model.tethered().tether)
+    gamma = dense(model)[2]
+    values = np.linalg.eigvalsh(gamma)
+    truth = evidence.Evidence.of(
+        evidence.Spectrum(values, values), float(tied.travelled @ tied.travelled)
+    )
+    # Two probes leave sqrt(2 / gamma / 2) of the trace, and less of the strength.
+    assert abs(np.log(tied.tether / truth.strength)) < 3 / np.sqrt(truth.effective)
+    rough = idm.infer(model, psi)
+    np.testing.assert_allclose(rough.standard_error, exact.standard_error, rtol=0.15)
+
+
+def test_statistics_of_large_networks_are_smoothed_row_by_row(stopped, monkeypatch):
+    from implicit_delta.evaluation import unit_draws
+
+    model, (X, y) = stopped[0], classes(2000, seed=1)
+    hits = lambda p, w: np.average(p.argmax(1) == y.numpy(), weights=w)
+    accuracy = idm.Statistic(lambda m: torch.softmax(m(X), 1), hits)
+    exact = idm.infer(model, accuracy)
+    monkeypatch.setattr(unit_draws, "MOST_MATCHED", 1)
+    monkeypatch.setattr(unit_draws, "PAIRS", 16)
+    rough = idm.infer(model, accuracy)
+    assert rough.diagnostics.notes["statistic"] == "smoothed row by row"
+    assert rough.budget["model"] == pytest.approx(exact.budget["model"], rel=0.5)
+
+
+def test_a_finished_network_is_answered_as_before():
+    net, (X, y) = network("tanh", (3,)), classes(100)
+    model = idm.polish(idm.from_torch(net, (X, y), idm.Categorical(), l2=1.0))
+    est = idm.infer(model, mean_probability(X))
+    plain = idm.infer(model, mean_probability(X), idm.Infinitesimal())
+    assert est.standard_error == pytest.approx(plain.standard_error)
+    assert est.drift is None
+    assert "drift" not in est.budget
+
+
+def test_a_model_by_evidence_needs_no_number():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2="evidence")
+    plain = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
+    psi = mean_probability(X)
+    assert model.tether == pytest.approx(plain.tethered().tether)
+    assert idm.infer(model, psi).standard_error == idm.infer(plain, psi).standard_error
+    drawn = idm.infer(model, psi, idm.Simulation(200, rng=0))
+    assert 0.3 < drawn.standard_error / idm.infer(plain, psi).standard_error < 3
+
+
+@pytest.mark.parametrize("l2", [1.0, 30.0, 150.0])
+def test_a_guessed_penalty_does_not_set_the_error(l2):
+    """A strong one is recognized and left out; a weak one hardly matters beside the tether."""
+    net, (X, y) = network(hidden=(12, 12)), classes()
+    start = trained(net, X, y, 300)
+    psi = mean_probability(X)
+    free = idm.infer(idm.from_torch(net, (X, y), idm.Categorical(), start=start), psi)
+    guess = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2=l2)
+    seen = pytest.warns(idm.ShrinkageWarning, match="is not what this training obeyed")
+    with seen if l2 > 10 else nullcontext():
+        est = idm.infer(guess, psi)
+    assert est.standard_error == pytest.approx(free.standard_error, rel=1e-9 if l2 > 10 else 0.1)
+
+
+def test_an_obeyed_penalty_stays():
+    net, (X, y) = network("tanh", (3,)), classes(100)
+    model = idm.polish(idm.from_torch(net, (X, y), idm.Categorical(), l2=3.0))
+    shaken = model.at(model.theta + 0.2 * np.random.default_rng(0).normal(size=model.d))
+    with pytest.warns(idm.DriftWarning):  # and of nothing else
+        tied = idm.infer(shaken, mean_probability(X))
+    assert "stopped" in tied.diagnostics.notes
+
+
+def test_a_network_that_memorized_its_rows_warns():
+    net, (X, y) = network(hidden=(30, 30)), classes(100)
+    start = trained(net, X, y, 1500, batch=20)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
+    with pytest.warns(idm.errors.SmallSampleWarning, match="residuals say little"):
+        idm.infer(model, mean_probability(classes(500, seed=5)[0]))
+
+
+def test_bad_starts_are_explained():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y, 5)
+    with pytest.raises(ValueError, match=r"copy\.deepcopy"):
+        idm.from_torch(net, (X, y), idm.Categorical(), start=net.state_dict())
+    with pytest.raises(ValueError, match="no parameter"):
+        idm.from_torch(net, (X, y), idm.Categorical(), start={"a": torch.zeros(2)})
+    broken = {name: value.clone() for name, value in start.items()}
+    broken["0.weight"][0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        idm.from_torch(net, (X, y), idm.Categorical(), start=broken)
+    with pytest.raises(ValueError, match='"evidence"'):
+        idm.from_torch(net, (X, y), idm.Categorical(), l2="guess")
+
+
+def test_a_training_far_from_its_end_warns(stopped):
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y, 3)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
+    with pytest.warns(idm.DriftWarning, match="going on with it would move psi"):
+        idm.infer(model, lambda m: nn.functional.cross_entropy(m(X), y).exp())
+
+
+def test_advice_for_a_hessian_leads_to_an_answer(stopped):
+    model, X, _, _ = stopped
+    with pytest.raises((idm.NotAMaximumError, idm.ConvergenceError)) as caught:
+        idm.infer(model, mean_probability(X), idm.Infinitesimal())
+    assert "`infer(model, psi)`" in str(caught.value)
+    assert idm.infer(model, mean_probability(X)).standard_error > 0
+
+
+def test_squared_error_takes_the_mean_square_as_noise():
+    net, (X, _) = network("gelu", outputs=1), classes(300)
+    y = torch.sin(X[:, :1]) + 0.3 * torch.tensor(np.random.default_rng(0).normal(size=(300, 1)))
+    start = trained(net, X, y, loss=nn.functional.mse_loss)
+    tied = idm.from_torch(net, (X, y), idm.Gaussian(), start=start).tethered()
+    residuals = (y - net(X)).detach().numpy()
+    assert tied.row_terms.likelihood.variance == pytest.approx(np.mean(residuals**2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("activation", "steps"), [("relu", 60), ("tanh", 400)])
+def test_the_error_is_the_spread_of_retrainings(activation, steps):
+    """40 retrainings know the spread to 11 %, three answers of it the error to some percent."""
+    X_new, y_new = classes(2000, seed=99)
+    psi = lambda m: torch.stack(
+        [nn.functional.cross_entropy(m(X_new), y_new), mean_probability(X_new)(m)]
+    )
+    values, errors = [], []
+    for r in range(40):
+        net, (X, y) = network(activation), classes(300, seed=r)
+        start = trained(net, X, y, steps, batch=300)
+        values.append(psi(net).detach().numpy())
+        if r < 3:
+            model = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", idm.DriftWarning)
+                errors.append(idm.infer(model, psi).standard_error)
+    ratio = np.mean(errors, axis=0) / np.std(values, axis=0, ddof=1)
+    assert np.all((ratio > 0.6) & (ratio < 1.7))
