@@ -48,7 +48,7 @@ def ask(setting, column, place, again=False, n_jobs=1):
         path.unlink(missing_ok=True)
     return resume(
         lambda number: columns.standard_errors(setting, column, number, place.cache),
-        place.jobs(range(columns.data_sets(column))),
+        place.jobs(range(columns.data_sets(setting, column))),
         ("data_set",),
         path=path,
         settings=(setting, columns.COLUMNS[column], source(data, networks, training, questions)),
