@@ -97,13 +97,12 @@ def fidelity_cells():
 
 def fidelity_misses():
     """Cells of the default that are not fair, with the part that is off."""
-    header = ["setting", "question", "ratio", "off by more", "warned"]
-    names = ["setting", "question", "ratio", "reason", "warned"]
-    found = _rows("fidelity/misses.csv")
-    return header, [
-        [*(_number(r[n]) if n == "ratio" else r[n] for n in names), r["warned"] == "no"]
-        for r in found
-    ]
+    header = ["setting", "question", "ratio", "off by more", "skewness", "warned"]
+    rows = []
+    for r in _rows("fidelity/misses.csv"):
+        cells = [_number(r["ratio"]), r["reason"], _number(r["skew"]), r["warned"]]
+        rows.append([r["setting"], r["question"], *cells, r["warned"] == "no"])
+    return header, rows
 
 
 def fidelity_alarms():

@@ -21,6 +21,7 @@ but the order of the minibatches, both over the spread.
 MISSES = """
 Cells of the default that are not fair. The reason is read off the records: the part of the error
 that is off by more, over the spread, for what it is in truth (order, and the rest of the variance).
+The skewness is that of the answers of the retrainings.
 """
 ALARMS = """
 Warnings of the default, by category, and how many of the warned cells were fair all the same.
@@ -49,6 +50,7 @@ def missed(row):
         "question": row["question"],
         "ratio": row["default"],
         "reason": table.reason(row, "default"),
+        "skew": row["skew"],
         "warned": row["default_by"] or "no",
     }
 
@@ -61,7 +63,7 @@ def page(rows, totals, misses, columns):
         NOTES,
         by_cell(rows, columns),
         MISSES,
-        listed(["setting", "question", "ratio", "reason", "warned"], misses),
+        listed(["setting", "question", "ratio", "reason", "skew", "warned"], misses),
         ALARMS,
         listed(["warning", "cells", "false_alarms"], alarms),
     )

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from math import isfinite, nan
 
 import numpy as np
+from scipy.stats import skew
 
 from experiments.fidelity.data import test_rows
 from experiments.fidelity.questions import questions
@@ -41,6 +42,7 @@ def cells(setting, retrained, answered):
             "retrainings": len(values["data"]),
             "mean": float(np.mean(values["data"])),
             "spread": spread,
+            "skew": float(skew(values["data"])) if spread else nan,
             "initialization": deviation(values["initialization"]) / spread,
             "order": within(retrained["order"], "order", name) / spread,
             **{f"{way}{part}": found for way in ways for part, found in ways[way].items()},
