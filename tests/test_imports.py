@@ -19,7 +19,7 @@ ALLOWED = {
     "models": {"errors", "_core", "likelihoods", "numerics"},
     "evaluation": {"errors", "_core", "numerics", "models"},
     "methods": {"errors", "_core", "numerics", "models", "evaluation"},
-    "estimate": {"errors", "_core"},
+    "estimate": {"errors", "_core", "numerics"},
     "inference": {"errors", "_core", "numerics", "models", "evaluation", "methods", "estimate"},
     "plot": {"estimate"},
 }

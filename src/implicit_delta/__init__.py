@@ -29,7 +29,7 @@ from implicit_delta.errors import (
     SmallSampleWarning,
     UnsupportedModelError,
 )
-from implicit_delta.estimate import Diagnostics, Estimate, Interval
+from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
@@ -116,6 +116,7 @@ __all__ = [
     "from_statsmodels",
     "from_torch",
     "infer",
+    "join",
     "lbfgs",
     "nelder_mead",
     "newton_krylov",

@@ -92,7 +92,7 @@ class NotAMaximumError(ImplicitDeltaError):
     @classmethod
     def saddle(cls, curvature: float) -> "NotAMaximumError":
         """Report a direction of negative curvature."""
-        return cls(
+        return SaddlePointError(
             "The log-likelihood is not at a strict maximum: its curvature along one direction is "
             f"{curvature:.1e}. Usual causes: training stopped early, redundant parameters. "
             f"{REMEDIES}",
@@ -144,6 +144,10 @@ class NotAMaximumError(ImplicitDeltaError):
             "log-likelihood or in its second derivative. Try a parametrization without edges "
             "(a log scale), a penalty (`l2=`), or float64."
         )
+
+
+class SaddlePointError(NotAMaximumError):
+    """The log-likelihood curves upward in some direction at the given parameters."""
 
 
 class EvaluationError(ImplicitDeltaError):

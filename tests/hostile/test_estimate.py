@@ -136,7 +136,7 @@ def test_equal_labels_of_a_result_are_numbered():
         (np.ones((1, 1, 2)), "C has shape"),
         (np.ones((0, 2)), "value has shape"),
         (1.0, r"C has shape \(\)"),
-        ("b - a", "real numbers"),
+        ("b - c", "no evaluation 'c'"),
         ([1, 1j], "real numbers, not complex"),
         (np.ma.masked_array([1.0, -1.0], mask=[0, 1]), "masked"),
     ],

@@ -1,6 +1,9 @@
 """Estimates: a value with its covariance, and the intervals, tests, tables and plots of it."""
 
+from implicit_delta.estimate.algebra import join
 from implicit_delta.estimate.diagnostics import Diagnostics
-from implicit_delta.estimate.estimate import Estimate, Influential, Interval, WaldTest
+from implicit_delta.estimate.estimate import Estimate
+from implicit_delta.estimate.results import Influential, Interval, WaldTest
+from implicit_delta.estimate.rows import Rows
 
-__all__ = ["Diagnostics", "Estimate", "Influential", "Interval", "WaldTest"]
+__all__ = ["Diagnostics", "Estimate", "Influential", "Interval", "Rows", "WaldTest", "join"]

@@ -1,14 +1,73 @@
 """Validate the content of an estimate: every array is copied, checked once and locked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_delta._core.labels import as_names, distinct
 from implicit_delta._core.types import Array
+from implicit_delta.estimate.rows import Rows
 
 ASYMMETRIC = 1e-8  # of SE_j SE_k: sums in another order differ by less, a wrong matrix by more
+
+
+def checked_content(
+    value: ArrayLike,
+    covariance: ArrayLike,
+    names: Iterable[str] | str,
+    *,
+    parts: Mapping[str, ArrayLike],
+    errors_add: bool,
+    df: ArrayLike,
+    target: str,
+    acceleration: ArrayLike | None,
+    drift: ArrayLike | None,
+    influence: ArrayLike | None,
+    rows: Rows | None,
+    draws: ArrayLike | None,
+    deviations: ArrayLike | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """Check the fields of an estimate against each other."""
+    values = read_only("value", value)
+    if values.ndim > 1 or values.size == 0:
+        raise ValueError(f"value has shape {values.shape}; give a number or a (K,) array, K > 0")
+    K, labels = values.size, checked_names(names, values.size)
+    if errors_add not in (True, False):
+        raise ValueError(f"errors_add is True or False, not {errors_add!r}")
+    if errors_add and not {"model", "evaluation"} <= set(parts):
+        raise ValueError("errors_add is about the parts 'model' and 'evaluation': give both")
+    many = {"influence": influence, "draws": draws, "deviations": deviations}
+    found: dict[str, Any] = {
+        name: None if array is None else read_only(name, array, width=K)
+        for name, array in many.items()
+    }
+    for name, column in {"acceleration": acceleration, "drift": drift}.items():
+        given = None if column is None else read_only(name, column)
+        found[name] = None if given is None else np.broadcast_to(given, (K,))
+    return {
+        **found,
+        "value": float(values) if values.ndim == 0 else values,
+        "names": labels,
+        "covariance": checked_covariance("covariance", covariance, labels),
+        "parts": MappingProxyType(
+            {str(p): checked_covariance(f"parts[{p!r}]", V, labels) for p, V in parts.items()}
+        ),
+        "df": checked_df(df, K),
+        "target": str(target),
+        "rows": _checked_rows(rows, found["influence"]),
+    }
+
+
+def _checked_rows(rows: Rows | None, influence: Array | None) -> Rows | None:
+    if influence is None:
+        return None
+    if rows is not None and rows.n != len(influence):
+        raise ValueError(f"rows are {rows.n}, but there are influences of {len(influence)}")
+    return rows or Rows(len(influence))
 
 
 def read_only(what: str, content: ArrayLike, *, width: int | None = None) -> Array:

@@ -5,35 +5,23 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, cast
+from uuid import uuid4
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from implicit_delta._core.dependence import dominating
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import SmallSampleWarning
-from implicit_delta.estimate.algebra import (
-    added,
-    adds,
-    combination_names,
-    combine,
-    combine_draws,
-    stretch,
-)
-from implicit_delta.estimate.checks import (
-    checked_covariance,
-    checked_df,
-    checked_names,
-    checked_null,
-    read_only,
-    real_numbers,
-)
-from implicit_delta.estimate.diagnostics import Diagnostics, restored
+from implicit_delta.estimate import algebra
+from implicit_delta.estimate.checks import checked_content, checked_null
+from implicit_delta.estimate.combination import added
+from implicit_delta.estimate.diagnostics import Diagnostics
+from implicit_delta.estimate.files import content_of, fields_of
+from implicit_delta.estimate.lineage import Lineage
+from implicit_delta.estimate.operators import over, plus, times, under
 from implicit_delta.estimate.quantiles import (
     checked_level,
     deviations,
@@ -44,7 +32,9 @@ from implicit_delta.estimate.quantiles import (
     two_sided,
 )
 from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
-from implicit_delta.estimate.storage import plain, read, write
+from implicit_delta.estimate.results import Influential, Interval, WaldTest
+from implicit_delta.estimate.rows import Rows
+from implicit_delta.estimate.storage import read, write
 from implicit_delta.estimate.tables import (
     aligned,
     as_html,
@@ -64,27 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Diagnostics", "Estimate", "Influential", "Interval", "WaldTest"]
-
-
-class Interval(NamedTuple):
-    """Lower and upper ends: floats for a scalar evaluation, (K,) arrays otherwise."""
-
-    low: float | Array
-    high: float | Array
-
-
-class Influential(NamedTuple):
-    """Training rows that move the estimate most: their numbers (k,) and influences (k, K)."""
-
-    row: NDArray[np.intp]
-    influence: Array
-
-
-class WaldTest(NamedTuple):
-    """Test statistic and its p-value: floats, or (K,) arrays with one test per evaluation."""
-
-    statistic: float | Array
-    p_value: float | Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,6 +97,15 @@ class Estimate:
     drift : (K,) array, optional
         Of a network whose training stopped early: the move of psi that going on with it would make,
         to first order. A possible bias, which is a line of the `budget` but no part of the total.
+    rows : Rows, optional
+        The training rows behind `influence`, for joins: how many observations each is, its
+        label in a data frame as a number, its clusters. Plain rows unless given.
+    deviations : (m, K) array, optional
+        Share of each evaluation row in the sampling error of an average, kept with the influences.
+    lineage : Lineage, optional
+        The estimates that this one was made of; not saved to files.
+    identity : str
+        The same for an estimate and its copies in files, so that these cancel.
 
     Examples
     --------
@@ -156,39 +134,17 @@ class Estimate:
     target: str = ""
     acceleration: Array | None = None
     drift: Array | None = None
+    rows: Rows | None = None
+    deviations: Array | None = None
+    lineage: Lineage | None = None
+    identity: str = field(default_factory=lambda: uuid4().hex)
+
+    __array_ufunc__ = None  # so that arrays leave arithmetic to the estimate
 
     def __post_init__(self) -> None:
-        value = read_only("value", self.value)
-        if value.ndim > 1 or value.size == 0:
-            raise ValueError(f"value has shape {value.shape}; give a number or a (K,) array, K > 0")
-        names = checked_names(self.names, value.size)
-        checked: dict[str, Any] = {
-            "value": float(value) if value.ndim == 0 else value,
-            "names": names,
-            "covariance": checked_covariance("covariance", self.covariance, names),
-            "parts": MappingProxyType(
-                {
-                    str(part): checked_covariance(f"parts[{part!r}]", V, names)
-                    for part, V in self.parts.items()
-                }
-            ),
-        }
-        for many in ("influence", "draws"):
-            rows = getattr(self, many)
-            checked[many] = None if rows is None else read_only(many, rows, width=value.size)
-        if self.errors_add not in (True, False):
-            raise ValueError(f"errors_add is True or False, not {self.errors_add!r}")
-        if self.errors_add and not {"model", "evaluation"} <= set(self.parts):
-            raise ValueError("errors_add is about the parts 'model' and 'evaluation': give both")
-        checked["df"] = checked_df(self.df, value.size)
-        checked["target"] = str(self.target)
-        if self.acceleration is not None:
-            skew = np.broadcast_to(read_only("acceleration", self.acceleration), (value.size,))
-            checked["acceleration"] = skew
-        if self.drift is not None:
-            checked["drift"] = np.broadcast_to(read_only("drift", self.drift), (value.size,))
-        for name, content in checked.items():
-            object.__setattr__(self, name, content)
+        content = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name, checked in checked_content(**content).items():
+            object.__setattr__(self, name, checked)
 
     def __reduce__(self) -> tuple[type[Estimate], tuple[Any, ...]]:
         """Rebuild through the constructor: a pickled array would come back writable."""
@@ -301,13 +257,31 @@ class Estimate:
         p_value = two_sided(statistic, self.df)
         return WaldTest(self._like_value(statistic), self._like_value(p_value))
 
-    def contrast(self, C: ArrayLike, names: Sequence[str] | str | None = None) -> Estimate:
+    def __getitem__(self, key: Any) -> Estimate:
+        """Take evaluations by name or number: one as a scalar, a slice or a list as an array.
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 3.0], np.diag([0.09, 0.16]), names=("a", "b"), method="by hand")
+        >>> est["b"].standard_error, est[:1].names, (est["b"] - est["a"]).standard_error
+        (0.4, ('a',), 0.5)
+        """
+        return algebra.select(self, key)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def contrast(
+        self, C: ArrayLike | str | Sequence[str], names: Sequence[str] | str | None = None
+    ) -> Estimate:
         """Return the estimate of the linear combinations ``C @ psi``, with covariance ``C V C'``.
 
         Parameters
         ----------
-        C : (K,) or (q, K) array
-            One combination gives a scalar estimate, q rows give q evaluations.
+        C : (K,) or (q, K) array, str or sequence of str
+            One combination gives a scalar estimate, q rows give q evaluations. Or linear
+            expressions of the names, ``"x - tr"``: a name with odd characters stands as it is or
+            in backticks, ``"2 * `C(g)[T.b]` - x"``.
         names : sequence of str, optional
             Names of the combinations; spelled out from the names in use unless given.
 
@@ -326,38 +300,73 @@ class Estimate:
                estimate  std_error  statistic  p_value  conf_low  conf_high
         b - a    2.0000     0.5000       4.00  6.3e-05    1.0200     2.9800
         Tests of value = 0; normal quantiles.
+        >>> est.contrast("(a + b) / 2").value
+        2.0
         """
-        combined = real_numbers("C", C)
-        if combined.ndim not in (1, 2) or combined.shape[-1] != len(self.names):
-            raise ValueError(
-                f"C has shape {combined.shape}, but there are {len(self.names)} evaluations; "
-                f"give ({len(self.names)},) for one combination or (q, {len(self.names)}) for q"
-            )
-        if not np.isfinite(combined).all():
-            raise ValueError("C has entries that are NaN or infinite; leave one out with a 0")
-        rows = np.atleast_2d(combined)
-        self._warn_of_df(rows)
-        value = rows @ np.atleast_1d(self.value)
-        parts = {part: combine(rows, V) for part, V in self.parts.items()}
-        V = added(parts) if self.errors_add else combine(rows, self.covariance)
-        draws = self.draws
-        if draws is not None:
-            ratios = stretch(self.parts, self.covariance), stretch(parts, V)
-            draws = combine_draws(rows, draws, *ratios)
-        return Estimate(
-            value=float(value[0]) if combined.ndim == 1 else value,
-            covariance=V,
-            names=combination_names(rows, self.names) if names is None else checked_names(names),
-            method=self.method,
-            diagnostics=self.diagnostics,
-            influence=None if self.influence is None else self.influence @ rows.T,
-            parts=parts,
-            draws=draws,
-            errors_add=self.errors_add,
-            df=self._df_of(rows),
-            target=self.target,
-            drift=None if self.drift is None else rows @ self.drift,
-        )
+        return algebra.contrast(self, C, names)
+
+    def apply(
+        self,
+        f: Callable[[Any], Any],
+        names: Sequence[str] | str | None = None,
+        *,
+        strict: bool = True,
+    ) -> Estimate:
+        """Return the estimate of any function of the values, by the delta method.
+
+        Parameters
+        ----------
+        f : callable
+            ``f(value)``, with the (K,) array (or the number) that `value` is, returns a number or
+            an array. Its Jacobian is traced if it is written in NumPy, else differenced.
+        names : sequence of str, optional
+            Names of the results.
+        strict : bool
+            Refuse an f that bends so much within half a standard error that one end does not move;
+            with False that is a warning, as it is for a bend of more than 0.08.
+
+        Returns
+        -------
+        Estimate
+            Influence and parts go through the Jacobian, draws through f itself.
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 4.0], np.diag([0.01, 0.04]), names=("a", "b"), method="by hand")
+        >>> est.apply(lambda v: v[0] / v[1], names="share")
+               estimate  std_error  statistic  p_value  conf_low  conf_high
+        share   0.25000    0.02795       8.94  3.7e-19   0.19522    0.30478
+        Tests of value = 0; normal quantiles.
+        """
+        return algebra.apply(self, f, names, strict=strict)
+
+    def __add__(self, other: Any) -> Estimate:
+        return cast("Estimate", plus(self, other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Estimate:
+        return cast("Estimate", plus(self, other, -1.0))
+
+    def __rsub__(self, other: Any) -> Estimate:
+        return cast("Estimate", plus(-self, other))
+
+    def __mul__(self, other: Any) -> Estimate:
+        return cast("Estimate", times(self, other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Estimate:
+        return cast("Estimate", over(self, other))
+
+    def __rtruediv__(self, other: Any) -> Estimate:
+        return cast("Estimate", under(self, other))
+
+    def __neg__(self) -> Estimate:
+        return cast("Estimate", times(self, -1.0))
+
+    def __pos__(self) -> Estimate:
+        return self
 
     def top_influence(self, k: int = 10) -> Influential:
         """Return the k training rows that move the estimate most, the strongest first.
@@ -461,26 +470,7 @@ class Estimate:
         ...     Estimate.load(f"{folder}/est.npz").standard_error
         array([0.2, 0.3])
         """
-        texts = {"names": self.names, "method": str(self.method), "parts": list(self.parts)}
-        many = {
-            "influence": self.influence,
-            "draws": self.draws,
-            "acceleration": self.acceleration,
-            "drift": self.drift,
-            "df": np.broadcast_to(self.df, len(self.names)),
-        }
-        arrays = {name: rows for name, rows in many.items() if rows is not None}
-        parts = {f"part{i}": V for i, V in enumerate(self.parts.values())}
-        write(
-            path,
-            {
-                **texts,
-                "errors_add": bool(self.errors_add),
-                "target": self.target,
-                "diagnostics": plain(asdict(self.diagnostics)),
-            },
-            {"value": self.value, "covariance": self.covariance, **arrays, **parts},
-        )
+        write(path, *content_of(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Estimate:
@@ -492,26 +482,7 @@ class Estimate:
             The file is damaged, something else, or of a later release. Nothing in it is run, and
             no more memory is taken than a file of its size can need.
         """
-        return read(path, cls._restored)
-
-    @classmethod
-    def _restored(cls, texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Estimate:
-        parts = {name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])}
-        return cls(
-            value=arrays["value"],
-            covariance=arrays["covariance"],
-            names=texts["names"],
-            method=texts["method"],
-            diagnostics=restored(texts["diagnostics"]),
-            influence=arrays.get("influence"),
-            parts=parts,
-            draws=arrays.get("draws"),
-            errors_add=texts.get("errors_add", adds(parts, arrays["covariance"])),
-            df=arrays.get("df", np.inf),
-            target=texts.get("target", ""),
-            acceleration=arrays.get("acceleration"),
-            drift=arrays.get("drift"),
-        )
+        return read(path, lambda texts, arrays: cls(**fields_of(texts, arrays)))
 
     def summary(
         self,
@@ -613,22 +584,6 @@ class Estimate:
         """The smallest degrees of freedom among what moves: those of all of it together."""
         moving = np.diag(self.covariance) > 0
         return float(np.min(np.broadcast_to(self.df, moving.shape), where=moving, initial=np.inf))
-
-    def _warn_of_df(self, rows: Array) -> None:
-        several = np.count_nonzero((rows != 0) & (np.diag(self.covariance) > 0), axis=1) > 1
-        if np.ndim(self.df) and np.any(several):
-            warn(
-                "The degrees of freedom of a combination do not follow from those of its parts "
-                "(Satterthwaite's; the smallest are taken), and may be fewer. Ask for the "
-                "combination itself: `infer(model, lambda m: C @ psi(m), ...)`.",
-                SmallSampleWarning,
-            )
-
-    def _df_of(self, rows: Array) -> Array:
-        """Degrees of freedom of combinations: the smallest of the evaluations in each."""
-        moving = (rows != 0) & (np.diag(self.covariance) > 0)
-        dfs = np.broadcast_to(self.df, rows.shape)
-        return np.asarray(np.min(dfs, axis=1, where=moving, initial=np.inf))
 
     def _normal_ends(
         self, critical: float | Array, transform: Transform | None

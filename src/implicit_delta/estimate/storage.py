@@ -20,7 +20,10 @@ DEEPEST = 8  # levels of JSON: a header has three, and notes may have some of th
 UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
 
-OPTIONAL = {"influence", "draws", "df", "acceleration", "drift"}  # arrays
+BY_ROW = {"influence", "draws", "deviations"}  # (rows, K)
+OF_ROWS = {"rows_counts", "rows_labels", *(f"rows_way{i}" for i in range(3))}  # (rows,)
+OF_EACH = {"df", "acceleration", "drift"}  # (K,)
+OPTIONAL = {*BY_ROW, *OF_ROWS, *OF_EACH}
 
 T = TypeVar("T")
 
@@ -140,9 +143,11 @@ def _array(
 def _fits(name: str, shape: tuple[int, ...], K: int) -> bool:
     if name == "value":
         return shape == (K,) or (shape, K) == ((), 1)
-    if name in ("influence", "draws"):
+    if name in BY_ROW:
         return len(shape) == 2 and shape[1] == K and shape[0] >= 0
-    return shape == ((K,) if name in ("df", "acceleration", "drift") else (K, K))
+    if name in OF_ROWS:
+        return len(shape) == 1
+    return shape == ((K,) if name in OF_EACH else (K, K))
 
 
 def _description(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

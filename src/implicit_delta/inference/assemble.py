@@ -15,7 +15,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.dispersion import warn_of_dispersion
 from implicit_delta.inference.guards import check_bend, check_stop, guard
-from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.stopped import moves_to_come, told
@@ -108,6 +108,8 @@ def assemble(
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
+    own = sandwich is not None or brought is not None or response.refitted
+    claimed = None if own or evaluation.fitted is None else evaluation.model.claimed
     to_come = moves_to_come(evaluation, response)
     if to_come is not None:
         drift = check_stop(to_come, errors)
@@ -145,8 +147,20 @@ def assemble(
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,
         target=target.text,
         acceleration=response.acceleration,
+        rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
+        deviations=_deviations(evaluation) if influence else None,
         drift=to_come,
     )
+
+
+def _deviations(evaluation: Evaluation) -> Array | None:
+    """Shares of evaluation rows in the error of an average; none where that is another's sum."""
+    if evaluation.units is None or evaluation.sampling is None:
+        return None
+    shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
+    V, m = evaluation.sampling.covariance, len(shares)
+    gap, errors = abs(shares.T @ shares * (m / (m - 1)) - V), np.sqrt(np.diag(V))
+    return shares if np.all(gap <= 1e-9 * np.outer(errors, errors)) else None
 
 
 def _total_df(

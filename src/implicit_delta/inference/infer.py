@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
+from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
@@ -129,7 +129,7 @@ def infer(
     )
     try:
         return ask((_as_trained if by_default else Evaluation.of)(model, psi, names))
-    except NotAMaximumError:
+    except SaddlePointError:
         if not by_default or not model.bends:
             raise
     return ask(Evaluation.of(model.tethered(), psi, names))  # at rest, but at no strict maximum

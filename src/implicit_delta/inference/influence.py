@@ -15,11 +15,13 @@ from implicit_delta.errors import (
     SmallSampleWarning,
     UnsupportedModelError,
 )
+from implicit_delta.estimate.rows import Rows, label_codes
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, scatter_of
+from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
@@ -272,6 +274,24 @@ def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
             "then far too small. Give labels of smaller groups.",
             ImplicitDeltaWarning,
         )
+
+
+def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None) -> Rows:
+    """Describe the training rows for joins: labels, counts, and which depend on each other."""
+    clusters = claimed.clusters if claimed is not None else sandwich.clusters
+    ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
+    unknown = "" if claimed is None or claimed.by_rows else (
+        f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
+    )  # fmt: skip
+    return Rows(
+        model.n,
+        None if np.all(model.counts == 1) else model.counts,
+        label_codes(model.rows),
+        tuple(way.codes.astype(np.float64) for way, _ in ways),
+        tuple(factor for _, factor in ways),
+        () if sandwich.hac is None else tuple(sandwich.hac.weights()),
+        unknown,
+    )
 
 
 def checked_directions(model: FittedModel, response: Response) -> Array:

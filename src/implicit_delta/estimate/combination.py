@@ -1,0 +1,79 @@
+"""Linear combinations of evaluations: covariances, draws, names."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from implicit_delta._core.dependence import add_errors
+from implicit_delta._core.types import Array
+from implicit_delta.estimate.quantiles import deviations
+
+
+def combine(rows: Array, V: Array) -> Array:
+    """Return ``rows @ V @ rows.T``, with variances that are nothing but rounding set to zero."""
+    combined = rows @ V @ rows.T
+    scale = np.abs(rows) @ deviations(V)
+    rounding = 4 * len(V) * np.finfo(np.float64).eps * scale**2
+    combined[np.abs(np.diag(combined)) <= rounding, :] = 0.0
+    combined[:, np.diag(combined) == 0.0] = 0.0
+    return (combined + combined.T) / 2
+
+
+def added(parts: Mapping[str, Array], bound: Callable[[Array, Array], Array] = add_errors) -> Array:
+    """Return the total of parts of which model and evaluation depend on each other somehow."""
+    rest = [V for part, V in parts.items() if part not in ("model", "evaluation")]
+    return sum(rest, bound(parts["model"], parts["evaluation"]))
+
+
+def adds(parts: Mapping[str, Array], total: Array) -> bool:
+    """Whether a total is that of errors that add, and not of variances."""
+    if not {"model", "evaluation"} <= set(parts):
+        return False
+    as_errors, as_variances = np.diag(added(parts)), np.diag(sum(parts.values(), 0.0 * total))
+    return np.allclose(np.diag(total), as_errors, rtol=1e-9, atol=0.0) and not np.allclose(
+        as_variances, as_errors, rtol=1e-9, atol=0.0
+    )
+
+
+def combine_draws(rows: Array, draws: Array, before: Array, after: Array) -> Array:
+    """Combine draws of the model's part that were stretched to the total, and stretch them anew.
+
+    `before`, (K,), and `after`, (q,), are the ratios of total and model, for the evaluations and
+    for their combinations.
+    """
+    center = draws.mean(axis=0)
+    return np.asarray(center @ rows.T + after * ((draws - center) / before @ rows.T))
+
+
+def stretch(parts: Mapping[str, Array], total: Array) -> Array:
+    """Return the ratio of the total standard error to that of the draws, 1 where that is none.
+
+    These are of the model alone, or of the rows of an average and the model together.
+    """
+    model = deviations(parts.get("model", parts.get("rows", total)))
+    return np.divide(deviations(total), model, out=np.ones_like(model), where=model > 0)
+
+
+def combination_names(rows: Array, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Spell out each combination; one that is too long gets a number."""
+    return tuple(_spelled(row, names) or f"contrast[{i}]" for i, row in enumerate(rows))
+
+
+def _spelled(row: Array, names: tuple[str, ...]) -> str:
+    """Write up to three terms in words, those with a plus first; nothing for longer sums."""
+    used = sorted(np.flatnonzero(row), key=lambda k: row[k] < 0)
+    if not 1 <= len(used) <= 3:
+        return ""
+    text = "".join(f" {'-' if row[k] < 0 else '+'} {_multiple(row[k], names[k])}" for k in used)
+    return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+
+def _multiple(size: float, name: str) -> str:
+    if size == 1:
+        return name
+    return grouped(name) if size == -1 else f"{abs(size):.4g} {grouped(name)}"
+
+
+def grouped(name: str) -> str:
+    """Put a name that is a sum, a product or a quotient in brackets."""
+    return f"({name})" if any(f" {sign} " in name for sign in "+-*/") else name

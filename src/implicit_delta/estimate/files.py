@@ -1,0 +1,95 @@
+"""Fields of an estimate as texts and arrays for a file, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.estimate.combination import adds
+from implicit_delta.estimate.diagnostics import restored
+from implicit_delta.estimate.rows import Rows
+from implicit_delta.estimate.storage import plain
+
+if TYPE_CHECKING:
+    from implicit_delta.estimate import Estimate
+
+EARLIER = (
+    "the file of one was written by an earlier release, which did not keep the weights and "
+    "clusters of its rows. Run `infer(model, psi, influence=True)` again."
+)
+
+
+def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the texts and the arrays of an estimate; its lineage is not kept."""
+    texts = {
+        "names": estimate.names,
+        "method": str(estimate.method),
+        "parts": list(estimate.parts),
+        "errors_add": bool(estimate.errors_add),
+        "target": estimate.target,
+        "identity": estimate.identity,
+        "diagnostics": plain(asdict(estimate.diagnostics)),
+    }
+    many: dict[str, Any] = {
+        "influence": estimate.influence,
+        "draws": estimate.draws,
+        "acceleration": estimate.acceleration,
+        "drift": estimate.drift,
+        "deviations": estimate.deviations,
+        "df": np.broadcast_to(estimate.df, len(estimate.names)),
+    }
+    rows = estimate.rows
+    if rows is not None:
+        texts["rows"] = {"factors": rows.factors, "lags": rows.lags, "unknown": rows.unknown}
+        many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
+        many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
+    arrays = {name: array for name, array in many.items() if array is not None}
+    parts = {f"part{i}": V for i, V in enumerate(estimate.parts.values())}
+    return texts, {
+        "value": estimate.value, "covariance": estimate.covariance, **arrays, **parts
+    }  # fmt: skip
+
+
+def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the fields of the estimate that a file holds."""
+    parts = {name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])}
+    known = {"identity": str(texts["identity"])} if "identity" in texts else {}
+    return {
+        "value": arrays["value"],
+        "covariance": arrays["covariance"],
+        "names": texts["names"],
+        "method": texts["method"],
+        "diagnostics": restored(texts["diagnostics"]),
+        "influence": arrays.get("influence"),
+        "parts": parts,
+        "draws": arrays.get("draws"),
+        "errors_add": texts.get("errors_add", adds(parts, arrays["covariance"])),
+        "df": arrays.get("df", np.inf),
+        "target": texts.get("target", ""),
+        "acceleration": arrays.get("acceleration"),
+        "drift": arrays.get("drift"),
+        "rows": _rows(texts, arrays),
+        "deviations": arrays.get("deviations"),
+        **known,
+    }
+
+
+def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
+    if "influence" not in arrays:
+        return None
+    n, described = len(arrays["influence"]), texts.get("rows")
+    if described is None:
+        return Rows(n, unknown=EARLIER)
+    return Rows(
+        n,
+        arrays.get("rows_counts"),
+        arrays.get("rows_labels"),
+        tuple(arrays[f"rows_way{i}"] for i in range(len(described["factors"]))),
+        tuple(described["factors"]),
+        tuple(described["lags"]),
+        str(described["unknown"]),
+    )

@@ -1,0 +1,144 @@
+"""Lineage of an estimate: the estimates of single models that it was made of, and its slopes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from implicit_delta._core.types import Array
+
+if TYPE_CHECKING:
+    from implicit_delta.estimate import Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Lineage:
+    """Leaves, which no operation has touched yet, and the derivative of an estimate by them.
+
+    What two estimates have in common is then known exactly: ``a - a`` has no error, ``a["x"] -
+    a["y"]`` the covariance of the two in a, and a join does not depend on the order of joining.
+
+    Attributes
+    ----------
+    leaves : tuple of Estimate
+    jacobian : (K, sum of their K) array
+    apart : frozenset of pairs of identities
+        Leaves from separate samples.
+    straight : bool
+        Whether the estimate is linear in its leaves.
+    mark : bytes
+        Digest of the estimate that it is the lineage of: of a changed copy it is not.
+    """
+
+    leaves: tuple[Estimate, ...]
+    jacobian: Array
+    apart: frozenset[frozenset[str]] = frozenset()
+    straight: bool = True
+    mark: bytes = b""
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Lineage:
+        """Return the lineage of an estimate; that of a leaf, or of a changed copy, is itself."""
+        known = estimate.lineage
+        if known is not None and known.mark == mark_of(estimate.value, estimate.covariance):
+            return known
+        return cls((estimate,), np.eye(len(estimate.names)))
+
+    @classmethod
+    def joined(cls, estimates: Sequence[Estimate], independent: bool) -> Lineage:
+        """Stack lineages over all of their leaves, each of which is there once."""
+        known = [one for one in estimates if one.lineage is not None]
+        parents = [cls.of(next((k for k in known if alike(one, k)), one)) for one in estimates]
+        leaves = _distinct([leaf for parent in parents for leaf in parent.leaves])
+        jacobian = np.concatenate([parent._over(leaves) for parent in parents])
+        apart = frozenset[frozenset[str]]().union(*(parent.apart for parent in parents))
+        if independent:
+            apart |= _separate(parents)
+        straight = all(parent.straight for parent in parents)
+        return cls(leaves, jacobian, apart, straight)
+
+    @property
+    def independent(self) -> bool:
+        """Whether all leaves are from separate samples."""
+        one = self.leaves
+        return all(self.separates(a, b) for i, a in enumerate(one) for b in one[:i])
+
+    def separates(self, one: Estimate, other: Estimate) -> bool:
+        """Whether two leaves are from separate samples."""
+        return frozenset((one.identity, other.identity)) in self.apart
+
+    def columns(self) -> list[slice]:
+        """Return the columns of each leaf."""
+        ends = np.cumsum([0, *(len(leaf.names) for leaf in self.leaves)])
+        return [slice(*pair) for pair in pairwise(ends)]
+
+    def times(self, C: Array, *, straight: bool = True) -> Lineage:
+        """Apply a linear map, or the derivative of another one."""
+        jacobian = np.asarray(C @ self.jacobian)
+        return replace(self, jacobian=jacobian, straight=self.straight and straight)
+
+    def trimmed(self) -> Lineage:
+        """Leave out the leaves that no evaluation depends on; one always stays."""
+        columns = self.columns()
+        used = [i for i, part in enumerate(columns) if np.any(self.jacobian[:, part])] or [0]
+        jacobian = np.concatenate([self.jacobian[:, columns[i]] for i in used], axis=1)
+        return replace(self, leaves=tuple(self.leaves[i] for i in used), jacobian=jacobian)
+
+    def _over(self, leaves: Sequence[Estimate]) -> Array:
+        """Spread the columns over more leaves."""
+        own = list(zip(self.leaves, self.columns(), strict=True))
+        blocks = [np.zeros((len(self.jacobian), len(leaf.names))) for leaf in leaves]
+        for leaf, part in own:
+            place = next(i for i, other in enumerate(leaves) if alike(leaf, other))
+            blocks[place] += self.jacobian[:, part]
+        return np.concatenate(blocks, axis=1)
+
+
+def alike(one: Estimate, other: Estimate) -> bool:
+    """Whether two leaves are one estimate: the same object, its copy, or the same answer again."""
+    if one is other:
+        return True
+    known = one.influence is not None and other.influence is not None
+    if one.identity != other.identity and not (
+        known and np.array_equal(np.asarray(one.influence), np.asarray(other.influence))
+    ):
+        return False  # equal numbers without rows may be a coincidence
+    return np.array_equal(one.value, other.value) and np.array_equal(
+        one.covariance, other.covariance
+    )
+
+
+def mark_of(value: ArrayLike, covariance: ArrayLike) -> bytes:
+    """Digest of values and their covariance."""
+    numbers = np.concatenate([np.ravel(np.asarray(part, float)) for part in (value, covariance)])
+    return hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
+
+
+def _distinct(leaves: Iterable[Estimate]) -> tuple[Estimate, ...]:
+    found: list[Estimate] = []
+    for leaf in leaves:
+        if not any(alike(leaf, other) for other in found):
+            found.append(leaf)
+    return tuple(found)
+
+
+def _separate(parents: Sequence[Lineage]) -> frozenset[frozenset[str]]:
+    """Pair the leaves of different parents, none of which may be in two of them."""
+    pairs = set()
+    for i, parent in enumerate(parents):
+        for other in parents[:i]:
+            for one in parent.leaves:
+                for two in other.leaves:
+                    if alike(one, two):
+                        raise ValueError(
+                            f"independent=True, but {two.names[0]!r} is on both sides: an estimate "
+                            "is not independent of itself. Leave independent=True out."
+                        )
+                    pairs.add(frozenset((one.identity, two.identity)))
+    return frozenset(pairs)

@@ -1,0 +1,246 @@
+"""Sampled rows behind influences: how they are grouped and labeled, and which are the same."""
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array
+
+LARGEST_NUMBER = 2.0**53  # whole numbers up to here are exact as floats
+HASHED = -(2.0**60)  # codes of other labels lie below, 256 apart: exact, and no number of a row
+APART = 256.0
+
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Knowledge about n rows that a joint covariance with another estimate takes.
+
+    Attributes
+    ----------
+    n : int
+    counts : (n,) array or None
+        Observations that each row is, where weights are frequencies; None for one each.
+    labels : (n,) array or None
+        The index of the data as numbers: whole numbers are themselves, other labels are hashed.
+    ways : tuple of (n,) arrays
+        The cluster of each row: none, one way of grouping, or two and both of them crossed.
+    factors : tuple of float
+        Of the variance between clusters of each way.
+    lags : tuple of float
+        Weights of the lags of a serially correlated variance.
+    unknown : str
+        The reason why rows of this estimate cannot be held against those of others, if any.
+    """
+
+    n: int
+    counts: Array | None = None
+    labels: Array | None = None
+    ways: tuple[Array, ...] = ()
+    factors: tuple[float, ...] = ()
+    lags: tuple[float, ...] = ()
+    unknown: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("counts", "labels"):
+            object.__setattr__(self, name, _column(getattr(self, name), self.n))
+        object.__setattr__(self, "ways", tuple(_column(way, self.n) for way in self.ways))
+        factors = tuple(map(float, self.factors)) or (1.0,) * len(self.ways)
+        if len(factors) != len(self.ways):
+            raise ValueError(f"{len(factors)} factors for {len(self.ways)} ways of clustering")
+        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "lags", tuple(map(float, self.lags)))
+
+    @property
+    def present(self) -> Array:
+        """Observations that each row is, (n,)."""
+        return np.ones(self.n) if self.counts is None else self.counts
+
+    @property
+    def counted(self) -> bool:
+        """Whether the labels are 0, 1, 2, ...: an index that nobody has chosen."""
+        return self.labels is not None and np.array_equal(self.labels, np.arange(self.n))
+
+    def scatter(self, influence: Array) -> Array:
+        """Sum outer products of influences, (n, K) to (K, K), between rows, clusters or lags."""
+        return self.product(influence, self, influence)
+
+    def product(self, own: Array, other: "Rows", others: Array, names: str = "them") -> Array:
+        """Sum products of two estimates' influences, (n, K) and (m, L) to (K, L)."""
+        pairs = None if other is self else same_rows(self, other, names)
+        weighted, partner = self.present[:, None] * own, other.present[:, None] * others
+        if not self.ways and not self.lags:
+            here, there = _both(self, other, pairs)
+            return np.asarray(weighted[here].T @ others[there])
+        if pairs is not None:
+            weighted, partner = weighted[pairs[0]], partner[pairs[1]]
+        if self.lags:
+            return _lagged(weighted, partner, self.lags)
+        total = np.zeros((own.shape[1], others.shape[1]))
+        for way, one, two in zip(self.ways, self.factors, other.factors, strict=True):
+            codes = way if pairs is None else way[pairs[0]]
+            groups = np.unique(codes, return_inverse=True)[1]
+            sums = _sums(groups, weighted).T @ _sums(groups, partner)
+            total += np.sign(one) * np.sqrt(one * two) * sums
+        return total
+
+
+def same_rows(one: Rows, other: Rows, names: str) -> Pairs | None:
+    """Find the rows that two estimates share; None if all are the same in the same order."""
+    for rows in (one, other):
+        if rows.unknown:
+            raise ValueError(f"Joint errors of {names}: {rows.unknown}")
+    pairs = _by_labels(one, other, names)
+    _check_weights(one, other, pairs, names)
+    _check_dependence(one, other, pairs, names)
+    return pairs
+
+
+def label_codes(index: Any) -> Array | None:
+    """Turn an index of rows into numbers: whole numbers into themselves, others into hashes."""
+    if index is None:
+        return None
+    labels = np.asarray(index)
+    if labels.ndim != 1:
+        return None
+    if labels.dtype.kind == "O" and all(isinstance(label, int | np.integer) for label in labels):
+        labels = labels.astype(np.float64)
+    if labels.dtype.kind in "iuf":
+        numbers = labels.astype(np.float64)
+        if np.all(np.isfinite(numbers)) and np.all(np.abs(numbers) < LARGEST_NUMBER):
+            return numbers
+    pandas = sys.modules.get("pandas")  # an index that is not of numbers is one of pandas
+    hashes = (
+        np.array([_hash(label) for label in labels.tolist()], dtype=np.uint64)
+        if pandas is None
+        else pandas.util.hash_array(labels)
+    )
+    return np.asarray(HASHED - APART * (hashes >> np.uint64(12)).astype(np.float64))
+
+
+def _hash(label: Any) -> int:
+    digest = hashlib.blake2b(repr(label).encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _column(numbers: Any, n: int) -> Array | None:
+    if numbers is None:
+        return None
+    column = np.array(numbers, dtype=np.float64)
+    if column.shape != (n,):
+        raise ValueError(f"{column.shape} numbers for {n} rows")
+    column.setflags(write=False)
+    return column
+
+
+def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
+    a, b = one.labels, other.labels
+    if a is None or b is None:
+        if one.n != other.n:
+            raise ValueError(
+                f"{names} were fitted to {one.n} and {other.n} rows, and without labels nobody "
+                "knows which of them are the same. Fit both to the same rows, or to data frames "
+                "with an index; for separate samples use `join(a, b, independent=True)`."
+            )
+        return None
+    if np.array_equal(a, b):
+        return None
+    unlike = one.counted or other.counted
+    shared, here, there = np.intersect1d(a, b, return_indices=True)
+    whole = shared.size == min(one.n, other.n)
+    if unlike and one.n == other.n and not whole:
+        return None  # one index counts 0, 1, 2, ...: it labels nothing, and the order decides
+    repeated = any(np.unique(labels).size < labels.size for labels in (a, b))
+    if repeated or shared.size == 0 or (unlike and not whole) or (one.counted and other.counted):
+        reason = (
+            "an index that repeats labels"
+            if repeated
+            else "no label of a row in common"
+            if shared.size == 0
+            else "an index that counts 0, 1, 2, ... and other numbers of rows"
+        )
+        raise ValueError(
+            f"{names} were fitted to {one.n} and {other.n} rows with {reason}, so nobody knows "
+            "which rows are the same. Fit both to rows of one data frame, with its index; for "
+            "separate samples use `join(a, b, independent=True)`."
+        )
+    order = np.argsort(here, kind="stable")
+    return here[order], there[order]
+
+
+def _check_weights(one: Rows, other: Rows, pairs: Pairs | None, names: str) -> None:
+    """Refuse rows that are different numbers of observations; none is a row that was left out."""
+    here, there = _both(one, other, pairs)
+    unequal = np.flatnonzero(one.present[here] != other.present[there])
+    if unequal.size:
+        first = np.arange(one.n)[here][unequal[0]]
+        raise ValueError(
+            f"{names} weigh the same rows differently: row {first} counts "
+            f"{one.present[here][unequal[0]]:.6g} and {other.present[there][unequal[0]]:.6g} "
+            "times. Fit both with the same `weights=`, or, if the weights are no counts, say so "
+            'with `weight_kind="precision"` or `"sampling"`.'
+        )
+
+
+def _both(one: Rows, other: Rows, pairs: Pairs | None) -> tuple[Any, Any]:
+    """Choose the shared rows that count in both."""
+    if pairs is None and one.counts is None and other.counts is None:
+        return slice(None), slice(None)
+    here, there = (np.arange(one.n),) * 2 if pairs is None else pairs
+    counted = (one.present[here] > 0) & (other.present[there] > 0)
+    return here[counted], there[counted]
+
+
+def _check_dependence(one: Rows, other: Rows, pairs: Pairs | None, names: str) -> None:
+    """Refuse two estimates that disagree on which rows depend on each other."""
+    kinds = [
+        f"{len(rows.ways) or 'no'} clusters" if not rows.lags else f"{len(rows.lags) - 1} lags"
+        for rows in (one, other)
+    ]
+    agree = kinds[0] == kinds[1] and one.lags == other.lags
+    missing = pairs is not None and max(one.n, other.n) > pairs[0].size
+    if agree and not one.ways and not (one.lags and missing):
+        return
+    if agree and not missing and all(map(_same_groups, *_codes(one, other, pairs))):
+        return
+    if agree and missing:
+        raise ValueError(
+            f"{names} were fitted to rows that are only partly the same, and clustered or serially "
+            "correlated errors reach beyond single rows. Fit both to the same rows."
+        )
+    raise ValueError(
+        f"{names} have errors that let different rows depend on each other. Ask for both with the "
+        "same grouping: `infer(model, psi, clusters=labels, influence=True)`, and the same "
+        "`HAC(lags)` where rows are in time order."
+    )
+
+
+def _codes(one: Rows, other: Rows, pairs: Pairs | None) -> tuple[Iterable[Array], Iterable[Array]]:
+    if pairs is None:
+        return one.ways, other.ways
+    return [way[pairs[0]] for way in one.ways], [way[pairs[1]] for way in other.ways]
+
+
+def _same_groups(a: Array, b: Array) -> bool:
+    """Whether two codings make the same groups."""
+    pairs = np.unique(np.column_stack([a, b]), axis=0)
+    return len(pairs) == np.unique(a).size == np.unique(b).size
+
+
+def _sums(groups: NDArray[np.intp], rows: Array) -> Array:
+    sums = np.zeros((int(groups.max()) + 1, rows.shape[1]))
+    np.add.at(sums, groups, rows)
+    return sums
+
+
+def _lagged(a: Array, b: Array, weights: tuple[float, ...]) -> Array:
+    total = weights[0] * (a.T @ b)
+    for lag, weight in enumerate(weights[1:], start=1):
+        total = total + weight * (a[lag:].T @ b[:-lag] + a[:-lag].T @ b[lag:])
+    return np.asarray(total)

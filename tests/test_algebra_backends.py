@@ -1,0 +1,220 @@
+"""Joins of models from different libraries: rows by label, suest, paired comparisons."""
+
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("statsmodels")
+
+import numpy as np
+import pandas as pd
+import statsmodels.formula.api as smf
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+import implicit_delta as idm
+from implicit_delta.estimate import Estimate
+
+n = 200
+RNG = np.random.default_rng(5)
+DATA = pd.DataFrame(RNG.normal(size=(n, 3)), columns=["x", "z", "w"])
+DATA["tr"] = (RNG.random(n) < 0.5).astype(float)
+DATA["y"] = (RNG.random(n) < expit(0.3 + DATA.x + 0.5 * DATA.tr)).astype(float)
+DATA["t"] = 1 + DATA.x - DATA.z + RNG.normal(size=n) * (1 + DATA.x**2)
+DATA["g"] = np.repeat(np.arange(25), 8)
+LABELED = DATA.set_index(pd.Index([f"row {i}" for i in range(n)]))
+
+
+def logit(data, formula="y ~ x + tr", **options):
+    fit = smf.logit(formula, data).fit(disp=0)
+    return idm.infer(idm.from_statsmodels(fit), idm.parameters, influence=True, **options)
+
+
+def ols(data, formula="t ~ x + z", **options):
+    fit = smf.ols(formula, data).fit()
+    return idm.infer(idm.from_statsmodels(fit), idm.parameters, influence=True, **options)
+
+
+def stacked_sandwich(data, groups=None):
+    """Newton-Raphson bread and stacked scores of a logit and a least-squares fit, by hand."""
+    one, two = smf.logit("y ~ x + tr", data).fit(disp=0), smf.ols("t ~ x + z", data).fit()
+    X, Z, p = one.model.exog, two.model.exog, np.asarray(one.predict())
+    scores = np.hstack([X * (data.y.to_numpy() - p)[:, None], Z * two.resid.to_numpy()[:, None]])
+    bread = np.zeros((6, 6))
+    bread[:3, :3], bread[3:, 3:] = (X.T * (p * (1 - p))) @ X, Z.T @ Z
+    if groups is not None:
+        scores = pd.DataFrame(scores).groupby(np.asarray(groups)).sum().to_numpy()
+    inverse = np.linalg.inv(bread)
+    return inverse @ (scores.T @ scores) @ inverse
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_suest_of_a_logit_and_a_regression(clustered):
+    """Stata's `suest` is the sandwich of the stacked equations, with G / (G - 1) for clusters."""
+    options = {"clusters": DATA.g, "robust": "CR1"} if clustered else {"robust": True}
+    both = idm.join(logit(DATA, **options), ols(DATA, **options))
+    V = stacked_sandwich(DATA, DATA.g if clustered else None) * (25 / 24 if clustered else 1)
+    np.testing.assert_allclose(both.covariance, V, rtol=1e-8, atol=1e-12)
+    gap = both.contrast("x - `x (2)`")
+    C = np.array([0, 1, 0, 0, -1, 0])
+    assert gap.standard_error == pytest.approx(np.sqrt(C @ V @ C), rel=1e-8)
+
+
+# Rows and their labels.
+
+
+def test_rows_in_another_order_are_found_by_their_labels():
+    order = np.random.default_rng(0).permutation(n)
+    for data in (DATA, LABELED):
+        straight = idm.join(logit(data, robust=True), ols(data, robust=True))
+        shuffled = idm.join(logit(data, robust=True), ols(data.iloc[order], robust=True))
+        np.testing.assert_allclose(shuffled.covariance, straight.covariance, rtol=1e-9)
+        np.testing.assert_allclose(shuffled.influence, straight.influence, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("data", [DATA, LABELED], ids=["numbers", "labels"])
+def test_missing_values_leave_the_rows_that_are_shared(data):
+    holes = data.copy()
+    holes.iloc[::7, holes.columns.get_loc("z")] = np.nan
+    a, b = logit(holes, robust=True), ols(holes, robust=True)
+    assert len(a.influence) > len(b.influence)
+    shared = np.arange(n) % 7 != 0
+    both = idm.join(a, b)
+    np.testing.assert_allclose(
+        both.covariance[:3, 3:], a.influence[shared].T @ b.influence, rtol=1e-10
+    )
+    np.testing.assert_array_equal(both.covariance[:3, :3], a.covariance)
+    assert both.influence is None
+    assert (a["x"] - b["x"]).standard_error > 0
+
+
+def test_labels_survive_files(tmp_path):
+    order = np.random.default_rng(0).permutation(n)
+    a, b = logit(LABELED, robust=True), ols(LABELED.iloc[order], robust=True)
+    a.save(tmp_path / "a")
+    b.save(tmp_path / "b")
+    loaded = [Estimate.load(tmp_path / name) for name in "ab"]
+    np.testing.assert_array_equal(idm.join(*loaded).covariance, idm.join(a, b).covariance)
+
+
+REFUSED = {
+    "no label in common": (LABELED, LABELED.set_index(LABELED.index + "!"), "no label of a row"),
+    "repeated labels": (LABELED, LABELED.iloc[[0, 0, *range(2, n)]], "repeats labels"),
+    "two indexes that count": (DATA, DATA.iloc[:150], "counts 0, 1, 2"),
+    "another frame": (DATA.iloc[:150], DATA.iloc[20:180], "counts 0, 1, 2"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_do_not_match(case):
+    one, other, text = REFUSED[case]
+    with pytest.raises(ValueError, match=text):
+        idm.join(logit(one, robust=True), ols(other, robust=True))
+    alone = idm.join(logit(one), ols(other), independent=True)
+    np.testing.assert_array_equal(alone.covariance[:3, 3:], 0.0)
+
+
+def test_the_order_decides_without_labels_on_one_side():
+    plain = idm.from_residuals(lambda b: DATA.t.to_numpy() - b[0] * DATA.x.to_numpy(), start=[0.0])
+    b = idm.infer(plain, lambda b: b[0], robust=True)
+    for data in (DATA, LABELED, DATA.set_index(np.arange(1000, 1000 + n))):
+        a = logit(data, robust=True)
+        cross = idm.join(a, b).covariance[:3, 3:]
+        np.testing.assert_allclose(cross, a.influence.T @ b.influence, rtol=1e-12)
+    with pytest.raises(ValueError, match="150 and 200 rows"):
+        idm.join(logit(LABELED.iloc[:150]), b)
+
+
+def test_clusters_with_rows_left_out_are_refused():
+    holes = DATA.copy()
+    holes.loc[3, "z"] = np.nan
+    with pytest.raises(ValueError, match="only partly the same"):
+        idm.join(logit(holes, clusters=DATA.g), ols(holes, clusters=DATA.g))
+
+
+def test_the_covariance_of_the_fit_is_respected():
+    groups = {"cov_type": "cluster", "cov_kwds": {"groups": DATA.g}}
+    fits = [
+        smf.logit("y ~ x + tr", DATA).fit(disp=0, **groups),
+        smf.ols("t ~ x + z", DATA).fit(**groups),
+    ]
+    a, b = (idm.infer(idm.from_statsmodels(f), idm.parameters, influence=True) for f in fits)
+    both = idm.join(a, b)
+    np.testing.assert_allclose(np.sqrt(np.diag(both.covariance)), [*fits[0].bse, *fits[1].bse])
+    size = np.sqrt(np.diag(both.covariance))
+    truth = stacked_sandwich(DATA, DATA.g)
+    scale = np.sqrt(np.diag(truth))
+    np.testing.assert_allclose(
+        (both.covariance / np.outer(size, size)), truth / np.outer(scale, scale), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="clusters=labels"):
+        idm.join(a, ols(DATA, robust=True))
+    hac = smf.ols("t ~ x + z", DATA).fit(cov_type="HAC", cov_kwds={"maxlags": 2})
+    serial = idm.infer(idm.from_statsmodels(hac), idm.parameters, influence=True)
+    with pytest.raises(ValueError, match="not a sum over rows"):
+        idm.join(serial, a)
+
+
+def test_statsmodels_and_scikit_learn():
+    """The same fit in two libraries: what they agree on cancels."""
+    X = DATA[["x", "tr"]]
+    reg = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(X, DATA.y)
+    b = idm.infer(
+        idm.from_sklearn(reg, X, DATA.y), lambda r: r.coef_[0], robust=True, names=["x", "tr"]
+    )
+    a = logit(DATA, robust=True)[["x", "tr"]]
+    both = idm.join(a, b)
+    np.testing.assert_allclose(both.covariance[:2, 2:], a.covariance, rtol=1e-4)
+    assert np.all((a - b).standard_error < 1e-4 * a.standard_error)
+
+
+def test_labels_of_numbers_have_to_be_in_order():
+    est, known = logit(DATA), smf.logit("y ~ x + tr", DATA).fit(disp=0).params
+    np.testing.assert_allclose((est - known).value, 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match="another order"):
+        est - known[::-1]
+
+
+# A network against a logit.
+
+
+@pytest.mark.slow
+def test_a_network_against_a_logit():
+    """Paired comparison of two backends, against resampling with the same rows in both.
+
+    100 resamples show a standard deviation up to 1 / sqrt(2 * 99) = 7 %; three of these and a few
+    per cent for what is not linear in the weights of the rows make 25 %.
+    """
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(400, 2)), rng.normal(size=(150, 2))
+    y = (rng.random(400) < expit(2 * X[:, 0] + X[:, 1] ** 2 - 1)).astype(float)
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)
+    data = torch.as_tensor(X), torch.as_tensor(y)[:, None]
+    net = idm.from_torch(torch.nn.Sequential(*layers).double(), data, idm.Bernoulli(), l2=1.0)
+    net = idm.polish(net)
+    Z, V = (np.column_stack([np.ones(len(x)), x]) for x in (X, new))
+    line = idm.from_loglik(lambda b: y * (Z @ b) - np.logaddexp(0, Z @ b), start=np.zeros(3))
+
+    def by_net(m):
+        return torch.sigmoid(m(torch.as_tensor(new)))[:, 0]
+
+    def by_line(b):
+        return expit(V @ b)
+
+    questions = [(net, lambda m: by_net(m).mean()), (line, lambda b: by_line(b).mean())]
+    a, b = (idm.infer(model, psi, robust=True) for model, psi in questions)
+    resampled = [idm.infer(*question, idm.Bootstrap(100, rng=0)).draws for question in questions]
+    gap, spread = a - b, np.std(resampled[0] - resampled[1], ddof=1)
+    assert gap.standard_error == pytest.approx(spread, rel=0.25)
+    assert np.hypot(a.standard_error, b.standard_error) > 2 * spread  # as if they were independent
+
+    units = [(net, idm.Average(by_net)), (line, idm.Average(by_line))]
+    one, two = (idm.infer(*question, robust=True, influence=True) for question in units)
+    population = one - two
+    rows = net.evaluate(by_net, net.theta) - by_line(line.theta)
+    errors = population.budget
+    assert errors["model"] == pytest.approx(gap.standard_error, rel=1e-9)
+    assert errors["evaluation"] == pytest.approx(rows.std(ddof=1) / np.sqrt(150), rel=1e-9)
+    assert errors["total"] == pytest.approx(np.hypot(errors["model"], errors["evaluation"]))
