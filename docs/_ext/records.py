@@ -84,14 +84,14 @@ def fidelity_picture():
 def fidelity_cells():
     """The same cell by cell; a star where a warning was given."""
     columns = dict.fromkeys(r["column"] for r in _rows("fidelity/summary.csv"))
-    header = ["setting", "question", "spread", "new weights", "order", *columns]
+    header = ["setting", "question", "networks", "spread", "new weights", "order", *columns]
     rows = []
     for r in _rows("fidelity/table.csv"):
         parts = [f"{float(r['spread']):.2g}", _number(r["initialization"]), _number(r["order"])]
         ratios = [_starred(r, column) for column in columns]
         default = float(r["default"] or "nan")
         bad = not FAIR[0] <= default <= FAIR[1]
-        rows.append([r["setting"], r["question"], *parts, *ratios, bad])
+        rows.append([r["setting"], r["question"], r["default_sets"], *parts, *ratios, bad])
     return header, rows
 
 

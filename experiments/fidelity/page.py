@@ -15,8 +15,9 @@ is 5 % uncertain). A cell is a setting and a question; it is fair from 0.67 to 1
 """
 NOTES = """
 Bold: not fair. Star: at least half of the networks of the cell came with a warning. Dash: not run,
-or refused. *New weights*: the spread with fresh initial weights too, *order*: with nothing fresh
-but the order of the minibatches, both over the spread.
+or refused. *Networks*: how many the default was asked about. *New weights*: the spread with fresh
+initial weights too, *order*: with nothing fresh but the order of the minibatches, both over the
+spread.
 """
 MISSES = """
 Cells of the default that are not fair. The reason is read off the records: the part of the error
@@ -91,11 +92,12 @@ def by_question(totals, columns):
 
 def by_cell(rows, columns):
     return markdown(
-        ["setting", "question", "spread", "new weights", "order", *columns],
+        ["setting", "question", "networks", "spread", "new weights", "order", *columns],
         [
             [
                 row["setting"],
                 row["question"],
+                str(row.get("default_sets", 0)),
                 f"{row['spread']:.2g}",
                 *(number(row[part]) for part in ("initialization", "order")),
                 *(marked(row, column) for column in columns),
