@@ -224,6 +224,67 @@ def test_a_network_that_memorized_its_rows_warns():
         idm.infer(model, mean_probability(classes(500, seed=5)[0]))
 
 
+def test_a_weight_that_no_row_ever_moved_warns():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(9, 3), nn.Flatten(), nn.Linear(6, 3)).double()
+    tokens = torch.randint(0, 5, (120, 2))
+    y = (tokens.sum(1) + torch.randint(0, 2, (120,))) % 3
+    start = trained(net, tokens, y)
+    model = idm.from_torch(net, (tokens, y), idm.Categorical(), start=start)
+    with pytest.warns(idm.ShrinkageWarning, match="data tell next to nothing"):
+        idm.infer(model, lambda m: m[0].weight[7, 0])
+
+
+def test_small_sample_factors_count_effective_parameters(stopped):
+    model, X, _, _ = stopped
+    psi = mean_probability(X)
+    plain, corrected = (idm.infer(model, psi, robust=name) for name in ("HC0", "HC1"))
+    factor = model.n / (model.n - model.tethered().effective)
+    assert (corrected.standard_error / plain.standard_error) ** 2 == pytest.approx(factor)
+
+
+def test_precision_weights_have_no_scale():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y)
+    ses = [
+        idm.infer(
+            idm.from_torch(
+                net, (X, y), idm.Categorical(), start=start,
+                weights=np.full(200, w), weight_kind="precision",
+            ),
+            mean_probability(X),
+        ).standard_error
+        for w in (1.0, 7.0)
+    ]  # fmt: skip
+    assert ses[0] == pytest.approx(ses[1])
+
+
+def test_other_data_than_those_of_the_training_are_refused():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y, 400)
+    model = idm.from_torch(net, (10 * X, y.flip(0)), idm.Categorical(), start=start)
+    with pytest.raises(idm.ConvergenceError, match="fitted worse by the trained weights"):
+        idm.infer(model, mean_probability(X))
+    others = [network(seed=k).state_dict() for k in range(3, 9)]
+    with pytest.raises(ValueError, match="farther away from the model than start"):
+        idm.from_torch(net, (X, y), idm.Categorical(), start=start, checkpoints=others)
+
+
+def test_a_part_of_a_network_says_that_the_rest_is_held():
+    net, (X, y) = network(), classes()
+    start = trained(net, X, y)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start, parameters="2")
+    assert "other 40 parameters are held" in idm.infer(model, mean_probability(X)).target
+
+
+def test_draws_in_the_tangent_take_a_stopped_training(stopped):
+    model, X, _, _ = stopped
+    drawn = idm.infer(model, mean_probability(X), idm.Simulation(400, rng=0))
+    assert "tangent=True" in drawn.method
+    tied = idm.infer(model.tethered(), mean_probability(X), idm.Infinitesimal(curvature="ggn"))
+    assert drawn.standard_error == pytest.approx(tied.standard_error, rel=0.1)
+
+
 def test_bad_starts_are_explained():
     net, (X, y) = network(), classes()
     start = trained(net, X, y, 5)

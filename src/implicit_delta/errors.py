@@ -8,9 +8,11 @@ from collections.abc import Sequence
 # No word of `damping=` here: it makes an unfinished or indefinite fit answer, with a standard error
 # that is whatever the damping makes it (1425 for 2497 in one trial).
 REMEDIES = (
-    "For a network whose training stopped early leave the method out: `infer(model, psi)` takes it "
-    "as it is. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or "
-    'use, for residuals, `Infinitesimal(curvature="ggn")`.'
+    "A network whose training stopped early is taken as it is by `infer(model, psi)` without a "
+    "method, if its likelihood is known: `Categorical()`, `Bernoulli()`, `Gaussian()` or "
+    "`Poisson()`, with `outputs=` and `targets=` for batches of any make, and no function of your "
+    "own. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, "
+    'for residuals, `Infinitesimal(curvature="ggn")`.'
 )
 MOST_NUMBERS = 3  # of parameters without names
 

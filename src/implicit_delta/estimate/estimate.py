@@ -164,9 +164,8 @@ class Estimate:
         """
         parts = self.parts or {"model": self.covariance}
         errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
-        if self.drift is not None:
-            errors["drift"] = self._like_value(abs(self.drift))
-        return {**errors, "total": self.standard_error}
+        bias = {} if self.drift is None else {"drift": self._like_value(abs(self.drift))}
+        return {**errors, "total": self.standard_error, **bias}
 
     def confidence_interval(
         self,
@@ -510,7 +509,8 @@ class Estimate:
         if self.target:
             blocks.append(f"Target: {self.target}.")
         if len(self.budget) > 2:
-            blocks.append("Standard error by source\n" + aligned(self._budget_cells()))
+            bias = "" if self.drift is None else " (drift, a possible bias, is not in the total)"
+            blocks.append(f"Standard error by source{bias}\n" + aligned(self._budget_cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
         if diagnostics:
             blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))

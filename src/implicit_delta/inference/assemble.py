@@ -18,7 +18,11 @@ from implicit_delta.inference.guards import check_bend, check_stop, guard
 from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
-from implicit_delta.inference.stopped import moves_to_come, told
+from implicit_delta.inference.stopped import (
+    moves_to_come,
+    told,
+    warn_of_what_data_do_not_tell,
+)
 from implicit_delta.inference.target import DEBIASED, Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
@@ -113,6 +117,7 @@ def assemble(
     to_come = moves_to_come(evaluation, response)
     if to_come is not None:
         drift = check_stop(to_come, errors)
+        warn_of_what_data_do_not_tell(evaluation.model, response)
     polished = move_by_polish(evaluation, errors)
     stop = {} if evaluation.fitted is None else told(evaluation.fitted)
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)

@@ -95,8 +95,9 @@ def check_stop(to_come: Array, errors: Array) -> float:
         warn(
             f"The training stopped early, and going on with it would move psi by {drift:.2g} "
             "standard errors (drift): the interval is for psi of a training that stops there, and "
-            "not for where it leads. Usual causes: few steps; or the data, their scaling, the "
-            "likelihood or a penalty given here are not those of the training.",
+            "not for where it leads. Usual causes: few steps, after which the error is rather too "
+            "large; or the data, their scaling, the likelihood or a penalty given here are not "
+            "those of the training.",
             DriftWarning,
         )
     return drift

@@ -21,6 +21,7 @@ from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
@@ -60,6 +61,8 @@ def infer(
         ===================================  =============================================
         d up to 1000, or up to 500 K (5000)  ``Infinitesimal(solver=cholesky)``
         d beyond                             ``Infinitesimal(solver=conjugate_gradient)``
+        a network whose training stopped     the same with ``curvature="ggn"`` and a ridge around
+        early                                its start, by the evidence; robust ("HC2")
         ===================================  =============================================
 
         and ``estimate.method`` names it.
@@ -88,7 +91,8 @@ def infer(
         Keep the influence of each observation in ``estimate.influence``.
     strict : bool
         Refuse results that are very doubtful (drift above 1, a psi that does not even move
-        both ways); with False these become warnings.
+        both ways); with False these become warnings. A network whose training stopped early is
+        taken as it is, with its drift as a line of the budget.
     names : sequence of str, optional
         Names of the evaluations, for tables.
 
@@ -111,15 +115,16 @@ def infer(
             f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
-    sandwich = Sandwich.of(model, robust, clusters)
-    brought = _checked_covariance(covariance, model, sandwich)
+    sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
+    by_default = _takes_stops(method) and not debias
+    if not by_default or not model.bends:
+        sandwich(model)  # what is wrong with the request is said before any work
+    brought = _checked_covariance(covariance, model, robust is not False or clusters is not None)
     cost = Cost.start(model)
     model = debiased(model) if debias else model
-    by_default = method is None and not debias
     ask = partial(
         answer,
         method=method,
-        sandwich=sandwich,
         brought=brought,
         df=df,
         debias=debias,
@@ -128,11 +133,18 @@ def infer(
         cost=cost,
     )
     try:
-        return ask((_as_trained if by_default else Evaluation.of)(model, psi, names))
+        evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
+        return ask(evaluation, sandwich=sandwich(evaluation.model))
     except SaddlePointError:
         if not by_default or not model.bends:
             raise
-    return ask(Evaluation.of(model.tethered(), psi, names))  # at rest, but at no strict maximum
+    evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
+    return ask(evaluation, sandwich=sandwich(evaluation.model))
+
+
+def _takes_stops(method: Method | None) -> bool:
+    """Whether a training that stopped early is taken as it is: by default, and in the tangent."""
+    return method is None or (isinstance(method, Simulation) and method.tangent is not False)
 
 
 def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
@@ -143,12 +155,12 @@ def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None)
 
 
 def _checked_covariance(
-    covariance: ArrayLike | None, model: FittedModel, sandwich: Sandwich | None
+    covariance: ArrayLike | None, model: FittedModel, robust: bool
 ) -> Array | None:
     """Check a covariance that a user brings."""
     if covariance is None:
         return None
-    if sandwich is not None:
+    if robust:
         raise ValueError("Give robust= and clusters=, or covariance=, but not both.")
     given = np.asarray(_by_names(covariance, model), dtype=np.float64)
     if given.shape != (model.d, model.d):

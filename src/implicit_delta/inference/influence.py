@@ -144,8 +144,9 @@ class Sandwich:
             warn(
                 "The network fits its training rows so closely that their residuals say little "
                 f"about its error: it is {plain[k]:.3g} from the residuals as they are and "
-                f"{adjusted[k]:.3g} adjusted for leverage, and the truth may be between them. Stop "
-                "earlier, use a penalty or more rows, or retrain on resampled rows.",
+                f"{adjusted[k]:.3g} adjusted for leverage, and the truth may be several times as "
+                "large or between them. Stop earlier, use a penalty or more rows, or retrain on "
+                "resampled rows.",
                 SmallSampleWarning,
             )
         return rows + change
@@ -315,7 +316,8 @@ def small_sample_factor(
 ) -> float:
     r"""Return the factor by which small samples inflate a robust covariance.
 
-    With n observations (the sum of `counts`), d parameters and G clusters:
+    With n observations (the sum of `counts`), d parameters (effective ones of a training that
+    stopped early) and G clusters:
 
     ===================  ===========================================================
     HC0, CR0, True       1
@@ -341,11 +343,11 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n = float(model.counts.sum())
-        if n <= model.d:
+        n, d = float(model.counts.sum()), model.effective if model.tether else model.d
+        if n <= d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "
-                f"{model.d} parameters. Use robust=True."
+                f"{d:.6g} parameters. Use robust=True."
             )
-        factor *= (n if robust == "HC1" else n - 1) / (n - model.d)
+        factor *= (n if robust == "HC1" else n - 1) / (n - d)
     return factor

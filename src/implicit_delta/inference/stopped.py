@@ -15,7 +15,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ShrinkageWarning
+from implicit_delta.errors import ConvergenceError, ShrinkageWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
@@ -24,6 +24,7 @@ FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25
 # Twice the gain of a Newton step: no psi would move by more than the root of it, in standard
 # errors, if training were finished.
 FINISHED = 1.0
+INFORMED = 0.01  # of the variance that the ridge allows
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
 FLAT = 1e-10  # of the steepest curvature met
 STEPS = 10  # of conjugate gradients: they never find more than there is
@@ -36,6 +37,7 @@ def as_trained(model: FittedModel) -> FittedModel:
     """Tether a network whose training stopped early; any other model is returned as it is."""
     if not model.bends or model.tether or gain_of(model) <= FINISHED:
         return model
+    _check_trained(model)
     if not model.formable:
         logger.info(
             "infer: the training stopped early; about %d passes over the data for one "
@@ -43,6 +45,37 @@ def as_trained(model: FittedModel) -> FittedModel:
             FORETOLD,
         )
     return without_idle_ridge(model).tethered()
+
+
+def _check_trained(model: FittedModel) -> None:
+    """Refuse data that the training has made worse: they are not those of the training."""
+    if model.start is None:
+        return
+    before, after = (
+        float(model.weights @ model.terms(theta)) for theta in (model.start, model.theta)
+    )
+    if after <= before:
+        raise ConvergenceError(
+            f"The data are fitted worse by the trained weights (log-likelihood {after:.6g}) than "
+            f"by start= ({before:.6g}): these are not the data of the training, or they are scaled "
+            "otherwise, or the likelihood is another one. Give what was trained on, after all "
+            "preprocessing."
+        )
+
+
+def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> None:
+    """Warn of a psi that rests on the start: of its variance A^-1 the ridge has nearly all."""
+    assert response.directions is not None
+    whole = np.diag(response.covariance)
+    ridge = model.floor * np.sum(response.directions**2, axis=0)
+    if np.any(whole - ridge < INFORMED * whole):
+        warn(
+            "The data tell next to nothing about psi, or about one of its values: it is what the "
+            "start of the training has made it, and its standard error is that of other data from "
+            "the same start. Retrain from other starts (`replicates=`) to see what that means, or "
+            "ask for what the data determine.",
+            ShrinkageWarning,
+        )
 
 
 def without_idle_ridge(model: FittedModel) -> FittedModel:
@@ -78,7 +111,7 @@ def told(model: FittedModel) -> dict[str, str]:
     """Tell what was done about a training that stopped early."""
     if not model.tether:
         return {}
-    center = "zero, as start= is not given" if model.start is None else "the start"
+    center = f"zero, as {model.no_start}" if model.start is None else "the start"
     held = f"ridge {model.tether:.3g} around {center} (evidence)"
     return {"stopped": f"{held}; {model.effective:.0f} of {model.d} parameters determined"}
 

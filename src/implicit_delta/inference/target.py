@@ -19,8 +19,8 @@ SINGULAR = 1e-10  # smallest pivot of a correlation-scaled information that is n
 PENALIZED = "psi at the maximum of the penalized likelihood, not at the true parameters"
 UNKNOWN = f"{PENALIZED}; how far the penalty has moved it cannot be known, for {{reason}}"
 STOPPED = (
-    "psi of this training, stopped where it was, on average over training sets; not psi at the "
-    "maximum of the likelihood, nor at the truth"
+    "psi of this training, from the same start and stopped where it was, on average over training "
+    "sets; not psi at the maximum of the likelihood, nor at the truth"
 )
 DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
@@ -36,7 +36,8 @@ def target_of(evaluation: Evaluation, errors: Array) -> Target:
     """Compare psi with what it would be without the penalty, in standard errors (K,)."""
     model = evaluation.fitted
     if model is not None and model.tether:
-        return Target(STOPPED)
+        others = f"; the other {model.held} parameters are held as they are" * (model.held > 0)
+        return Target(STOPPED + others)
     if model is None or not model.penalized:
         return Target()
     if model.d > MOST:

@@ -22,6 +22,12 @@ IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
+BENDS = (
+    " A network with kinks (ReLU) seldom has a maximum that can be found: `infer(model, psi)` "
+    "takes a training as it stopped, and `polish(model, tangent=True)` finds the maximum of the "
+    "tangent."
+)
+
 Done: TypeAlias = Callable[[Array, Array], bool]  # theta and the step ahead, (d,): whether to stop
 
 
@@ -56,7 +62,7 @@ def maximum_of(
                 return theta, iterations
             if at_maximum and found.gradient_norm < STALLED:
                 return _finish(model, theta, model.score(theta), scale), iterations
-    raise ConvergenceError(_advice(found))
+    raise ConvergenceError(_advice(found, model.bends))
 
 
 @dataclass
@@ -93,6 +99,8 @@ class _Climb:
         self.budget.spend(self.seen - before, self._known)
 
     def _known(self) -> str:
+        if not math.isfinite(self.best - self.first):
+            return "Nothing but the curvature at the start was looked at so far."
         return f"The objective has risen by {self.best - self.first:.4g} so far."
 
 
@@ -121,8 +129,8 @@ def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Ar
     return np.asarray(theta)
 
 
-def _advice(found: Maximum) -> str:
-    message = found.message
+def _advice(found: Maximum, bends: bool) -> str:
+    message = "the search got stuck." if "ABNORMAL" in found.message else found.message
     if found.converged:
         message = "the gradient vanishes where the objective curves upward."
     return (
@@ -130,4 +138,4 @@ def _advice(found: Maximum) -> str:
         "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "
         "`l2=`), redundant parameters, or a start far away (give another `start=` or fit it "
         "yourself and give `theta=`)."
-    )
+    ) + (BENDS if bends else "")

@@ -91,9 +91,13 @@ class FittedModel(ABC):
         then made in the tangent.
     start : (d,) array or None
         Where the training began, if that is known.
+    no_start : str
+        Why it is not.
     tether : float
         Strength of a ridge around `start` (or zero) that stands for the steps which a training
         that stopped early did not take; see `tethered`.
+    held : int
+        How many other parameters were trained, and are taken as known.
     effective : float
         Number of parameters that the data determine, of a tethered model.
     checkpoints : (c, d) array or None
@@ -118,6 +122,8 @@ class FittedModel(ABC):
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan
+    held: int = 0
+    no_start: str = "start= is not given"
     checkpoints: Array | None = None
     replicates: Array | None = None
 

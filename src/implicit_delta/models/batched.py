@@ -32,6 +32,7 @@ from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
+from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
 NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
@@ -105,6 +106,7 @@ class BatchedModel(FittedModel):
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan
+    held: int = 0  # other parameters of the training, taken as known
     noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
     checkpoints: Array | None = None
     replicates: Array | None = None
@@ -329,8 +331,10 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
         model = self._with_mean_square() if self.noise_rule else self
-        tie = evidence_of(model)
-        return replace(model, tether=tie.strength, effective=tie.effective)
+        # Weights that are no counts have no scale: the evidence is that of a mean weight of one.
+        scale = 1.0 if self.weight_kind == "frequency" else float(np.mean(self.weights))
+        tie = evidence_of(model, scale)
+        return replace(model, tether=scale * tie.strength, effective=tie.effective)
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""
@@ -356,6 +360,7 @@ class BatchedModel(FittedModel):
     def checked(self, by_evidence: bool = False) -> Self:
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""
         self._refuse_losses()
+        check_near(self.checkpoints, self.theta, self.start)
         model = self.with_noise()
         return model.tethered() if by_evidence else model
 
@@ -377,6 +382,7 @@ class BatchedModel(FittedModel):
 
     def __repr__(self) -> str:
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
+        penalty += f", tether={self.tether:.3g} (evidence)" if self.tether else ""
         dtype = str(self.functional.dtype).removeprefix("torch.")
         sizes = f"n={self.n}, d={self.d}"
         if np.any(self.weights != 1):

@@ -53,9 +53,11 @@ class Evidence(NamedTuple):
         return cls(strength, spectrum.effective(strength + l2))
 
 
-def evidence_of(model: FittedModel) -> Evidence:
-    """Find the ridge around its start that a training stands for."""
-    return Evidence.of(spectrum_of(model), float(model.travelled @ model.travelled), model.l2)
+def evidence_of(model: FittedModel, scale: float = 1.0) -> Evidence:
+    """Find the ridge around its start that a training stands for, of L over a scale."""
+    nodes, weights = spectrum_of(model)
+    way = float(model.travelled @ model.travelled)
+    return Evidence.of(Spectrum(nodes / scale, weights / scale), way, model.l2 / scale)
 
 
 def spectrum_of(model: FittedModel) -> Spectrum:

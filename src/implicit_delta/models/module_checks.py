@@ -17,8 +17,8 @@ ROUNDING = 100.0  # times the precision of the type: what the order of a sum may
 
 EVIDENCE = "evidence"
 GRADIENT_FREE = (
-    "For a psi without a gradient use `Simulation()`, `Bootstrap()` or "
-    "`FiniteDifference(maximizer=nelder_mead)`."
+    "A metric of rows (accuracy, AUC, F1) is a `Statistic(units, function)`. For another psi "
+    "without a gradient use `Simulation()`, or `Bootstrap()` if the training was finished."
 )
 NO_ROWS = "There are no rows in data."
 

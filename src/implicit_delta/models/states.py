@@ -85,6 +85,19 @@ def checked_start(start: Array, theta: Array) -> Array:
     return start
 
 
+def check_near(checkpoints: Array | None, theta: Array, start: Array | None) -> None:
+    """Refuse checkpoints that are farther away from theta than the start of the training is."""
+    if checkpoints is None or start is None:
+        return
+    away = np.linalg.norm(checkpoints - theta, axis=1)
+    far = np.flatnonzero(away > np.linalg.norm(start - theta))
+    if far.size:
+        raise ValueError(
+            f"checkpoints[{far[0]}] is farther away from the model than start= is: it is no state "
+            "of the last steps of this training. Trainings from other starts are `replicates=`."
+        )
+
+
 def _check_twice(kind: Kind, states: Array) -> None:
     """Refuse equal neighbors among checkpoints, and any equal replicates."""
     apart = 1 if kind == "checkpoints" else len(states) - 1

@@ -149,6 +149,8 @@ class HostModel(FittedModel):
         Further lines of `print(model)`.
     """
 
+    no_start: ClassVar[str] = "the library keeps no start"  # type: ignore[misc]
+
     likelihood: HostLikelihood
     theta: Array
     weights: Array

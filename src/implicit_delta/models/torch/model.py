@@ -51,11 +51,16 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         weight_kind=options.weight_kind,
         l2=options.ridge,
         names=functional.names,
+        held=_trainable(module) - theta.size if options.parameters is not None else 0,
         start=start_of(options.start, module, options.parameters),
         checkpoints=states_of("checkpoints", options.checkpoints, module, options.parameters),
         replicates=states_of("replicates", options.replicates, module, options.parameters),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
     ).checked(options.l2 == EVIDENCE)
+
+
+def _trainable(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
