@@ -403,7 +403,6 @@ def test_what_is_no_maximum_likelihood_is_refused_by_name():
     refused("GEE.*estimating equations", sm.GEE(REAL, X, groups=GROUPS).fit())
     refused("GLSAR", sm.GLSAR(REAL, X, rho=1).fit())
     refused("MixedLM.*dependent", quietly(lambda: sm.MixedLM(REAL, X, groups=GROUPS).fit()))
-    refused("constraints", sm.GLM(REAL, X).fit_constrained("x1 = 0.5"))
 
 
 def test_results_without_data_are_refused():

@@ -49,6 +49,8 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.draws import from_draws
+from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
@@ -111,6 +113,8 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "from_draws",
+    "from_equations",
     "from_jax",
     "from_loglik",
     "from_residuals",

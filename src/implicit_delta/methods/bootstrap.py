@@ -30,6 +30,7 @@ from implicit_delta.methods.outcomes import (
 )
 from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.boundaries import near_limits
 from implicit_delta.numerics.maximizers import Maximizer
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
@@ -158,6 +159,7 @@ class Bootstrap(Method):
         """Refit to data drawn in some way and take moments."""
         named = replace(self, rng=as_seed(self.rng))
         _check_average(evaluation, replication)
+        _check_limits(model)
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         refit = _Replicate(model, evaluation, ascent, replication)
@@ -231,6 +233,8 @@ class _Replicate:
                 failure = found.message
             elif _still_rises(replicate, found.x):
                 failure = "The drawn data have no finite maximum."
+            elif not replicate.allows(found.x):
+                failure = "The maximum of the drawn data violates a constraint."
             else:
                 psi = self.evaluation.weighed(found.x, replicate.weights)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
@@ -246,6 +250,17 @@ def _check_average(evaluation: Evaluation, replication: Replication) -> None:
             'targets, so it does not see that these rows are a sample: Average(sample="training") '
             'needs `Bootstrap(kind="resample")`. For the average over these very rows give a '
             "plain psi, without `Average`."
+        )
+
+
+def _check_limits(model: FittedModel) -> None:
+    """Refuse limits close by, at which many replicates would end."""
+    near = near_limits(model)
+    if near:
+        raise UnsupportedModelError(
+            f"The bootstrap is not consistent this close to a limit ({near[0]}): many replicates "
+            "would end at it, and their spread is not that of the estimate (Andrews, 2000). Use "
+            "`profile(model, psi)`, whose intervals respect the constraints."
         )
 
 

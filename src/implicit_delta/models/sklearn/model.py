@@ -6,10 +6,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import Bounds
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.constrained_fit import checked_under_constraints
+from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.selection import refuse_supervised
@@ -32,10 +35,11 @@ def from_sklearn(
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Fitted: LinearRegression, Ridge, LogisticRegression (no penalty or L2; two classes or
-        more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
-        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed,
-        so one that has seen y (a selection of features) is refused.
+        Fitted: LinearRegression and Ridge (also with ``positive=True``), LogisticRegression (no
+        penalty or L2; two classes or more), PoissonRegressor, GammaRegressor, TweedieRegressor,
+        MLPClassifier, MLPRegressor, or a Pipeline whose last step is one of these. The
+        transformers of a pipeline are held fixed, so one that has seen y (a selection of features)
+        is refused.
     X : (n, p) array, data frame or sparse matrix
         The features of the fit.
     y : (n,) array
@@ -54,7 +58,9 @@ def from_sklearn(
     Notes
     -----
     scikit-learn stops early by default; `polish` finishes its optimization, and drift measures
-    how far it was from the end. The noise variance of least squares, and the dispersion of the
+    how far it was from the end. Coefficients that ``positive=True`` holds at zero have no standard
+    error: that of everything else is along these constraints, and `profile` has intervals that
+    respect them. The noise variance of least squares, and the dispersion of the
     gamma and Tweedie regressors, is plugged in: Pearson's chi-square over n less the effective
     number of parameters (for MLPRegressor over n).
 
@@ -96,7 +102,8 @@ def from_sklearn(
         to_host = partial(pipeline_copy, pipeline, to_host)
         to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
     names = None if built.names is None else coordinates.free(np.array(built.names))
-    return HostModel(
+    bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
+    model = HostModel(
         likelihood=built.likelihood,
         theta=coordinates.free(built.b),
         weights=weights,
@@ -109,7 +116,9 @@ def from_sklearn(
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
+        constraints=constraints_of(bounds, (), built.b, built.names),
     )
+    return checked_under_constraints(model)
 
 
 REASONS = {

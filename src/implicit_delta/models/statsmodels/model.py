@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
+from scipy.optimize import LinearConstraint
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
+from implicit_delta.models.constrained_fit import checked_under_constraints
+from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
@@ -52,7 +55,8 @@ def from_statsmodels(
         NegativeBinomialP, GeneralizedPoisson, the zero-inflated, truncated and hurdle counts,
         OrderedModel, ConditionalLogit, ConditionalPoisson, PHReg, MixedLM
         (``fit(reml=False)``), ARIMA, SARIMAX and other state-space models, Markov switching, or
-        any GenericLikelihoodModel (a Tobit, say); made from arrays or by a formula.
+        any GenericLikelihoodModel (a Tobit, say); made from arrays or by a formula; of `fit` or,
+        where there is one, `fit_constrained`.
     alpha : float or (d,) array, optional
         The penalty of ``fit_regularized(alpha=..., L1_wt=0)``, on statsmodels' scale. Results of
         `fit_regularized` keep no record of it, so it has to be given; a wrong one shows as drift.
@@ -120,21 +124,33 @@ def from_statsmodels(
         claimed = claim_of(bare, n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
-    return HostModel(
+    names = _names(bare, results.params)
+    model = HostModel(
         likelihood=built.likelihood,
         theta=theta,
         weights=weights,
         ridge=np.broadcast_to(built.ridge, theta.shape),
         coordinates=Coordinates(),
         to_host=LikeParams(results.params),
-        names=_names(bare, results.params),
+        names=names,
         curvature=curvature,
         rows=_rows(bare.model, n),
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
         claimed=claimed,
         notes=_precisions(bare.model),
+        constraints=constraints_of(None, _equalities(bare), theta, names),
     )
+    return checked_under_constraints(model)
+
+
+def _equalities(results: Any) -> list[LinearConstraint]:
+    """Take over the linear constraints of `fit_constrained`."""
+    given = getattr(results, "constraints", None)
+    if given is None:
+        return []
+    limits = np.ravel(given.constants)
+    return [LinearConstraint(given.coefs, limits, limits)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,12 +217,6 @@ def _refuse_other_fits(results: Any, alpha: Any) -> None:
         )
     if kind.startswith("L1") or getattr(results, "regularized", False):
         _refuse_lasso(results)
-    if getattr(results, "constraints", None) is not None:
-        raise UnsupportedModelError(
-            f"These results of {model} were fitted under constraints, so they are not a maximum of "
-            "the likelihood. Write the constraint into the model (another design matrix), or fit "
-            f"it again to resampled rows: `{line_of(results, CONSTRAINED)}`."
-        )
     if getattr(results.model, "fixed_params", None) or getattr(results, "fixed_params", None):
         raise UnsupportedModelError(
             f"Some parameters of {model} were held fixed. Give the likelihood of the others to "
