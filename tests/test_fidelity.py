@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("experiments")
 pytest.importorskip("torch")
 
+import warnings
 from dataclasses import replace
 from math import isnan
 
@@ -18,9 +19,9 @@ from experiments.fidelity.networks import network
 from experiments.fidelity.questions import auc, calibration_error, questions, squared_correlation
 from experiments.fidelity.settings import SETTINGS
 from experiments.fidelity.states import trained
-from experiments.fidelity.table import cells, summary
+from experiments.fidelity.table import alarms, cells, reason, summary
 from experiments.fidelity.training import predictions, train
-from implicit_delta import NotAMaximumError
+from implicit_delta import DriftWarning, NotAMaximumError
 
 NAMES = [setting.name for setting in SETTINGS]
 SMALL = {s.name: replace(s, n=40, epochs=2, batch=min(s.batch, 10)) for s in SETTINGS}
@@ -123,7 +124,13 @@ def test_refusals_and_warnings_are_recorded():
     def refuse():
         raise NotAMaximumError("flat")
 
+    def warn():
+        warnings.warn("drifting", DriftWarning, stacklevel=1)
+        warnings.warn("not ours", UserWarning, stacklevel=1)
+        raise NotAMaximumError("flat")
+
     assert asked(refuse)["refused"].startswith("NotAMaximumError: flat")
+    assert (asked(warn)["warned"], asked(warn)["words"]) == ("DriftWarning", "drifting")
 
 
 def test_ratios_of_the_table():
@@ -145,17 +152,33 @@ def test_ratios_of_the_table():
     assert totals["wide", "loss"]["silently_wrong"] == totals["wide", "loss"]["false_alarms"] == 0
     assert totals["quiet", "loss"]["silently_wrong"] == 1
     assert totals["quiet", "all"]["answered"] == 1
+    assert list(alarms(table, "wide")) == [
+        {"warning": "DriftWarning", "cells": 1, "false_alarms": 0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "order", "expected"),
+    [
+        (1.8, np.nan, np.nan, "model too large: 1.80 for 1.00"),
+        (0.6, 0.1, 0.8, "training too small: 0.10 for 0.80"),
+        (0.2, 0.8, 0.8, "model too small: 0.20 for 0.60"),
+    ],
+)
+def test_reason_of_a_miss_is_the_part_that_is_off(model, training, order, expected):
+    row = {"way_model": model, "way_training": training, "order": order}
+    assert reason(row, "way") == expected
 
 
 def test_command_publishes_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "SETTINGS", tuple(SMALL[name] for name in NAMES[:2]))
     arguments = ["--results", str(tmp_path), "--cache", str(tmp_path / "cache"), "--quick",
-                 "--jobs", "1", "--columns", "damped"]  # fmt: skip
+                 "--jobs", "1", "--columns", "default"]  # fmt: skip
     command.main(arguments)
     page = (tmp_path / "fidelity" / "table.md").read_text()
     assert "| one_relu_sgd | accuracy |" in page
     printed = capsys.readouterr().out
-    assert "damped" in printed
+    assert "default" in printed
     monkeypatch.setattr(retrainings, "answers", None)
     monkeypatch.setattr(study.columns, "standard_errors", None)
     command.main(arguments)

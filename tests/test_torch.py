@@ -366,3 +366,26 @@ def test_a_model_prints_in_one_line():
         penalty=lambda net: net[0].weight.abs().sum(),
     )  # fmt: skip
     assert "cross_entropy, l2=0.5, penalty, float32" in repr(written)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "ignored"),
+    [
+        (idm.Categorical(), 0),
+        (idm.Categorical(class_weights=(1.0, 2.0, 0.5)), 0),
+        (idm.Categorical(ignore_index=-100), 5),
+    ],
+    ids=["plain", "class weights", "ignored"],
+)
+@pytest.mark.parametrize("batch_size", [7, 40])
+def test_whitened_rows_are_the_same_for_few_columns_and_for_many(likelihood, ignored, batch_size):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    x, y = torch.randn(40, 4, dtype=torch.float64), torch.randint(0, 3, (40,))
+    y[:ignored] = -100
+    loader = DataLoader(TensorDataset(x, y), batch_size)
+    model = idm.from_torch(net, loader, likelihood)
+    v = np.random.default_rng(0).normal(size=(model.d, model.d + 2))
+    rows = lambda v: np.concatenate([part.rows for part in model.whitened(model.theta, v)])
+    few = np.concatenate([rows(part) for part in np.array_split(v, 4, axis=1)], axis=-1)
+    np.testing.assert_allclose(rows(v), few, atol=1e-12)

@@ -1,11 +1,12 @@
 """Directive ``records``: tables made of stored records when the site is built, bad rows included.
 
-The argument names one of the functions below, each of which returns a header and rows. A row
-whose last entry is True is a bad one, and is marked.
+The argument names one of the functions below, each of which returns a header and rows, or the path
+of a picture. A row whose last entry is True is a bad one, and is marked.
 """
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ GOLDEN = ROOT / "tests" / "golden"
 RESULTS = ROOT / "results"
 Z = 2.0  # binomial errors beyond which a coverage is marked
 AGREES = 1e-6  # relative
+FAIR, FAIR_SHARE = (0.67, 1.5), 0.8  # ratios of a standard error to a spread, and share of cells
 METHODS = {
     "idm": "paper: refits, both ends alike",
     "literal": "paper: refits against the fit, to the letter",
@@ -55,6 +57,59 @@ def coverage():
         coverage = f"{found:.1%} ± {error:.1%}"
         rows.append([*cells, coverage, r["failed"], *told, abs(found - nominal) > Z * error])
     return header, rows
+
+
+def fidelity():
+    """Ratios of each column for networks that stopped early, question by question."""
+    rows = defaultdict(dict)
+    for r in _rows("fidelity/summary.csv"):
+        rows[r["column"]][r["question"]] = r
+    questions = list(next(iter(rows.values())))
+    counts = ["answered", "silently_wrong", "false_alarms"]
+    header = ["column", *questions, "fair", "cells", "silently wrong", "false alarms"]
+    found = []
+    for column, parts in rows.items():
+        means = [_number(parts[q]["geometric_mean"]) for q in questions]
+        fair = float(parts["all"]["fair"])
+        share = "" if np.isnan(fair) else f"{fair:.0%}"
+        found.append([column, *means, share, *(parts["all"][c] for c in counts), fair < FAIR_SHARE])
+    return header, found
+
+
+def fidelity_picture():
+    """Ratios of the default as dots."""
+    return _stored("fidelity/ratios.png")
+
+
+def fidelity_cells():
+    """The same cell by cell; a star where a warning was given."""
+    columns = dict.fromkeys(r["column"] for r in _rows("fidelity/summary.csv"))
+    header = ["setting", "question", "networks", "spread", "new weights", "order", *columns]
+    rows = []
+    for r in _rows("fidelity/table.csv"):
+        parts = [f"{float(r['spread']):.2g}", _number(r["initialization"]), _number(r["order"])]
+        ratios = [_starred(r, column) for column in columns]
+        default = float(r["default"] or "nan")
+        bad = not FAIR[0] <= default <= FAIR[1]
+        rows.append([r["setting"], r["question"], r["default_sets"], *parts, *ratios, bad])
+    return header, rows
+
+
+def fidelity_misses():
+    """Cells of the default that are not fair, with the part that is off."""
+    header = ["setting", "question", "ratio", "off by more", "skewness", "warned"]
+    rows = []
+    for r in _rows("fidelity/misses.csv"):
+        cells = [_number(r["ratio"]), r["reason"], _number(r["skew"]), r["warned"]]
+        rows.append([r["setting"], r["question"], *cells, r["warned"] == "no"])
+    return header, rows
+
+
+def fidelity_alarms():
+    """Warnings of the default by category."""
+    names = ["warning", "cells", "false_alarms"]
+    rows = [[*(r[n] for n in names), False] for r in _rows("fidelity/alarms.csv")]
+    return ["warning", "cells", "of them fair"], rows
 
 
 def tasks():
@@ -152,6 +207,16 @@ def hostile():
         raise FileNotFoundError("tests/hostile (or pytest)")
     rows = [[Path(name).stem, str(count), False] for name, count in sorted(counts.items())]
     return ["file", "attacks"], [*rows, ["all", str(counts.total()), False]]
+
+
+def _number(text):
+    value = float(text or "nan")
+    return "" if np.isnan(value) else f"{value:.2f}"
+
+
+def _starred(row, column):
+    warned = float(row.get(f"{column}_warned") or 0) >= 0.5
+    return _number(row.get(column)) + ("*" if warned else "")
 
 
 @cache
@@ -263,18 +328,23 @@ def _laplace():
 
 
 class Records(SphinxDirective):
-    """Insert the table that is the argument."""
+    """Insert the table or the picture that is the argument."""
 
     required_arguments = 1
 
     def run(self):
-        """Make the table, or say that there is no record."""
+        """Make it, or say that there is no record."""
         self.env.note_reread()  # in every build: records change without the page
         try:
-            header, rows = globals()[self.arguments[0]]()
+            found = globals()[self.arguments[0]]()
         except FileNotFoundError as missing:
             return [nodes.paragraph(text=f"There is no such record in this copy: {missing}.")]
-        return [_table(header, rows)]
+        if isinstance(found, Path):
+            return [nodes.image(uri=self._relative(found), alt=self.arguments[0])]
+        return [_table(*found)]
+
+    def _relative(self, path):
+        return os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)
 
 
 def _table(header, rows):

@@ -10,7 +10,14 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from experiments.command import TOP, command_parser, results_folder
-from experiments.coverage import bounds, evaluations, metrics, small_samples, standard_errors
+from experiments.coverage import (
+    bounds,
+    equations,
+    evaluations,
+    metrics,
+    small_samples,
+    standard_errors,
+)
 from experiments.coverage.study import CHUNK
 from experiments.records import resume, save_records
 
@@ -19,6 +26,7 @@ STUDIES = (
     *standard_errors.STUDIES,
     *evaluations.STUDIES,
     *metrics.STUDIES,
+    *equations.STUDIES,
     *bounds.STUDIES,
 )
 KEYS = ("task", "n", "chunk")

@@ -30,6 +30,8 @@ def main(arguments=None):
         for setting in chosen:
             study.ask(setting, column, place, again=options.again, n_jobs=options.jobs)
     for row in study.table(settings, (*columns.COLUMNS, *PEERS), place):
+        if not row["answered"]:
+            continue
         print(
             f"{row['column']:<10} {row['question']:<9} "
             f"geometric mean {row['geometric_mean']:5.2f}, fair {row['fair']:4.0%}, "

@@ -4,7 +4,6 @@
 default     ``infer(model, psi)``, the model with the start of its training and the last states
 robust      the same with ``robust=True``
 weights     psi at draws of the weights instead of the tangent: ``Simulation(tangent=False)``
-damped      the Gauss-Newton matrix with a damping that is a guess, 1
 ==========  =======================================================================================
 
 Rows of the test sample are fixed, so of the parts of an error those of the model and of the
@@ -22,6 +21,7 @@ import implicit_delta as idm
 from experiments.fidelity.data import test_rows, training_rows
 from experiments.fidelity.networks import network
 from experiments.fidelity.questions import questions
+from experiments.fidelity.retrainings import DATA_SETS
 from experiments.fidelity.states import trained
 
 # States after the last steps, several times the memory of momentum and Adam, which is ten steps.
@@ -48,8 +48,13 @@ COLUMNS = {
     "default": Column(True),
     "robust": Column(True, {"robust": True}),
     "weights": Column(True, {"method": idm.Simulation(200, tangent=False, rng=0)}),
-    "damped": Column(False, {"method": idm.Infinitesimal(curvature="ggn", damping=1.0)}),
 }
+FEW = 2  # data sets, of other columns than the default and where each takes minutes
+
+
+def data_sets(setting, column):
+    """Number of data sets on which a column is asked."""
+    return DATA_SETS if column == "default" and setting.inputs == "table" else FEW
 
 
 def standard_errors(setting, column, number, cache):
@@ -59,7 +64,13 @@ def standard_errors(setting, column, number, cache):
     rows = test_rows(setting)
     x = double(torch.as_tensor(rows.x))
     ask = lambda psi: asked(lambda: idm.infer(model, psi, **way.options))
-    return [{"question": q.name, **ask(q.psi(x))} for q in questions(setting, rows)]
+    psi = at_draws if "method" in way.options else lambda question, x: question.psi(x)
+    return [{"question": q.name, **ask(psi(q, x))} for q in questions(setting, rows)]
+
+
+def at_draws(question, x):
+    """The question as a number, without derivatives: a `Statistic` would not see drawn weights."""
+    return lambda net: question.of(net(x).detach())
 
 
 def fitted(setting, rows, states, way):
@@ -70,6 +81,8 @@ def fitted(setting, rows, states, way):
     if way.knows_training:
         known["start"] = states.start
         known["checkpoints"] = states.steps[-CHECKPOINTS:] if setting.batch else None
+    if "method" in way.options:  # to which `infer` adds no ridge
+        known["l2"] = "evidence"
     data = tuple(map(torch.as_tensor, (rows.x, rows.y)))
     return idm.from_torch(net, data, LIKELIHOODS[setting.outcome], dtype=torch.float64, **known)
 
@@ -83,10 +96,17 @@ def asked(question: Callable[[], idm.Estimate]) -> dict:
             answer = found(question())
         except idm.ImplicitDeltaError as error:
             answer = {"refused": f"{type(error).__name__}: {error}"[:200]}
-    kinds = {
-        w.category.__name__ for w in caught if issubclass(w.category, idm.ImplicitDeltaWarning)
+    return {**answer, **told(caught), "seconds": time.perf_counter() - begun}
+
+
+def told(caught):
+    """Categories and first words of the library's warnings."""
+    ours = [w for w in caught if issubclass(w.category, idm.ImplicitDeltaWarning)]
+    join = lambda texts: " | ".join(sorted(set(texts)))
+    return {
+        "warned": join(w.category.__name__ for w in ours),
+        "words": join(str(w.message)[:WORDS] for w in ours),
     }
-    return {**answer, "warned": " ".join(sorted(kinds)), "seconds": time.perf_counter() - begun}
 
 
 def found(estimate):

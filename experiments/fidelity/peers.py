@@ -17,13 +17,12 @@ from experiments.fidelity.__main__ import parser
 from experiments.fidelity.data import population, test_rows, training_rows
 from experiments.fidelity.networks import network
 from experiments.fidelity.questions import questions
-from experiments.fidelity.retrainings import DATA_SETS
 from experiments.fidelity.settings import SETTINGS
 from experiments.fidelity.states import trained
 from experiments.fidelity.study import Place
 from experiments.records import resume
 
-DRAWS = 100
+DATA_SETS, DRAWS = 2, 100
 
 
 def main(arguments=None):

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.fidelity import columns, data, networks, questions, retrainings, training
+from experiments.fidelity.page import publish
 from experiments.fidelity.sources import source
-from experiments.fidelity.table import cells, publish
+from experiments.fidelity.table import cells
 from experiments.records import load_records, resume
 
 
@@ -47,7 +48,7 @@ def ask(setting, column, place, again=False, n_jobs=1):
         path.unlink(missing_ok=True)
     return resume(
         lambda number: columns.standard_errors(setting, column, number, place.cache),
-        place.jobs(range(retrainings.DATA_SETS)),
+        place.jobs(range(columns.data_sets(setting, column))),
         ("data_set",),
         path=path,
         settings=(setting, columns.COLUMNS[column], source(data, networks, training, questions)),

@@ -4,17 +4,18 @@ A cell is a setting and a question. The spread of a smooth question is taken on 
 standard error is about, that of a statistic in the population.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from math import isfinite, nan
 
 import numpy as np
+from scipy.stats import skew
 
 from experiments.fidelity.data import test_rows
 from experiments.fidelity.questions import questions
 from experiments.fidelity.retrainings import POPULATION, data_set_of
-from experiments.records import save_records
 
 FAIR, GOOD = (0.67, 1.5), (0.8, 1.25)  # of a cell, and of the geometric mean over cells
+OFTEN = 0.5  # of the networks of a cell
 
 
 def cells(setting, retrained, answered):
@@ -38,9 +39,10 @@ def cells(setting, retrained, answered):
         yield {
             "setting": setting.name,
             "question": question.name,
+            "retrainings": len(values["data"]),
             "mean": float(np.mean(values["data"])),
             "spread": spread,
-            "spread_error": 1 / np.sqrt(2 * len(values["data"]) - 2),
+            "skew": float(skew(values["data"])) if spread else nan,
             "initialization": deviation(values["initialization"]) / spread,
             "order": within(retrained["order"], "order", name) / spread,
             **{f"{way}{part}": found for way in ways for part, found in ways[way].items()},
@@ -48,19 +50,30 @@ def cells(setting, retrained, answered):
 
 
 def ratio_of_column(rows, spread):
-    """Root of the mean variance over the spread; shares of data sets warned about and refused."""
+    """Root of the mean variance over the spread, its parts likewise, and what was told."""
     if not rows:
         return {"": nan}
-    errors = [row["se"] for row in rows if "se" in row]
+    errors = numbers(rows, "se")
+    told = Counter(kind for row in rows for kind in kinds(row))
     return {
         "": root_mean_square(errors) / spread,
-        "_warned": np.mean([bool(row.get("warned")) for row in rows]),
+        "_sets": len(rows),
+        "_model": root_mean_square(numbers(rows, "model")) / spread,
+        "_training": root_mean_square(numbers(rows, "training")) / spread,
+        "_warned": sum(bool(kinds(row)) for row in rows) / len(rows),
+        "_by": " ".join(kind for kind, count in told.items() if count >= OFTEN * len(rows)),
         "_refused": 1 - len(errors) / len(rows),
     }
 
 
+def kinds(row):
+    """Categories of the warnings that came with a standard error."""
+    return row["warned"].split(" | ") if row.get("warned") else []
+
+
 def ratio_of_bootstrap(rows, name, spread):
-    return {"": within(rows, "bootstrap", name) / spread}
+    sets = {data_set_of("bootstrap", row["number"]) for row in rows}
+    return {"": within(rows, "bootstrap", name) / spread, "_sets": len(sets)}
 
 
 def within(rows, kind, name):
@@ -81,8 +94,8 @@ def summary(table, columns):
 
 
 def summarized(rows, column):
-    answered = [row for row in rows if isfinite(row.get(column, nan))]
-    ratios = [row[column] for row in answered]
+    answered = [row for row in rows if is_answered(row, column)]
+    ratios = numbers(answered, column)
     count = lambda holds: sum(holds(row, column) for row in answered)
     return {
         "cells": len(rows),
@@ -91,9 +104,34 @@ def summarized(rows, column):
         "fair": count(is_fair) / len(answered) if answered else nan,
         "lowest": min(ratios, default=nan),
         "highest": max(ratios, default=nan),
+        "warned": count(is_warned),
         "silently_wrong": count(is_silently_wrong),
         "false_alarms": count(is_false_alarm),
     }
+
+
+def alarms(table, column):
+    """For each category of warning: cells it was given in, how many of them false."""
+    told = {kind for row in table for kind in row.get(f"{column}_by", "").split()}
+    for kind in sorted(told):
+        those = [row for row in table if kind in row.get(f"{column}_by", "").split()]
+        false = sum(is_fair(row, column) for row in those)
+        yield {"warning": kind, "cells": len(those), "false_alarms": false}
+
+
+def reason(row, column):
+    """Part of the error that is off by more: its share of the spread against the true share."""
+    order = row["order"] if isfinite(row["order"]) else 0.0
+    true = {"model": max(1 - order**2, 0.0) ** 0.5, "training": order}
+    found = {part: row.get(f"{column}_{part}", nan) for part in true}
+    found = {part: share if isfinite(share) else 0.0 for part, share in found.items()}
+    part = max(true, key=lambda name: abs(found[name] ** 2 - true[name] ** 2))
+    size = "large" if found[part] > true[part] else "small"
+    return f"{part} too {size}: {found[part]:.2f} for {true[part]:.2f}"
+
+
+def is_answered(row, column):
+    return isfinite(row.get(column, nan))
 
 
 def is_silently_wrong(row, column):
@@ -105,81 +143,21 @@ def is_false_alarm(row, column):
     return is_fair(row, column) and is_warned(row, column)
 
 
+def is_miss(row, column):
+    return is_answered(row, column) and not is_fair(row, column)
+
+
 def is_fair(row, column):
     return FAIR[0] <= row[column] <= FAIR[1]
 
 
 def is_warned(row, column):
     """Whether half of the networks of a cell were warned about, or more."""
-    return row.get(f"{column}_warned", 0) >= 0.5
-
-
-def publish(table, columns, results):
-    """Write the table and its summary as csv and as a page."""
-    totals = list(summary(table, columns))
-    save_records(results / "table.csv", table)
-    save_records(results / "summary.csv", totals)
-    (results / "table.md").write_text(page(table, totals, columns), encoding="utf-8")
-    return totals
-
-
-def page(table, totals, columns):
-    questions = dict.fromkeys(row["question"] for row in totals)
-    geometric = {(row["column"], row["question"]): row for row in totals}
-    first = markdown(
-        ["geometric mean of ratios", *questions, "fair cells", "silently wrong", "false alarms"],
-        [
-            [
-                column,
-                *(f"{geometric[column, q]['geometric_mean']:.2f}" for q in questions),
-                f"{geometric[column, 'all']['fair']:.0%}",
-                *(str(geometric[column, "all"][k]) for k in ("silently_wrong", "false_alarms")),
-            ]
-            for column in columns
-        ],
-    )
-    second = markdown(
-        ["setting", "question", "spread", "new weights", "order", *columns],
-        [
-            [
-                row["setting"],
-                row["question"],
-                f"{row['spread']:.2g}",
-                *(f"{row[part]:.2f}" for part in ("initialization", "order")),
-                *(marked(row, column) for column in columns),
-            ]
-            for row in table
-        ],
-    )
-    return f"{HEAD}\n{first}\n{NOTES}\n{second}"
-
-
-HEAD = """# Standard errors of networks over the spread of retrainings
-"""
-NOTES = """
-Ratio of the standard error to the spread of the answer over 200 retrainings on fresh data (5 % of
-it uncertain), cell by cell; bold outside of 0.67 to 1.5, with a star if a warning was given, a dash
-if all six networks were refused. New weights and order: the spread with fresh initial weights too,
-and with nothing fresh but the order of the minibatches, over the spread.
-"""
-
-
-def marked(row, column):
-    ratio = row.get(column, nan)
-    if not isfinite(ratio):
-        return "-"
-    text = f"{ratio:.2f}"
-    text = text if is_fair(row, column) else f"**{text}**"
-    return text + ("*" if is_warned(row, column) else "")
-
-
-def markdown(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return row.get(f"{column}_warned", 0) >= OFTEN
 
 
 def numbers(rows, name):
-    return [row[name] for row in rows]
+    return [row[name] for row in rows if name in row]
 
 
 def deviation(values):

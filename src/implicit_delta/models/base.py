@@ -90,6 +90,11 @@ class FittedModel(ABC):
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
+    sandwiched : bool
+        Whether the model is known by influences alone: it has no terms and no objective, and its
+        variance is always the sandwich of the rows.
+    clusters : Clusters or None
+        Groups of rows that the fit of a sandwiched model takes for dependent.
     start : (d,) array or None
         Where the training began, if that is known.
     no_start : str
@@ -126,6 +131,8 @@ class FittedModel(ABC):
     claimed: Claimed | None = None
     penalty_note: str = ""
     bends: bool = False
+    sandwiched: bool = False
+    clusters: Clusters | None = None
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan

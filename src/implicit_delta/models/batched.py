@@ -443,15 +443,28 @@ class BatchedModel(FittedModel):
         likelihood = self.program.supervised.likelihood
         outputs = np.asarray(self._run(self.program.outputs, flat, batch), dtype=np.float64)
         targets = np.asarray(self.functional.numpy(self.program.supervised.targets(batch)))
-        product = self.program.product(self.program.tangents, flat, batch)
-        moved = self.functional.numpy(product(self.program.block(v.T, size)))[: v.shape[1]]
-        rows = np.asarray(likelihood.root(outputs)(moved.astype(np.float64, copy=False)))
-        rows = rows * np.sqrt(likelihood.mass(outputs, targets))
+        rows = self._by_factors(flat, batch, size, v)
+        if rows is None:
+            product = self.program.product(self.program.tangents, flat, batch)
+            moved = self.functional.numpy(product(self.program.block(v.T, size)))[: v.shape[1]]
+            root = np.asarray(likelihood.root(outputs)(moved.astype(np.float64, copy=False)))
+            root = root * np.sqrt(likelihood.mass(outputs, targets))
+            rows = np.moveaxis(root.reshape(v.shape[1], size, -1), 0, -1)
         return Whitened(
-            np.moveaxis(rows.reshape(v.shape[1], size, -1), 0, -1),
+            rows,
             likelihood.residual(outputs, targets).reshape(size, -1),
             likelihood.spread(outputs).reshape(size, -1),
         )
+
+    def _by_factors(self, flat: Any, batch: Any, size: int, v: Array) -> Array | None:
+        """Whitened rows times as many columns as parameters, (b, p, k): a pass for each output."""
+        if not self._output_size() <= self.d <= v.shape[1]:
+            return None
+        with contextlib.suppress(*NO_BATCHING):
+            ones = self.functional.flat(np.ones(size))
+            factors = self._run(self.program.factors, flat, batch, ones)
+            return np.asarray((factors.astype(np.float64) @ v).reshape(size, -1, v.shape[1]))
+        return None
 
     def _products(self, theta: Array, v: Array, curvature: Curvature) -> Array:
         """The curvature times the columns of v, one part of L after the other."""

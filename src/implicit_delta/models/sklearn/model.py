@@ -1,5 +1,7 @@
 """From a fitted scikit-learn estimator to a fitted model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -79,16 +81,17 @@ def from_sklearn(
     """
     optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
-    build = _builder(last)
-    _check_fitted(last)
-    for pipeline in pipelines:
-        refuse_supervised(pipeline, X, y)
-        X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
-    features, labels = _features(last, X)
-    n = len(features)
-    _check_targets(y, n)
-    weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
-    built = build(last, features, y, Weights(weights, weight_kind), labels)
+    with _fit_again(estimator, sample_weight is not None):
+        build = _builder(last)
+        _check_fitted(last)
+        for pipeline in pipelines:
+            refuse_supervised(pipeline, X, y)
+            X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
+        features, labels = _features(last, X)
+        n = len(features)
+        _check_targets(y, n)
+        weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
+        built = build(last, features, y, Weights(weights, weight_kind), labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
     coordinates = Coordinates()
@@ -144,11 +147,30 @@ def _builder(estimator: Any) -> Builder:
     if any(word in kind.__name__ for word in ("Tree", "Forest", "Boost", "Bagging")):
         default = "trees, which are piecewise constant and chosen step by step"
     reason = REASONS.get(kind.__name__, default)
-    raise UnsupportedModelError(
-        f"from_sklearn does not support {kind.__name__}: it has {reason}. "
-        "Bootstrap the whole fit: `clone(estimator).fit(X[rows], y[rows])` with `rows = "
-        "rng.integers(n, size=n)` some 200 times, and the spread of psi. (`Bootstrap` and `refit` "
-        "need a likelihood, or a training loop that takes a bonus.)"
+    raise UnsupportedModelError(f"from_sklearn does not support {kind.__name__}: it has {reason}.")
+
+
+@contextmanager
+def _fit_again(estimator: Any, weighted: bool) -> Iterator[None]:
+    """Add to a refusal the line that works for whatever can be fitted again."""
+    try:
+        yield
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(
+            f"{error} Bootstrap the whole fit: `from sklearn.base import clone; "
+            f"{_line_of(estimator, weighted)}`."
+        ) from None
+
+
+def _line_of(estimator: Any, weighted: bool) -> str:
+    """Write the call of `bootstrap`, with the psi of `infer`."""
+    if not weighted:
+        return "bootstrap(lambda data: clone(estimator).fit(*data), (X, y), psi)"
+    *outer, _ = _unwrap(estimator)
+    route = "".join(f"{pipeline.steps[-1][0]}__" for pipeline in outer)
+    return (
+        f"bootstrap(lambda data: clone(estimator).fit(data[0], data[1], {route}sample_weight="
+        "data[2]), (X, y, sample_weight), psi)"
     )
 
 

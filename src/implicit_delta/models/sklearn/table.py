@@ -173,7 +173,7 @@ def _logistic_penalty(clf: Any) -> float:
     if penalty == "l1" or mixed:
         raise UnsupportedModelError(
             "LogisticRegression with an L1 penalty has a maximum with corners and no curvature "
-            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf), or `refit` or `Bootstrap`."
+            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf)."
         )
     return 0.0 if penalty is None or np.isinf(clf.C) else 1.0 / clf.C
 

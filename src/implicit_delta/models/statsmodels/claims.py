@@ -9,7 +9,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.claimed import Claimed
 
-OWN = {"nonrobust", "fixed scale"}  # the inverse information, as the model has it too
+OWN = {"nonrobust", "fixed scale", "approx"}  # the inverse information, as the model has it too
 DIRECTIONS, STEP = 4, 0.1  # of second differences, and their length in standard errors
 OFF = 0.02  # of a curvature: what these differences leave open
 UPPER = {"HC0", "HC1", "HC2", "HC3", "HAC"}
