@@ -33,8 +33,25 @@ def test_a_bounded_mean_has_its_closed_form(shift, level):
     high = x + q if x > 0 else x + np.sqrt(x**2 + q**2)
     found = idm.profile(mean_model(x, bounds=[(0, None)]), lambda th: th[0], level)
     assert found.interval.low == pytest.approx(max(x - q, 0), abs=1e-7)
-    assert found.interval.low >= 0
+    if x < q:
+        assert found.interval.low == 0  # exactly: a truth at the bound is covered
     assert found.interval.high == pytest.approx(high, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_interval_beside_a_nuisance_parameter_starts_exactly_at_the_bound(seed):
+    peak = np.exp(-0.5 * np.linspace(-3, 3, 30) ** 2)
+    counts = np.random.default_rng(seed).poisson(8.0, size=30)
+
+    def terms(th):
+        rate = th[0] + th[1] * peak
+        return counts * np.log(rate) - rate
+
+    model = idm.from_loglik(terms, start=[8.0, 1.0], bounds=[(0.1, None), (0, None)])
+    deviance = 2 * (
+        model.objective(model.theta) - np.sum(counts * np.log(counts.mean()) - counts.mean())
+    )
+    assert (idm.profile(model, lambda th: th[1]).interval.low == 0) == (deviance < Z**2)
 
 
 def test_a_monotone_transform_transforms_the_interval():

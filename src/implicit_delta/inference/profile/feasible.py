@@ -32,6 +32,7 @@ STEPS = 4  # roots of the deviance on the way to an end
 STARTS = 2  # further ones for the last step, in random directions
 OPTIONS = {"maxiter": 200, "ftol": 1e-12}
 REACHED = 1e-6  # relative: the deviance is at the quantile, or a row at its limit
+ROUNDING = 1e-8  # standard errors from a bound: at it
 STATIONARY = 1e-3  # of the gradient of psi that may be left; it enters squared
 HUGE = 1e100  # stands for what is not defined
 
@@ -200,11 +201,13 @@ class Feasible:
         return Point(theta, self.region.psi(theta), float(lam), root)
 
     def _snapped(self, theta: Array) -> Array:
-        """Undo rounding errors beyond bounds of single parameters."""
+        """Undo rounding errors on either side of bounds of single parameters."""
         if self.model.chart is not None:
             return theta
         low, high = box(self.constraints, theta)
-        return np.clip(theta, low, high)
+        near = ROUNDING * self.model.units
+        theta = np.where(abs(theta - low) <= near, low, theta)
+        return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 
     def _holds(self, theta: Array) -> bool:
         whole = self._whole(theta)

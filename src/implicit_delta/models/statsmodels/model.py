@@ -253,7 +253,6 @@ def _refuse_lasso(results: Any) -> NoReturn:
     )
 
 
-CONSTRAINED = "fit_constrained((results.constraints.coefs, results.constraints.constants))"
 LASSO = "fit_regularized(alpha=alpha, L1_wt=1)"
 L1 = "fit_regularized(alpha=alpha, disp=0)"
 
