@@ -417,7 +417,6 @@ def test_unsupported_settings_are_refused():
     lasso = logistic(C=0.1, l1_ratio=1.0, solver="saga", **old).fit(X, BINARY)
     refused("L1", lasso, BINARY)
     refused("class_weight", logistic(C=1.0, class_weight="balanced").fit(X, BINARY), BINARY)
-    refused("positive", Ridge(positive=True).fit(X, REAL))
     both = np.column_stack([REAL, COUNTS])
     refused("several targets", LinearRegression().fit(X, both), both)
     stopped = small_network(MLPRegressor, REAL).set_params(early_stopping=True)

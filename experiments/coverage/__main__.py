@@ -10,11 +10,25 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from experiments.command import TOP, command_parser, results_folder
-from experiments.coverage import evaluations, metrics, small_samples, standard_errors
+from experiments.coverage import (
+    bounds,
+    equations,
+    evaluations,
+    metrics,
+    small_samples,
+    standard_errors,
+)
 from experiments.coverage.study import CHUNK
 from experiments.records import resume, save_records
 
-STUDIES = (*small_samples.STUDIES, *standard_errors.STUDIES, *evaluations.STUDIES, *metrics.STUDIES)
+STUDIES = (
+    *small_samples.STUDIES,
+    *standard_errors.STUDIES,
+    *evaluations.STUDIES,
+    *metrics.STUDIES,
+    *equations.STUDIES,
+    *bounds.STUDIES,
+)
 KEYS = ("task", "n", "chunk")
 COUNTS = TOP / "build" / "coverage"
 

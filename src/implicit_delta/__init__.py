@@ -31,6 +31,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
+from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
@@ -48,6 +49,8 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.draws import from_draws
+from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
@@ -104,11 +107,14 @@ __all__ = [
     "UnsupportedModelError",
     "averaged",
     "bayesian_optimization",
+    "bootstrap",
     "cholesky",
     "cobyqa",
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "from_draws",
+    "from_equations",
     "from_jax",
     "from_loglik",
     "from_residuals",

@@ -38,6 +38,7 @@ from implicit_delta.evaluation.values import (
     value_at,
 )
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.constraints import Chart
 from implicit_delta.numerics.arrays import ratio
 
 
@@ -115,14 +116,16 @@ class Evaluation:
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
+        model = model.free()
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         if asked is parameters:
-            labels = evaluation_names(names, model.names or _numbered(model.d))
-            value = model.theta.copy()
-            return cls(value, False, labels, function=_Identity(), fitted=model)
+            whole = model.whole or model
+            labels = evaluation_names(names, whole.names or _numbered(whole.d))
+            identity = _Identity(chart=model.chart)
+            return cls(identity.value(model.theta), False, labels, function=identity, fitted=model)
         inner = composed(asked, model.shares)
         units, sampling = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
@@ -223,13 +226,14 @@ class Evaluation:
 
     def on(self, model: FittedModel) -> "Evaluation":
         """Ask the same of another copy of the model, or of the same model at another theta."""
-        value = self.value
-        if not np.array_equal(model.theta, self.model.theta):
-            value = self(model.theta)
         function = self.function
         if isinstance(function, _PsiOfModel):
             function = replace(function, model=model)
-        return replace(self, value=value, function=function, fitted=model)
+        if isinstance(function, _Identity):
+            function = replace(function, chart=model.chart)
+        moved = replace(self, function=function, fitted=model)
+        same = np.array_equal(model.theta, self.model.theta)
+        return moved if same else replace(moved, value=moved(model.theta))
 
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
@@ -245,6 +249,13 @@ class Evaluation:
             raise EvaluationError(
                 "The derivative of psi is NaN or infinite at the fitted parameters. Usual causes: "
                 "a square root or logarithm of zero, a division by zero, 0 * inf in a mask."
+            )
+        chart = self.model.chart
+        if chart is not None and not np.any(jacobian):
+            raise EvaluationError(
+                f"psi does not change along the active constraints ({chart.active}): they fix it, "
+                "and its standard error is zero. Does psi use its argument? Then its interval "
+                "within the constraints is that of `profile(model, psi)`."
             )
         if self.blur is not None and np.any(self.blur) and not np.any(jacobian):
             raise EvaluationError(
@@ -311,18 +322,26 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Identity:
-    """Theta itself, or one entry of it: the model of an ecosystem need not be an array."""
+    """Theta itself, or one entry of it: the model of an ecosystem need not be an array.
+
+    Of a model along constraints, all parameters.
+    """
 
     k: int | None = None
+    chart: Chart | None = None
 
     def value(self, theta: Array) -> Array:
-        return theta.copy() if self.k is None else theta[self.k : self.k + 1].copy()
+        whole = theta.copy() if self.chart is None else self.chart.point(theta)
+        return whole if self.k is None else whole[self.k : self.k + 1].copy()
 
     def jacobian(self, theta: Array) -> Array:
-        return np.eye(theta.size) if self.k is None else np.eye(1, theta.size, self.k)
+        if self.chart is None:
+            return np.eye(theta.size) if self.k is None else np.eye(1, theta.size, self.k)
+        slope = self.chart.slope(self.chart.point(theta))
+        return slope if self.k is None else slope[self.k : self.k + 1]
 
     def component(self, k: int) -> "_Identity":
-        return _Identity(k)
+        return _Identity(k, self.chart)
 
 
 def _numbered(d: int) -> tuple[str, ...]:

@@ -14,8 +14,15 @@ from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.dispersion import warn_of_dispersion
-from implicit_delta.inference.guards import check_bend, check_stop, guard
+from implicit_delta.inference.guards import (
+    SANDWICHED,
+    STRAIGHTENED,
+    check_bend,
+    check_stop,
+    guard,
+)
 from implicit_delta.inference.influence import Sandwich, rows_of
+from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.stopped import (
@@ -98,6 +105,7 @@ def assemble(
         drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
+    limits = told_of_limits(evaluation)
     total = total_error(
         evaluation,
         part.covariance,
@@ -108,7 +116,9 @@ def assemble(
         others=noise.parts,
     )
     bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
-    check_bend(bend, strict, plain=not response.falls)
+    plainly = evaluation.fitted is not None and evaluation.fitted.sandwiched
+    advice = SANDWICHED if plainly else STRAIGHTENED
+    check_bend(bend, strict, plain=not response.falls, advice=advice)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
@@ -141,6 +151,7 @@ def assemble(
                 **response.notes,
                 **polished,
                 **stop,
+                **limits,
                 **part.notes,
                 **noise.notes(total.covariance),
             },

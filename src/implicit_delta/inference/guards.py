@@ -33,6 +33,15 @@ ONE_SIDED = (
     "`profile(model, psi)` or a penalty."
 )
 
+STRAIGHTENED = (
+    "Use `profile(model, psi)`, `Simulation()`, `Smoothed(psi)` if it has steps or many kinks, or "
+    "a transform of psi that is closer to linear."
+)
+SANDWICHED = (
+    "Ask for a transform of psi that is closer to linear, or use `bootstrap(fit, data, psi)`, "
+    "which fits to resampled rows."
+)
+
 
 def guard(
     model: FittedModel,
@@ -56,7 +65,8 @@ def guard(
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, errors, explained)
         check_drift(model, drift, strict, debias)
-        _check_parabola(model, response, score, strict)
+        if not model.sandwiched:
+            _check_parabola(model, response, score, strict)
     return drift
 
 
@@ -103,16 +113,14 @@ def check_stop(to_come: Array, errors: Array) -> float:
     return drift
 
 
-def check_bend(bend: float, strict: bool, plain: bool = False) -> None:
+def check_bend(bend: float, strict: bool, plain: bool = False, advice: str = STRAIGHTENED) -> None:
     """Warn of a psi that bends within half a standard error, or refuse it; NaN is unknown.
 
     A plain bend is one against the length of the step, not against the objective.
     """
     text = (
         f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a straight "
-        "line), so a symmetric interval is doubtful. Use `profile(model, psi)`, `Simulation()`, "
-        "`Smoothed(psi)` if it has steps or many kinks, or a transform of psi that is closer to "
-        "linear."
+        f"line), so a symmetric interval is doubtful. {advice}"
     )
     if bend > (PLAIN_WARNS if plain else BEND_WARNS):
         _refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)

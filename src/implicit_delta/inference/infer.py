@@ -1,6 +1,6 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,12 @@ from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
+from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.posterior_covariance import PosteriorCovariance
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.draws import DrawsModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -115,12 +118,16 @@ def infer(
             f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
+    cost = Cost.start(model)
+    whole, model = model, model.free()
+    sandwich: Callable[[FittedModel], Sandwich | None]
     sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
     by_default = _takes_stops(method) and not debias
-    if not by_default or not model.bends:
-        sandwich(model)  # what is wrong with the request is said before any work
-    brought = _checked_covariance(covariance, model, robust is not False or clusters is not None)
-    cost = Cost.start(model)
+    if not by_default or not model.bends:  # other models are asked as they are
+        known = sandwich(model)
+        sandwich = lambda _: known  # noqa: E731
+    brought = _checked_covariance(covariance, whole, robust is not False or clusters is not None)
+    brought = brought if brought is None or model.chart is None else model.chart.part(brought)
     model = debiased(model) if debias else model
     ask = partial(
         answer,
@@ -136,7 +143,7 @@ def infer(
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
         return ask(evaluation, sandwich=sandwich(evaluation.model))
     except SaddlePointError:
-        if not by_default or not model.bends:
+        if not by_default or not model.bends or not np.any(model.travelled):
             raise
     evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
     return ask(evaluation, sandwich=sandwich(evaluation.model))
@@ -151,7 +158,8 @@ def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None)
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
     if isinstance(psi, Statistic | Smoothed):  # these draw from the model
         return Evaluation.of(as_trained(model), psi, names)
-    return Evaluation.of(model, psi, names).on(as_trained(model))
+    asked = Evaluation.of(model, psi, names)
+    return asked.on(as_trained(asked.model))
 
 
 def _checked_covariance(
@@ -203,6 +211,8 @@ def answer(
     cost = cost or Cost.start(model)
     if sandwich is None and model.weight_kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
+    if sandwich is None and brought is None and model.sandwiched:
+        sandwich = Sandwich.of(model, False, model.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "
@@ -241,6 +251,8 @@ def answer(
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
+    if model.sandwiched:
+        return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT

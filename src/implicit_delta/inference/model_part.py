@@ -130,7 +130,8 @@ def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | No
     if model is None or model.claimed is None or response.refitted or sandwich is not None:
         return None
     slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
-    if not np.all(np.any(slopes, axis=-1)):
+    smooth = response.draws is None and model.chart is not None  # zero if constraints fix it
+    if not smooth and not np.all(np.any(slopes, axis=-1)):
         slopes = model.information(model.theta, checked_directions(model, response)).T
     return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
 

@@ -22,6 +22,7 @@ from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer
 
@@ -150,7 +151,10 @@ def polish(
     by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
     watch = PsiDrift(model, psi, drift) if psi is not None and by_psi else None
     try:
-        found, iterations = maximum_of(model, given, done=watch, budget=budget)
+        if model.constraints is not None:
+            found, iterations = constrained_maximum(model), 0
+        else:
+            found, iterations = maximum_of(model, given, done=watch, budget=budget)
     except ConvergenceError as error:
         if watch is None or watch.last is None:
             raise
@@ -207,15 +211,18 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
 def _look(finished: FittedModel, psi: Psi) -> Look:
     """Standard errors and drift at a maximum."""
     evaluation = Evaluation.of(finished, psi)
-    response = Infinitesimal().respond(finished, evaluation)
+    response = Infinitesimal().respond(evaluation.model, evaluation)
     assert response.directions is not None
     assert response.score is not None
     errors = np.sqrt(np.diag(response.covariance))
     drift = ratio(np.abs(response.directions.T @ response.score), errors)
-    return Look(evaluation.jacobian(finished.theta), errors, drift, "hessian")
+    return Look(evaluation.jacobian(evaluation.model.theta), errors, drift, "hessian")
 
 
 def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
     evaluation = Evaluation.of(finished, psi)
-    moved = ratio(evaluation.value - evaluation(model.theta), errors)
+    before = (
+        evaluation(model.theta) if model.constraints is None else Evaluation.of(model, psi).value
+    )
+    moved = ratio(evaluation.value - before, errors)
     return float(moved[0]) if evaluation.scalar else moved

@@ -1,20 +1,18 @@
 """Refit a black box with a little of psi added."""
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, EvaluationError, NotDeterministicWarning
+from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
-from implicit_delta.evaluation import Smoothed, Statistic, parameters
-from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.finished import SIGNAL, Ends, Finish
-from implicit_delta.inference.trainings import Bonus, Train, Trainings
+from implicit_delta.inference.trainings import Bonus, Train, Trainings, black_box
 from implicit_delta.methods.base import PROBE, Response, described_range, relative_bend
 
 PUSH = 0.25  # of a standard error: the error of the result goes with the square of it
@@ -106,7 +104,7 @@ def refit(
             "and returns a model. For a fitted model use `infer(model, psi)`."
         )
     cost = Cost.start()
-    function = _function(psi)
+    function = black_box(psi)
     with progress("trainings", unit="fit") as bar:
         trainings = Trainings(train, function, n_jobs, bar)
         first, again = trainings.looked_at([Bonus(function, 0, 0.0)] * 2)
@@ -137,36 +135,6 @@ def refit(
         },
     )
     return assemble(evaluation, response, strict=False, cost=cost)
-
-
-def _function(psi: Any) -> Psi:
-    """Take the wrappers of psi apart, and refuse those that need more than training runs."""
-    if isinstance(psi, Smoothed | Statistic):
-        kind = "Smoothed(psi)" if isinstance(psi, Smoothed) else "Statistic(units, function)"
-        raise EvaluationError(
-            f"{kind} is evaluated at draws of the parameters, and `refit` sees no "
-            "parameters. Make a fitted model with `from_torch` or another `from_*` function, or "
-            "give a psi that is smooth itself."
-        )
-    function = _own_parameters if psi is parameters else composed(psi)
-    if isinstance(function, Composed) and function.sample == "training":
-        raise EvaluationError(
-            'Average(h, sample="training") needs the influence of each training row, and `refit` '
-            'sees no rows. Use `Average(h, sample="unknown")` for an upper bound, or make a '
-            "fitted model with `from_torch` or another `from_*` function."
-        )
-    return function
-
-
-def _own_parameters(model: Any) -> Any:
-    """Return a model that is an array of parameters; refuse another."""
-    if hasattr(model, "__array__"):
-        return model
-    raise EvaluationError(
-        f"`parameters` evaluates to the model itself, and `train` works on a "
-        f"{type(model).__name__}, not on an array. Pick the numbers: for a torch module "
-        "`lambda module: torch.cat([p.flatten() for p in module.parameters()])`."
-    )
 
 
 def _pushes(

@@ -35,7 +35,9 @@ logger = logging.getLogger("implicit_delta")
 
 def as_trained(model: FittedModel) -> FittedModel:
     """Tether a network whose training stopped early; any other model is returned as it is."""
-    if not model.bends or model.tether or gain_of(model) <= FINISHED:
+    if not model.bends or model.tether or not np.any(model.travelled):
+        return model  # or one that never left its start
+    if gain_of(model) <= FINISHED:
         return model
     _check_trained(model)
     if not model.formable:

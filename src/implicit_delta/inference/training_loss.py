@@ -33,6 +33,8 @@ def warn_of_training_loss(evaluation: Evaluation) -> None:
     if evaluation.sample != "training" or evaluation.units is None:
         return
     model = evaluation.model
+    if model.sandwiched:
+        return
     terms = model.terms(model.theta)
     for column in evaluation.units.T:
         spread = np.ptp(column)

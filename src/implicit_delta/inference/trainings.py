@@ -8,14 +8,15 @@ import numpy as np
 
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.evaluation import Evaluation
+from implicit_delta.errors import EvaluationError
+from implicit_delta.evaluation import Evaluation, Smoothed, Statistic, parameters
 from implicit_delta.evaluation.average import (
     Sampling,
     checked_units,
     clusters_of,
     sampling_of_mean,
 )
-from implicit_delta.evaluation.composed import Composed
+from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 
 Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
@@ -112,19 +113,54 @@ def _look_after(train: Train, psi: Psi, bonus: Bonus) -> Look:
     if model is None:
         raise TypeError("train(bonus) returned None; it must return the trained model.")
     where = f"after a training with lambda = {bonus.lam:.3g}"
-    raw = _plain(psi(model))
+    return look_at(model, psi, where, detailed=not bonus.lam)
+
+
+def look_at(model: Any, psi: Psi, where: str, *, detailed: bool) -> Look:
+    """Evaluate psi of a model; in detail with its units and its replicates."""
+    raw = plain(psi(model))
     value = checked_value(raw, where)
-    if bonus.lam or not isinstance(psi, Composed):
+    if not detailed or not isinstance(psi, Composed):
         return Look(raw, value)
-    looks = [checked_value(_plain(look(model)), where) for look in psi.replicates()]
+    looks = [checked_value(plain(look(model)), where) for look in psi.replicates()]
     units = sampling = None
     if psi.sample is not None:
-        rows = _plain(psi.units(model))
+        rows = plain(psi.units(model))
         units = checked_units(np.asarray(rows), psi.sample, 0)
         sampling = sampling_of_mean(units, clusters_of(psi.clusters, rows))
     return Look(raw, value, units, sampling, np.array(looks) if looks else None)
 
 
-def _plain(value: Any) -> Any:
+def black_box(psi: Any) -> Psi:
+    """Take the wrappers of psi apart, and refuse those that need more than training runs."""
+    if isinstance(psi, Smoothed | Statistic):
+        kind = "Smoothed(psi)" if isinstance(psi, Smoothed) else "Statistic(units, function)"
+        raise EvaluationError(
+            f"{kind} is evaluated at draws of the parameters, and `refit` sees no "
+            "parameters. Make a fitted model with `from_torch` or another `from_*` function, or "
+            "give a psi that is smooth itself."
+        )
+    function = _own_parameters if psi is parameters else composed(psi)
+    if isinstance(function, Composed) and function.sample == "training":
+        raise EvaluationError(
+            'Average(h, sample="training") needs the influence of each training row, and `refit` '
+            'sees no rows. Use `Average(h, sample="unknown")` for an upper bound, or make a '
+            "fitted model with `from_torch` or another `from_*` function."
+        )
+    return function
+
+
+def _own_parameters(model: Any) -> Any:
+    """Return a model that is an array of parameters; refuse another."""
+    if hasattr(model, "__array__"):
+        return model
+    raise EvaluationError(
+        f"`parameters` evaluates to the model itself, which is a {type(model).__name__} here and "
+        "not an array. Pick the numbers: for a torch module "
+        "`lambda module: torch.cat([p.flatten() for p in module.parameters()])`."
+    )
+
+
+def plain(value: Any) -> Any:
     """Take a tensor out of its graph."""
     return value.detach().cpu() if hasattr(value, "detach") else value

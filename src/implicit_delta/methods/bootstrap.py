@@ -1,6 +1,5 @@
 """The bootstrap: refit to drawn data, as often as it takes."""
 
-from collections import Counter
 from dataclasses import InitVar, dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -9,16 +8,9 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import (
-    ConvergenceError,
-    ImplicitDeltaError,
-    ImplicitDeltaWarning,
-    UnsupportedModelError,
-)
+from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import (
@@ -28,16 +20,20 @@ from implicit_delta.methods.base import (
     uncertainty,
 )
 from implicit_delta.methods.first_order import FirstOrder
+from implicit_delta.methods.outcomes import (
+    FEW,
+    Outcome,
+    largest_ratio,
+    monte_carlo_error,
+    report_failures,
+    run_replicates,
+)
 from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.models.boundaries import near_limits
 from implicit_delta.numerics.maximizers import Maximizer
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
-
-FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
-FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
-MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,6 +159,7 @@ class Bootstrap(Method):
         """Refit to data drawn in some way and take moments."""
         named = replace(self, rng=as_seed(self.rng))
         _check_average(evaluation, replication)
+        _check_limits(model)
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         refit = _Replicate(model, evaluation, ascent, replication)
@@ -172,11 +169,11 @@ class Bootstrap(Method):
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-        _report_failures(failures, len(outcomes), replication.otherwise)
+        report_failures(failures, len(outcomes), replication.otherwise)
         draws = np.array(values)
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-        errors, uncertain = np.sqrt(np.diag(covariance)), _monte_carlo_error(draws)
+        errors, uncertain = np.sqrt(np.diag(covariance)), monte_carlo_error(draws)
         limit = FirstOrder.of(evaluation, ascent, replication, errors, len(draws))
         notes: dict[str, float | str] = {
             "replicates": float(len(outcomes)),
@@ -191,35 +188,17 @@ class Bootstrap(Method):
             refitted=True,
             whole=evaluation.sample == "training",
             method=repr(replace(named, maximizer=ascent.maximizer)),
-            drift=_largest_ratio(abs(rest), errors),
+            drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
             doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW),
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 
-    def _run(self, refit: "_Replicate") -> list["_Outcome"]:
+    def _run(self, refit: "_Replicate") -> list[Outcome]:
         streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
         jobs = [(stream,) for stream in streams]
-        outcomes: list[_Outcome] = []
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
-
-            def done(outcome: _Outcome) -> None:
-                bar.update()
-                outcomes.append(outcome)
-                if self.n_jobs == 1 and _hopeless(outcomes, len(jobs)):
-                    failures = [o.failure for o in outcomes if o.psi is None]
-                    _report_failures(failures, len(outcomes), refit.replication.otherwise)
-
-            return run_all(refit, jobs, self.n_jobs, done)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """One replicate: psi (K,), or why there is none; and what it cost."""
-
-    psi: Array | None
-    failure: str
-    passes: int
+            return run_replicates(refit, jobs, self.n_jobs, bar, refit.replication.otherwise)
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,7 +223,7 @@ class _Replicate:
     ascent: Ascent
     replication: Replication
 
-    def __call__(self, stream: np.random.SeedSequence) -> _Outcome:
+    def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         before = self.model.passes
         psi, failure = None, ""
         try:
@@ -254,11 +233,13 @@ class _Replicate:
                 failure = found.message
             elif _still_rises(replicate, found.x):
                 failure = "The drawn data have no finite maximum."
+            elif not replicate.allows(found.x):
+                failure = "The maximum of the drawn data violates a constraint."
             else:
                 psi = self.evaluation.weighed(found.x, replicate.weights)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
-        return _Outcome(psi, failure, self.model.passes - before)
+        return Outcome(psi, failure, self.model.passes - before)
 
 
 def _check_average(evaluation: Evaluation, replication: Replication) -> None:
@@ -272,6 +253,17 @@ def _check_average(evaluation: Evaluation, replication: Replication) -> None:
         )
 
 
+def _check_limits(model: FittedModel) -> None:
+    """Refuse limits close by, at which many replicates would end."""
+    near = near_limits(model)
+    if near:
+        raise UnsupportedModelError(
+            f"The bootstrap is not consistent this close to a limit ({near[0]}): many replicates "
+            "would end at it, and their spread is not that of the estimate (Andrews, 2000). Use "
+            "`profile(model, psi)`, whose intervals respect the constraints."
+        )
+
+
 def _still_rises(model: FittedModel, theta: Array) -> bool:
     """Whether the objective is higher half as far again from the start: there is no maximum.
 
@@ -281,37 +273,3 @@ def _still_rises(model: FittedModel, theta: Array) -> bool:
     with np.errstate(all="ignore"):
         farther = model.objective(theta + (theta - model.theta) / 2)
     return bool(farther > top + 1e-12 * abs(top))
-
-
-def _hopeless(outcomes: list[_Outcome], replicates: int) -> bool:
-    """Whether the rest need not be tried: too many have failed, or a third of those so far."""
-    failed, tried = sum(outcome.psi is None for outcome in outcomes), len(outcomes)
-    return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
-
-
-def _report_failures(failures: list[str], replicates: int, otherwise: str) -> None:
-    if not failures:
-        return
-    reason, _ = Counter(failures).most_common(1)[0]
-    text = (
-        f"{len(failures)} of {replicates} bootstrap replicates have no fit and are left out. The "
-        f"most common reason: {reason}"
-    )
-    if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
-        raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
-    warn(text, ImplicitDeltaWarning)
-
-
-def _monte_carlo_error(draws: Array) -> float:
-    """Relative error of the standard errors from the number of replicates, the largest.
-
-    Few squares may agree by accident: they are not known better than those of a normal.
-    """
-    squares = (draws - draws.mean(axis=0)) ** 2
-    size = np.mean(squares, axis=0)
-    spread = np.sqrt(np.maximum(np.var(squares, axis=0), 2 * size**2) / (len(draws) - 1))
-    return _largest_ratio(spread, 2 * size)
-
-
-def _largest_ratio(above: Array, below: Array) -> float:
-    return float(np.max(ratio(above, below)))

@@ -20,6 +20,12 @@ OTHERWISE = (
     "every observation in, a penalty (`l2=`), or `infer(model, psi, robust=True)`."
 )
 
+ONE_TERM = (
+    "Usual causes: a log-likelihood of dependent data, which is one term; or weights that sum to "
+    "one, while they count repetitions (multiply them by the number of observations). "
+    "`infer(model, psi)` takes the variance from the curvature and draws nothing."
+)
+
 
 class Replication(Protocol):
     """A way to draw data.
@@ -76,10 +82,10 @@ class Rows:
 
     def check(self, model: FittedModel) -> None:
         own = model.counts
-        _check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
+        check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        often = ratio(_spread(model.counts, self.kind, rng), model.counts)
+        often = ratio(spread(model.counts, self.kind, rng), model.counts)
         return model.reweighted(model.weights * often)
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
@@ -103,10 +109,10 @@ class WholeClusters:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        _check_count(float(self.clusters.count))
+        check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        often = np.append(_spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
+        often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
         return model.reweighted(model.weights * often[self.clusters.codes])
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
@@ -147,30 +153,29 @@ class NewTargets:
         return (model.redrawn(np.random.default_rng(seed)) for seed in range(REDRAWS))
 
 
-def _spread(own: Array, kind: str, rng: np.random.Generator) -> Array:
+def spread(own: Array, kind: str, rng: np.random.Generator) -> Array:
     """Draw the weights: multinomial counts, or a Dirichlet draw, which is smooth."""
     total = own.sum()
     if kind == "resample":
         counts = rng.multinomial(max(round(total), 1), own / total)
         return counts.astype(np.float64)
-    spread = rng.gamma(own)  # a Dirichlet draw, once it is normalized
-    return np.asarray(total * spread / spread.sum())
+    drawn = rng.gamma(own)  # a Dirichlet draw, once it is normalized
+    return np.asarray(total * drawn / drawn.sum())
 
 
-def _check_count(units: float) -> None:
+def check_count(
+    units: float, causes: str = ONE_TERM, advice: str = "Use `infer(model, psi)`."
+) -> None:
     """Refuse to draw from one unit; warn of few, whose spread is that of n - 1 out of n."""
     if units < 2:
         raise UnsupportedModelError(
             f"The bootstrap draws observations with replacement, and there is {units:.3g} of them. "
-            "Usual causes: a log-likelihood of dependent data, which is one term; or weights that "
-            "sum to one, while they count repetitions (multiply them by the number of "
-            "observations). `infer(model, psi)` takes the variance from the curvature and draws "
-            "nothing."
+            + causes
         )
     short = 1 - np.sqrt(1 - 1 / units)
     if short > SHORT:
         warn(
             f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
-            f"error by about {short:.0%}, and their draws are few. Use `infer(model, psi)`.",
+            f"error by about {short:.0%}, and their draws are few. {advice}",
             ImplicitDeltaWarning,
         )

@@ -19,6 +19,7 @@ from implicit_delta.evaluation.normal_draws import (
 )
 from implicit_delta.methods.base import Method, Response, check_moved, uncertainty
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.boundaries import near_limits
 
 NONLINEAR_WARNS = 0.5  # of the variance; a single step leaves 0.36
 
@@ -99,6 +100,7 @@ class Simulation(Method):
                 return replace(named, tangent=True).respond(model, evaluation)
             except (UnsupportedModelError, NotAMaximumError):  # psi has no tangent, or A no inverse
                 named = replace(named, tangent=False)
+        _check_limits(model)
         asked = evaluation
         if named.tangent:
             asked = evaluation.in_tangent()
@@ -122,14 +124,26 @@ class Simulation(Method):
 
         In the tangent these are theta plus delta, at which only its outputs make sense.
         """
+        model = model.free()
         blocks = [both_signs(steps) for steps in self._normal_draws(model).steps()]
-        return np.asarray(model.theta + np.concatenate(blocks))
+        draws = np.asarray(model.theta + np.concatenate(blocks))
+        return draws if model.chart is None else np.array([*map(model.chart.point, draws)])
 
     def _normal_draws(self, model: FittedModel) -> NormalDraws:
         tangent = model.bends if self.tangent is None else self.tangent
         curvature = self.curvature or ("ggn" if tangent else model.curvature)
         return NormalDraws(
             model, self.draws // 2, as_seed(self.rng), curvature, Budget(self.budget)
+        )
+
+
+def _check_limits(model: FittedModel) -> None:
+    """Refuse limits close by, which many draws would violate."""
+    crossed = [near for near in near_limits(model) if not near.held]
+    if crossed:
+        raise UnsupportedModelError(
+            f"Draws from a normal distribution would violate the constraints ({crossed[0]}). Use "
+            "`profile(model, psi)`, whose intervals respect them."
         )
 
 

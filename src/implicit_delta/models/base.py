@@ -13,6 +13,7 @@ from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -89,6 +90,11 @@ class FittedModel(ABC):
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
+    sandwiched : bool
+        Whether the model is known by influences alone: it has no terms and no objective, and its
+        variance is always the sandwich of the rows.
+    clusters : Clusters or None
+        Groups of rows that the fit of a sandwiched model takes for dependent.
     start : (d,) array or None
         Where the training began, if that is known.
     no_start : str
@@ -105,6 +111,12 @@ class FittedModel(ABC):
     replicates : (r, d) array or None
         Where other trainings on the same data ended, from other initializations. Both belong to
         one theta: `at` another one drops them.
+    constraints : Constraints or None
+        What theta was fitted under.
+    chart : Chart or None
+        Of a model that `free` has made: how all parameters follow from its theta.
+    whole : FittedModel or None
+        Of such a model: the one of all parameters.
     """
 
     theta: Array
@@ -119,6 +131,8 @@ class FittedModel(ABC):
     claimed: Claimed | None = None
     penalty_note: str = ""
     bends: bool = False
+    sandwiched: bool = False
+    clusters: Clusters | None = None
     start: Array | None = None
     tether: float = 0.0
     effective: float = np.nan
@@ -126,6 +140,9 @@ class FittedModel(ABC):
     no_start: str = "start= is not given"
     checkpoints: Array | None = None
     replicates: Array | None = None
+    constraints: Constraints | None = None
+    chart: Chart | None = None
+    whole: "FittedModel | None" = None
 
     @property
     def n(self) -> int:
@@ -238,6 +255,44 @@ class FittedModel(ABC):
         raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
 
     # Derived from the members above; a backend may know a faster way.
+
+    @property
+    def units(self) -> Array:
+        """Standard error of each parameter, the others held fixed, (d,)."""
+        size = abs(np.diag(self.information(self.theta, np.eye(self.d))))
+        return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
+
+    def active(self, strict: bool = False) -> Active | None:
+        """Find the constraints that hold theta where it is; None without any constraints."""
+        if self.constraints is None:
+            return None
+        if self.chart is not None:
+            return self.chart.active
+        return self.constraints.active(self.theta, self.slope_inside, self.units, strict)
+
+    def slope_inside(self, theta: Array) -> Array:
+        """Gradient of L, (d,); from inside of the constraints where that is."""
+        return self.score(theta)
+
+    def free(self) -> "FittedModel":
+        """Build the same model in coordinates along its active constraints, if there are any."""
+        active = None if self.chart is not None else self.active()
+        chart = None if active is None else active.chart(self.theta, self.units)
+        if active is None or chart is None:
+            return self
+        if not chart.free.size:
+            refuse_no_freedom(active)
+        return self.along(chart)
+
+    def allows(self, theta: Array) -> bool:
+        """Whether theta satisfies the constraints."""
+        if self.constraints is None:
+            return True
+        return self.constraints.holds(theta if self.chart is None else self.chart.point(theta))
+
+    def along(self, chart: Chart) -> "FittedModel":
+        """Build the same model in the coordinates of a chart."""
+        raise UnsupportedModelError(f"{type(self).__name__} takes no constraints.")
 
     def describe(self) -> dict[str, str]:
         """Describe the objective for `print(model)`: short texts by label, three at most."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,14 @@ from implicit_delta._core.arguments import (
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.constrained_fit import (
+    checked_under_constraints,
+    constrained_maximum,
+    inner_slope,
+)
+from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
@@ -73,6 +78,8 @@ def from_loglik(
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
+    bounds: Any = None,
+    constraints: Any = (),
 ) -> "LoglikModel":
     r"""Make a fitted model of a log-likelihood function.
 
@@ -105,6 +112,11 @@ def from_loglik(
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
+    bounds : sequence of pairs or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+    constraints : constraint or sequence of them
+        `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
+        ``"fun"``. Standard errors are along those that are active.
 
     Returns
     -------
@@ -130,6 +142,7 @@ def from_loglik(
         penalty=penalty,
         l2=float(l2),
         names=check_names(names, point.size),
+        constraints=constraints_of(bounds, constraints, point, names),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
@@ -143,9 +156,9 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
-        return model
+        return checked_under_constraints(model)
     try:
-        fitted = model.at(maximum_of(replace(model, climbing=True))[0])
+        fitted = model.at(constrained_maximum(replace(model, climbing=True)))
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
@@ -178,6 +191,9 @@ class LoglikModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
+    constraints: Constraints | None = None
+    chart: Chart | None = None
+    whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -222,16 +238,53 @@ class LoglikModel(FittedModel):
         yield Whitened(rows[:, None, :], residuals, np.ones_like(residuals))
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy()))
+        return np.asarray(psi(theta.copy() if self.chart is None else self.chart.point(theta)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        return jacobian_of(psi, theta, self.units, trace(psi, theta))
+        if self.chart is None:
+            return jacobian_of(psi, theta, self.units, trace(psi, theta))
+        point = self.chart.point(theta)
+        traced = trace(psi, point)
+        if traced is not None:
+            traced = traced[0], traced[1] @ self.chart.slope(point)
+        return jacobian_of(Along(psi, self.chart), theta, self.units, traced)
 
     def reweighted(self, weights: Array) -> "LoglikModel":
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
         return replace(self, theta=as_parameters(theta), climbing=False)
+
+    def slope_inside(self, theta: Array) -> Array:
+        """Differentiate one-sidedly where L ends together with what bounds allow."""
+        try:
+            return self.score(theta)
+        except UnsupportedModelError:
+            return inner_slope(self.objective, theta, self.constraints)
+
+    def along(self, chart: Chart) -> "LoglikModel":
+        """Eliminate parameters, as a user would by hand: all functions are those of the rest.
+
+        A ridge stays one where the rest is all that varies.
+        """
+        ridge = self.l2 if chart.fixes else 0.0
+        penalty: Callable[[Array], float] | None = None
+        if self.penalty is not None or self.l2 > ridge:
+            penalty = Along(partial(_penalty_of, self.penalty, self.l2 - ridge), chart)
+        return replace(
+            self,
+            loglik=Along(self.loglik, chart),
+            theta=chart.coordinates(self.theta),
+            row_scores=None if self.row_scores is None else RowsAlong(self.row_scores, chart),
+            gauss_newton=self.gauss_newton and RowsAlong(self.gauss_newton, chart),
+            residuals=self.residuals and Along(self.residuals, chart),
+            penalty=penalty,
+            l2=ridge,
+            names=self.names and tuple(self.names[j] for j in chart.free),
+            redraw=self.redraw and RedrawAlong(self, chart),
+            chart=chart,
+            whole=self,
+        )
 
     def redrawn(self, rng: np.random.Generator) -> "LoglikModel":
         return super().redrawn(rng) if self.redraw is None else self.redraw(self, rng)
@@ -259,7 +312,8 @@ class LoglikModel(FittedModel):
 
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
-        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        under = {} if self.constraints is None else {"constraints": str(self.constraints)}
+        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe(), **under}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
@@ -360,7 +414,8 @@ class LoglikModel(FittedModel):
                 'only curvature="hessian".'
             )
         rows = self._gauss_newton_rows(theta)
-        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + self.l2 * v)
+        ridges = self.penalty_information(theta, v)
+        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + ridges)
 
     def _gauss_newton_rows(self, theta: Array) -> Array:
         """The rows (n, d), kept for the last theta."""
@@ -370,6 +425,50 @@ class LoglikModel(FittedModel):
             self.counter.count += 1
         rows: Array = self._last.get(theta.copy(), "rows", lambda: make(theta))
         return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """A function of all parameters, in the coordinates of a chart."""
+
+    function: Callable[[Array], Any]
+    chart: Chart
+
+    def __call__(self, z: Array) -> Any:
+        """Evaluate where the chart leads."""
+        return self.function(self.chart.point(z))
+
+
+@dataclass(frozen=True, eq=False)
+class RowsAlong:
+    """Derivatives (n, d) of rows, in the coordinates of a chart: (n, k)."""
+
+    function: Callable[[Array], Any]
+    chart: Chart
+
+    def __call__(self, z: Array) -> Array:
+        """Apply the chain rule."""
+        theta = self.chart.point(z)
+        return np.asarray(np.asarray(self.function(theta), float) @ self.chart.slope(theta))
+
+
+@dataclass(frozen=True, eq=False)
+class RedrawAlong:
+    """Draw new data from a model in the coordinates of a chart."""
+
+    model: LoglikModel
+    chart: Chart
+
+    def __call__(self, model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
+        """Draw from the model of all parameters."""
+        whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
+        return replace(whole.redrawn(rng).along(self.chart), theta=model.theta)
+
+
+def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:
+    return (0.0 if penalty is None else float(penalty(theta.copy()))) + l2 / 2 * float(
+        theta @ theta
+    )
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -16,6 +16,8 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
+from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
@@ -36,6 +38,8 @@ def from_residuals(
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
     names: Sequence[str] | None = None,
+    bounds: Any = None,
+    constraints: Any = (),
 ) -> LoglikModel:
     r"""Make a fitted model of a least-squares problem.
 
@@ -69,6 +73,12 @@ def from_residuals(
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, for tables.
+    bounds : sequence of pairs or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+    constraints : constraint or sequence of them
+        `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
+        ``"fun"``. Standard errors are along those that are active, and parameters that these
+        determine do not count for the noise variance.
 
     Returns
     -------
@@ -91,27 +101,16 @@ def from_residuals(
     weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind)
+    under = constraints_of(bounds, constraints, point, names)
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind, under)
     if start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise, df = problem.noise(point)
-    rows = GaussianResiduals(problem, Gaussian(noise), np.zeros(n))
-    return LoglikModel(
-        loglik=rows,
-        theta=point,
-        weights=weights,
-        row_scores=None if jacobian is None else rows.scores,
-        gauss_newton=rows.gauss_newton,
-        residuals=rows.whitened,
-        l2=problem.l2,
-        names=check_names(names, point.size),
-        weight_kind=weight_kind,
-        df=df,
-        redraw=redraw_residuals,
-    )
+    model = replace(problem.model(point, noise), df=df, names=check_names(names, point.size))
+    return model if start is not None else checked_under_constraints(model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +123,23 @@ class LeastSquares:
     l2: float
     variance: Literal["mle", "unbiased"] | float
     weight_kind: WeightKind = "frequency"
+    constraints: Constraints | None = None
+
+    def model(self, theta: Array, noise: float) -> LoglikModel:
+        """Make the model of a noise variance."""
+        rows = GaussianResiduals(self, Gaussian(noise), np.zeros_like(self.weights))
+        return LoglikModel(
+            loglik=rows,
+            theta=theta,
+            weights=self.weights,
+            row_scores=None if self.derivative is None else rows.scores,
+            gauss_newton=rows.gauss_newton,
+            residuals=rows.whitened,
+            l2=self.l2,
+            weight_kind=self.weight_kind,
+            redraw=redraw_residuals,
+            constraints=self.constraints,
+        )
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,)."""
@@ -141,19 +157,28 @@ class LeastSquares:
         if isinstance(self.variance, float):
             return Noise(self.variance, np.inf)
         counted = self.variance == "unbiased" or self.l2 > 0
-        spectrum = self._spectrum(theta) if counted else None
+        along = self._directions(theta)
+        spectrum = self._spectrum(theta, along) if counted else None
         squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
-        count, d = count_of(self.weights, self.weight_kind), theta.size
+        count, d = count_of(self.weights, self.weight_kind), along.shape[1]
         return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)
 
-    def _spectrum(self, theta: Array) -> Array:
-        """Eigenvalues of J'WJ, (d,), from an SVD: small ones keep their digits."""
+    def _directions(self, theta: Array) -> Array:
+        """Directions in which theta is free to vary, (d, k), of unit length and at right angles."""
+        if self.constraints is None:
+            return np.eye(theta.size)
+        chart = self.model(theta, self._first_noise(theta)).free().chart
+        return np.eye(theta.size) if chart is None else np.linalg.qr(chart.slope(theta))[0]
+
+    def _spectrum(self, theta: Array, along: Array) -> Array:
+        """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
+        rows = rows if self.constraints is None else rows @ along
         values = np.linalg.svd(rows, compute_uv=False) ** 2
-        spectrum = np.zeros(theta.size)
+        spectrum = np.zeros(along.shape[1])
         spectrum[: values.size] = np.where(values > 1e-20 * values[0], values, 0.0)
         return spectrum
 
@@ -177,6 +202,19 @@ class LeastSquares:
         return max(self._squares(start) / float(np.sum(self.weights)), 1e-300)
 
     def _minimize(self, start: Array, noise: float) -> Array:
+        """Find the least squares, under the constraints if there are any and they bind."""
+        if self.constraints is None:
+            return self._unconstrained(start, noise)
+        if not self.constraints.equal.any():
+            try:
+                theta = self._unconstrained(start, noise)
+            except (ConvergenceError, ArithmeticError, ValueError):  # the bounds may be needed
+                theta = np.full_like(start, np.nan)
+            if self.constraints.holds(theta):
+                return theta
+        return constrained_maximum(replace(self.model(start, noise), climbing=True))
+
+    def _unconstrained(self, start: Array, noise: float) -> Array:
         """Levenberg-Marquardt on the residuals, with the ridge as d further residuals."""
         root = np.sqrt(self.weights / noise)
         ridge = np.sqrt(self.l2)

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Psi
+from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
+    ImplicitDeltaError,
     ImplicitDeltaWarning,
     UnsupportedModelError,
 )
@@ -22,19 +23,25 @@ from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
 from implicit_delta.inference.guards import check_drift, drift_of
 from implicit_delta.inference.profile.audit import Audit
+from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.hills import with_hills
 from implicit_delta.inference.profile.notes import spelled, warn_of
-from implicit_delta.inference.profile.path import Side
 from implicit_delta.inference.profile.probes import Probes
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.result import Curve, Profile
+from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import Values
 from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.base import Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.boundaries import fixed_by_constraints, nearest_limit
+from implicit_delta.models.constraints import Constraints
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
+FAR = 2.0  # times as far as the quantile: a limit that no region reaches
+UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
 SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
 
 
@@ -125,9 +132,18 @@ def profile(
     psi         95%    0.3680    0.1316     1.7472   -0.0882     0.8242
     """
     maximizer = renamed(maximizer, maximize)
-    evaluation = Evaluation.of(model, psi, name)
+    if fixed_by_constraints(model):
+        evaluation = Evaluation.of(without_inequalities(model), psi, name)
+        fixed = model.constraints
+    else:
+        evaluation, fixed = Evaluation.of(model, psi, name), None
     return profile_of(
-        evaluation, confidence_level, maximizer=maximizer, curvature=curvature, strict=strict
+        evaluation,
+        confidence_level,
+        maximizer=maximizer,
+        curvature=curvature,
+        strict=strict,
+        fixed=fixed,
     )
 
 
@@ -138,43 +154,143 @@ def profile_of(
     maximizer: Maximizer | None = None,
     curvature: Curvature = "hessian",
     strict: bool = True,
+    fixed: Constraints | None = None,
 ) -> Profile:
-    """Profile an evaluation that has been bound to a model; see `profile`."""
-    _check_evaluation(evaluation)
-    model = evaluation.model
-    _check_likelihood(model)
-    if isinstance(confidence_level, np.ndarray) and confidence_level.ndim == 0:
-        confidence_level = float(confidence_level)
-    cost, levels = Cost.start(model), _levels(confidence_level)
-    with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
-        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
-    error = float(np.sqrt(response.covariance[0, 0]))
-    assert response.directions is not None
-    drift = drift_of(model.score(model.theta), response.directions, np.array([error]))
-    check_drift(model, drift, strict)
-    ascent = Ascent.of(model, maximizer, curvature)
-    evaluation = evaluation.on(model.at(ascent.climb(model).x))
-    if maximizer is None and ascent.scale is not None:
-        ascent = replace(ascent, maximizer=SEARCH)
-    walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, response.nonlinearity, sorted(levels))
+    """Profile an evaluation that has been bound to a model; see `profile`.
+
+    Constraints that fix the maximum are given on their own: the model then has none.
+    """
+    cost, levels = Cost.start(evaluation.model), _levels(confidence_level)
+    if fixed is None:
+        walked = _walked(evaluation, sorted(levels), maximizer, curvature, strict)
+    else:
+        walked = _within(evaluation, fixed, sorted(levels), UNKNOWN)
+    evaluation, found = walked.evaluation, walked.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     warn_of(evaluation.names[0], found)
-    total = total_error(evaluation, response.covariance)
-    parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()} or {"model": error}
+    total = total_error(evaluation, walked.covariance)
+    parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()}
     return Profile(
         value=float(evaluation.value[0]),
-        budget={**parts, "total": float(np.sqrt(total.covariance[0, 0]))},
+        budget={
+            **(parts or {"model": float(np.sqrt(walked.covariance[0, 0]))}),
+            "total": float(np.sqrt(total.covariance[0, 0])),
+        },
         intervals=intervals,
         pieces={level: _pieces(found[level], intervals[level]) for level in levels},
-        curve=_curve(walk.below, walk.above),
+        curve=_curve(walked.points),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
         penalized=evaluation.model.penalized,
         passes=cost.passes,
         seconds=cost.seconds,
         df=evaluation.model.df,
+        limits=walked.limits,
     )
+
+
+class _Walked(NamedTuple):
+    """Values by level, the path, and the variance of psi to compare with."""
+
+    evaluation: Evaluation
+    found: dict[float, Values]
+    points: list[Point]
+    covariance: Array
+    limits: tuple[str, ...] = ()
+
+
+def _walked(
+    evaluation: Evaluation,
+    levels: list[float],
+    maximizer: Maximizer | None,
+    curvature: Curvature,
+    strict: bool,
+) -> _Walked:
+    """Walk along the surface of the region; within constraints where these cut into it."""
+    model = evaluation.model
+    quantile = float(t_quantile(levels[-1], model.df))
+    nearest = nearest_limit(model)
+    if nearest > FAR * quantile:
+        return _along_surface(evaluation, levels, maximizer, curvature, strict)
+    if nearest > 0:  # no limit holds the maximum
+        try:
+            walked = _along_surface(evaluation, levels, maximizer, curvature, strict)
+        except (ImplicitDeltaError, ArithmeticError, ValueError):  # beyond the limits
+            return _within_constraints(evaluation, levels, curvature, strict)
+        ends = [end for values in walked.found.values() for _, end in values.ends]
+        simple = all(len(values.pieces) == 1 for values in walked.found.values())
+        if simple and all(model.allows(end.theta) for end in ends):
+            return walked
+    return _within_constraints(evaluation, levels, curvature, strict)
+
+
+def _along_surface(
+    evaluation: Evaluation,
+    levels: list[float],
+    maximizer: Maximizer | None,
+    curvature: Curvature,
+    strict: bool,
+) -> _Walked:
+    _check_evaluation(evaluation)
+    model = evaluation.model
+    _check_likelihood(model)
+    response = _response(evaluation, curvature, strict)
+    assert response.directions is not None
+    error = float(np.sqrt(response.covariance[0, 0]))
+    ascent = Ascent.of(model, maximizer, curvature)
+    evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    if maximizer is None and ascent.scale is not None:
+        ascent = replace(ascent, maximizer=SEARCH)
+    walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
+    found = _found(walk, response.nonlinearity, levels)
+    points = [*reversed(walk.below.points), *walk.above.points[1:]]
+    return _Walked(evaluation, found, points, response.covariance)
+
+
+def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Response:
+    """Solve for the response at the maximum, if it is one."""
+    model = evaluation.model
+    with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
+        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
+    errors = np.sqrt(np.diag(response.covariance))
+    assert response.directions is not None
+    drift = drift_of(model.score(model.theta), response.directions, errors)
+    check_drift(model, drift, strict)
+    return response
+
+
+def _within_constraints(
+    evaluation: Evaluation, levels: list[float], curvature: Curvature, strict: bool
+) -> _Walked:
+    """Find the ends within the constraints; psi may be at a limit, without a standard error."""
+    constraints = evaluation.model.constraints
+    assert constraints is not None
+    if evaluation.itself is not None:
+        raise EvaluationError(
+            "A smoothed psi is known along the active constraints only, and a profile leaves them. "
+            "Profile psi itself, or use `infer(model, psi)`."
+        )
+    try:
+        covariance = _response(evaluation, curvature, strict).covariance
+    except EvaluationError:  # the limits fix psi
+        covariance = UNKNOWN
+    whole = evaluation.on(without_inequalities(evaluation.model))
+    return _within(whole, constraints, levels, covariance)
+
+
+def _within(
+    whole: Evaluation, constraints: Constraints, levels: list[float], covariance: Array
+) -> _Walked:
+    _check_evaluation(whole)
+    _check_likelihood(whole.model)
+    feasible = Feasible(whole, constraints)
+    df = whole.model.df
+    values, points = feasible.values([float(t_quantile(level, df)) for level in levels])
+    for found in values:
+        _check_holds(found, feasible.region.value)
+    ends = [end.theta for found in values for _, end in found.ends]
+    limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
+    return _Walked(whole, dict(zip(levels, values, strict=True)), points, covariance, tuple(limits))
 
 
 def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
@@ -271,8 +387,7 @@ def _check_likelihood(model: FittedModel) -> None:
         )
 
 
-def _curve(below: Side, above: Side) -> Curve:
-    points = [*reversed(below.points), *above.points[1:]]
+def _curve(points: list[Point]) -> Curve:
     return Curve(
         lam=np.array([point.lam for point in points]),
         psi=np.array([point.psi for point in points]),

@@ -54,6 +54,8 @@ class Profile:
     df : float
         Degrees of freedom of the quantiles: Student's t where a noise variance was estimated, as
         in R's `confint` of an `nls` fit.
+    limits : tuple of str
+        The constraints at which an interval ends, or that hold its end.
     """
 
     value: float
@@ -67,6 +69,7 @@ class Profile:
     passes: int
     seconds: float
     df: float = math.inf
+    limits: tuple[str, ...] = ()
 
     @property
     def standard_error(self) -> float:
@@ -126,6 +129,8 @@ class Profile:
         notes = []
         if any(len(pieces) > 1 for pieces in self.pieces.values()):
             notes.append("The values are not one interval: each piece has its row.")
+        if self.limits:
+            notes.append(f"Within the constraints, of which ends reach {', '.join(self.limits)}.")
         if self.penalized:
             notes.append(
                 "With the penalty: the intervals are around the penalized maximum, and change "

@@ -11,7 +11,7 @@ from scipy.special import chdtr
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
 
-Kind: TypeAlias = Literal["quantile", "extreme", "limit", "edge", "pole", "infinite"]
+Kind: TypeAlias = Literal["quantile", "extreme", "limit", "edge", "pole", "infinite", "bound"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class End:
     kind : str
         The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
         tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
-        ``edge``, is ``infinite`` along such a ray, or has a ``pole``.
+        ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
+        ``bound`` of it.
     lam : float
         The multiplier at a quantile.
     """

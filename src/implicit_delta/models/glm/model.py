@@ -30,6 +30,7 @@ from implicit_delta.models.base import (
     range_of,
 )
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.numerics.tracing import trace
@@ -168,6 +169,9 @@ class HostModel(FittedModel):
     tether: float = 0.0
     effective: float = np.nan
     notes: Mapping[str, str] = field(default_factory=dict)
+    constraints: Constraints | None = None
+    chart: Chart | None = None
+    whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -179,6 +183,27 @@ class HostModel(FittedModel):
     @property
     def bends(self) -> bool:  # type: ignore[override]
         return self.to_tangent is not None
+
+    @property
+    def units(self) -> Array:
+        return self._units()
+
+    def along(self, chart: Chart) -> "HostModel":
+        """Leave out what linear constraints determine: coordinates that the host does not see."""
+        assert chart.linear
+        assert self.coordinates.basis is None
+        z = chart.coordinates(self.theta)
+        basis = chart.slope(self.theta)
+        return replace(
+            self,
+            theta=z,
+            coordinates=Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis)),
+            names=self.names and tuple(self.names[j] for j in chart.free),
+            claimed=self.claimed
+            and replace(self.claimed, covariance=chart.part(self.claimed.covariance)),
+            chart=chart,
+            whole=self,
+        )
 
     @property
     def passes(self) -> int:
@@ -301,7 +326,8 @@ class HostModel(FittedModel):
 
     def describe(self) -> dict[str, str]:
         penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}
-        return {"likelihood": repr(self.likelihood), **penalty, **self.notes}
+        under = {} if self.constraints is None else {"constraints": str(self.constraints)}
+        return {"likelihood": repr(self.likelihood), **penalty, **self.notes, **under}
 
     def drift_causes(self) -> str:
         return (

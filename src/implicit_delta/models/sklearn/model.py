@@ -1,13 +1,18 @@
 """From a fitted scikit-learn estimator to a fitted model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import Bounds
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.constrained_fit import checked_under_constraints
+from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.selection import refuse_supervised
@@ -30,10 +35,11 @@ def from_sklearn(
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Fitted: LinearRegression, Ridge, LogisticRegression (no penalty or L2; two classes or
-        more), PoissonRegressor, GammaRegressor, TweedieRegressor, MLPClassifier, MLPRegressor, or
-        a Pipeline whose last step is one of these. The transformers of a pipeline are held fixed,
-        so one that has seen y (a selection of features) is refused.
+        Fitted: LinearRegression and Ridge (also with ``positive=True``), LogisticRegression (no
+        penalty or L2; two classes or more), PoissonRegressor, GammaRegressor, TweedieRegressor,
+        MLPClassifier, MLPRegressor, or a Pipeline whose last step is one of these. The
+        transformers of a pipeline are held fixed, so one that has seen y (a selection of features)
+        is refused.
     X : (n, p) array, data frame or sparse matrix
         The features of the fit.
     y : (n,) array
@@ -52,7 +58,9 @@ def from_sklearn(
     Notes
     -----
     scikit-learn stops early by default; `polish` finishes its optimization, and drift measures
-    how far it was from the end. The noise variance of least squares, and the dispersion of the
+    how far it was from the end. Coefficients that ``positive=True`` holds at zero have no standard
+    error: that of everything else is along these constraints, and `profile` has intervals that
+    respect them. The noise variance of least squares, and the dispersion of the
     gamma and Tweedie regressors, is plugged in: Pearson's chi-square over n less the effective
     number of parameters (for MLPRegressor over n).
 
@@ -73,16 +81,17 @@ def from_sklearn(
     """
     optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
-    build = _builder(last)
-    _check_fitted(last)
-    for pipeline in pipelines:
-        refuse_supervised(pipeline, X, y)
-        X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
-    features, labels = _features(last, X)
-    n = len(features)
-    _check_targets(y, n)
-    weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
-    built = build(last, features, y, Weights(weights, weight_kind), labels)
+    with _fit_again(estimator, sample_weight is not None):
+        build = _builder(last)
+        _check_fitted(last)
+        for pipeline in pipelines:
+            refuse_supervised(pipeline, X, y)
+            X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
+        features, labels = _features(last, X)
+        n = len(features)
+        _check_targets(y, n)
+        weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
+        built = build(last, features, y, Weights(weights, weight_kind), labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
     coordinates = Coordinates()
@@ -93,7 +102,8 @@ def from_sklearn(
         to_host = partial(pipeline_copy, pipeline, to_host)
         to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
     names = None if built.names is None else coordinates.free(np.array(built.names))
-    return HostModel(
+    bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
+    model = HostModel(
         likelihood=built.likelihood,
         theta=coordinates.free(built.b),
         weights=weights,
@@ -106,7 +116,9 @@ def from_sklearn(
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
+        constraints=constraints_of(bounds, (), built.b, built.names),
     )
+    return checked_under_constraints(model)
 
 
 REASONS = {
@@ -135,11 +147,30 @@ def _builder(estimator: Any) -> Builder:
     if any(word in kind.__name__ for word in ("Tree", "Forest", "Boost", "Bagging")):
         default = "trees, which are piecewise constant and chosen step by step"
     reason = REASONS.get(kind.__name__, default)
-    raise UnsupportedModelError(
-        f"from_sklearn does not support {kind.__name__}: it has {reason}. "
-        "Bootstrap the whole fit: `clone(estimator).fit(X[rows], y[rows])` with `rows = "
-        "rng.integers(n, size=n)` some 200 times, and the spread of psi. (`Bootstrap` and `refit` "
-        "need a likelihood, or a training loop that takes a bonus.)"
+    raise UnsupportedModelError(f"from_sklearn does not support {kind.__name__}: it has {reason}.")
+
+
+@contextmanager
+def _fit_again(estimator: Any, weighted: bool) -> Iterator[None]:
+    """Add to a refusal the line that works for whatever can be fitted again."""
+    try:
+        yield
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(
+            f"{error} Bootstrap the whole fit: `from sklearn.base import clone; "
+            f"{_line_of(estimator, weighted)}`."
+        ) from None
+
+
+def _line_of(estimator: Any, weighted: bool) -> str:
+    """Write the call of `bootstrap`, with the psi of `infer`."""
+    if not weighted:
+        return "bootstrap(lambda data: clone(estimator).fit(*data), (X, y), psi)"
+    *outer, _ = _unwrap(estimator)
+    route = "".join(f"{pipeline.steps[-1][0]}__" for pipeline in outer)
+    return (
+        f"bootstrap(lambda data: clone(estimator).fit(data[0], data[1], {route}sample_weight="
+        "data[2]), (X, y, sample_weight), psi)"
     )
 
 

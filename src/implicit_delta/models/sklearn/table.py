@@ -48,6 +48,8 @@ class Built:
         Groups of coefficients, one for each class, that can be shifted together without effect.
     df : float
         Residual degrees of freedom, where a noise variance was estimated.
+    low : (D,) array or float
+        Lower bounds of the coefficients.
     """
 
     likelihood: HostLikelihood
@@ -58,6 +60,7 @@ class Built:
     shifted_together: NDArray[np.intp] | None = None
     df: float = np.inf
     to_tangent: Callable[[Any, Any], Any] | None = None
+    low: Array | float = -np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +85,22 @@ Builder: TypeAlias = Callable[[Any, Array, Any, Weights, list[str]], Built]
 
 
 def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
-    """Build LinearRegression and Ridge: ``sum w (y - X b)^2 + alpha |coef|^2`` over 2 s2."""
-    if reg.positive:
-        raise UnsupportedModelError(
-            f"{type(reg).__name__}(positive=True) may end at the edge of its constraints, where "
-            "there is no normal approximation. Fit with positive=False, or use `Bootstrap`."
-        )
+    """Build LinearRegression and Ridge: ``sum w (y - X b)^2 + alpha |coef|^2`` over 2 s2.
+
+    With ``positive=True``, coefficients at zero are no parameters of the noise variance.
+    """
     _refuse_several_outputs(reg, y)
     design, b, penalized = _linear(reg, X)
     alpha = penalized * float(np.ravel(getattr(reg, "alpha", 0.0))[0])
     target = np.asarray(y, dtype=np.float64).ravel()
-    df = _freedom((design.T * weights.values) @ design, weights.count, alpha)
+    low = np.where(penalized, 0.0, -np.inf) if reg.positive else np.full(b.size, -np.inf)
+    free = b > low
+    rows = design[:, free]
+    df = _freedom((rows.T * weights.values) @ rows, weights.count, alpha[free])
     s2 = weights.total((target - design @ b) ** 2) / df
     likelihood = LinearPredictors(design, squared_error(target, s2))
     labels = _linear_names(reg, names)
-    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df)
+    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df, low=low)
 
 
 def _mean_regression(reg: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
@@ -169,7 +173,7 @@ def _logistic_penalty(clf: Any) -> float:
     if penalty == "l1" or mixed:
         raise UnsupportedModelError(
             "LogisticRegression with an L1 penalty has a maximum with corners and no curvature "
-            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf), or `refit` or `Bootstrap`."
+            "there. Use an L2 penalty (l1_ratio=0) or none (C=np.inf)."
         )
     return 0.0 if penalty is None or np.isinf(clf.C) else 1.0 / clf.C
 

@@ -9,7 +9,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.claimed import Claimed
 
-OWN = {"nonrobust", "fixed scale"}  # the inverse information, as the model has it too
+OWN = {"nonrobust", "fixed scale", "approx"}  # the inverse information, as the model has it too
 DIRECTIONS, STEP = 4, 0.1  # of second differences, and their length in standard errors
 OFF = 0.02  # of a curvature: what these differences leave open
 UPPER = {"HC0", "HC1", "HC2", "HC3", "HAC"}
@@ -75,11 +75,16 @@ def _hessian_is_off(results: Any) -> bool:
     return bool(np.any(abs(np.array(bends) - expected) > OFF * STEP**2))
 
 
+def _reduced(results: Any) -> Any:
+    """Return what was fitted: `fit_constrained` eliminates parameters, and keeps that fit."""
+    return getattr(results, "results_constrained", results)
+
+
 def _kind(results: Any) -> str:
     """Return the type of the covariance; PHReg has groups without a word of it."""
     if getattr(results, "groups", None) is not None:
         return "cluster"
-    kind = str(getattr(results, "cov_type", "nonrobust"))
+    kind = str(getattr(_reduced(results), "cov_type", "nonrobust"))
     return kind.upper() if kind.upper() in UPPER else kind
 
 
@@ -90,7 +95,7 @@ def _name(results: Any, kind: str) -> str:
 
 
 def _groups(results: Any) -> Any:
-    groups = getattr(results, "cov_kwds", {}).get("groups")
+    groups = getattr(_reduced(results), "cov_kwds", {}).get("groups")
     return getattr(results, "groups", None) if groups is None else groups
 
 
@@ -107,8 +112,9 @@ def _clusters(groups: Any, n: int) -> tuple[Clusters | None, bool]:
 
 def _factor(results: Any, kind: str, clusters: Clusters | None) -> float:
     """Return the small-sample factor, where it does not vary from row to row."""
-    n, d = len(results.model.endog), np.size(results.params)
-    asked = getattr(results, "cov_kwds", {})
+    fitted = _reduced(results)
+    n, d = len(results.model.endog), np.size(fitted.params)
+    asked = getattr(fitted, "cov_kwds", {})
     factor = float(asked.get("scaling_factor") or 1.0)
     if kind == "HC1" and hasattr(results, "cov_HC1"):
         return factor * n / (n - d)

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
+from scipy.optimize import LinearConstraint
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
+from implicit_delta.models.constrained_fit import checked_under_constraints
+from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
+from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -48,8 +52,11 @@ def from_statsmodels(
     results : statsmodels results
         Of OLS, WLS, GLS, GLM (all families and links, frequency and variance weights, offset and
         exposure), Logit, Probit, MNLogit, Poisson, NegativeBinomial (NB1, NB2, geometric),
-        NegativeBinomialP, GeneralizedPoisson, the zero-inflated counts, OrderedModel, PHReg, or
-        any GenericLikelihoodModel; made from arrays or by a formula.
+        NegativeBinomialP, GeneralizedPoisson, the zero-inflated, truncated and hurdle counts,
+        OrderedModel, ConditionalLogit, ConditionalPoisson, PHReg, MixedLM
+        (``fit(reml=False)``), ARIMA, SARIMAX and other state-space models, Markov switching, or
+        any GenericLikelihoodModel (a Tobit, say); made from arrays or by a formula; of `fit` or,
+        where there is one, `fit_constrained`.
     alpha : float or (d,) array, optional
         The penalty of ``fit_regularized(alpha=..., L1_wt=0)``, on statsmodels' scale. Results of
         `fit_regularized` keep no record of it, so it has to be given; a wrong one shows as drift.
@@ -69,11 +76,15 @@ def from_statsmodels(
     Notes
     -----
     The scale of OLS, WLS, GLS and GLM is plugged in as statsmodels estimates it. The rows of GLS
-    are the whitened ones, which is what robust errors then refer to. The partial likelihood of
-    PHReg is not a sum over independent rows: it has standard errors and intervals, but neither
-    robust errors nor influences. Frequency weights of a GLM count repetitions in robust errors
-    too, which equals repeating the rows. Variance weights (`var_weights`, the weights of WLS) are
-    precisions and part of the likelihood: each row is one observation.
+    are the whitened ones, which is what robust errors then refer to. Frequency weights of a GLM
+    count repetitions in robust errors too, which equals repeating the rows. Variance weights
+    (`var_weights`, the weights of WLS) are precisions and part of the likelihood: each row is one
+    observation.
+
+    Robust errors of PHReg are made of score residuals: those of ``coxph(robust=TRUE)`` in R. A term
+    of MixedLM and of the conditional models is that of a group (in order of appearance; without
+    variation it has none), so robust errors are clustered by it. A term of a time series is that of
+    a time given the past, so robust errors allow for another distribution, not another dynamics.
 
     The covariance of a robust fit is a claim of that fit: it is lost when the model moves
     (`polish`, `model.at`) or is reweighted. An average over the training rows is made of the rows,
@@ -90,6 +101,8 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
+    if type(results).__module__.startswith("lifelines."):
+        raise of_lifelines(results)
     optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
@@ -98,7 +111,7 @@ def from_statsmodels(
             "`from_statsmodels(model.fit())`."
         )
     _refuse_other_fits(bare, alpha)
-    build = _builder(bare.model)
+    build = _builder(bare)
     theta = np.array(bare.params, dtype=np.float64).ravel(order="F")
     check_coefficients(theta, "statsmodels")
     penalty = _penalty(alpha, theta.size)
@@ -111,21 +124,33 @@ def from_statsmodels(
         claimed = claim_of(bare, n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
-    return HostModel(
+    names = _names(bare, results.params)
+    model = HostModel(
         likelihood=built.likelihood,
         theta=theta,
         weights=weights,
         ridge=np.broadcast_to(built.ridge, theta.shape),
         coordinates=Coordinates(),
         to_host=LikeParams(results.params),
-        names=_names(bare, results.params),
+        names=names,
         curvature=curvature,
-        rows=getattr(bare.model.data, "row_labels", None),
+        rows=_rows(bare.model, n),
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
         claimed=claimed,
         notes=_precisions(bare.model),
+        constraints=constraints_of(None, _equalities(bare), theta, names),
     )
+    return checked_under_constraints(model)
+
+
+def _equalities(results: Any) -> list[LinearConstraint]:
+    """Take over the linear constraints of `fit_constrained`."""
+    given = getattr(results, "constraints", None)
+    if given is None:
+        return []
+    limits = np.ravel(given.constants)
+    return [LinearConstraint(given.coefs, limits, limits)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,33 +194,17 @@ def _precisions(model: Any) -> dict[str, str]:
     return {"precisions": f"{range_of(np.asarray(weights))} (part of the likelihood)"}
 
 
-REASONS = {
-    "GEE": "estimating equations, which are not a log-likelihood",
-    "GLMGam": "a penalty on its smooth terms that is chosen from the data",
-    "GLSAR": "a correlation that is estimated along with the coefficients",
-    "IV2SLS": "instruments, and no likelihood is maximized",
-    "MixedLM": "random effects, so its rows are dependent and its variances are parameters too",
-    "QuantReg": "the check loss, which is not a log-likelihood and has no curvature",
-    "RLM": "M-estimation, which is not maximum likelihood",
-}
-
-
-def _builder(model: Any) -> Builder:
+def _builder(results: Any) -> Builder:
     from statsmodels.base.model import GenericLikelihoodModel
 
+    model = results.model
     kind = type(model)
     known = SUPPORTED.get(f"{kind.__module__.removeprefix('statsmodels.')}.{kind.__qualname__}")
     if known is not None:
         return known
     if isinstance(model, GenericLikelihoodModel):
         return numerical
-    name = kind.__qualname__
-    reason = f" It has {REASONS[name]}." if name in REASONS else ""
-    raise UnsupportedModelError(
-        f"from_statsmodels does not support {name}.{reason} If it maximizes a log-likelihood, give "
-        "that with its maximum to `from_loglik`. Otherwise fit it again to resampled rows, "
-        "`data.iloc[rng.integers(n, size=n)]`, and take the spread of psi."
-    )
+    raise unsupported(results)
 
 
 def _refuse_other_fits(results: Any, alpha: Any) -> None:
@@ -207,13 +216,8 @@ def _refuse_other_fits(results: Any, alpha: Any) -> None:
             "away. Fit the model again."
         )
     if kind.startswith("L1") or getattr(results, "regularized", False):
-        _refuse_lasso(model)
-    if getattr(results, "constraints", None) is not None:
-        raise UnsupportedModelError(
-            f"These results of {model} were fitted under constraints, so they are not a maximum of "
-            "the likelihood. Write the constraint into the model (another design matrix)."
-        )
-    if getattr(results.model, "fixed_params", None) is not None:
+        _refuse_lasso(results)
+    if getattr(results.model, "fixed_params", None) or getattr(results, "fixed_params", None):
         raise UnsupportedModelError(
             f"Some parameters of {model} were held fixed. Give the likelihood of the others to "
             "`from_loglik`."
@@ -227,26 +231,31 @@ def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> No
     if not penalized:
         return
     if np.any(np.asarray(results.params) == 0.0):
-        _refuse_lasso(model)
+        _refuse_lasso(results)
     if alpha is None or model not in PENALIZED:
         raise UnsupportedModelError(
             f"These results of {model}.fit_regularized were fitted with a penalty, of which "
             "statsmodels keeps no record, and without it every standard error would be wrong. "
-            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0."
+            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0; else fit it again "
+            f"to resampled rows with the alpha of the fit, `{line_of(results, LASSO)}`."
         )
 
 
-def _refuse_lasso(model: str) -> NoReturn:
+def _refuse_lasso(results: Any) -> NoReturn:
+    model = type(results.model).__name__
+    linear = model in PENALIZED
+    other = "fit_regularized" if linear else "GLM(...).fit_regularized"
+    again = line_of(results, LASSO if linear else L1)
     raise UnsupportedModelError(
         f"These results of {model} were fitted with an L1 penalty, whose maximum has a corner "
-        "and no curvature, or refitted after one. "
-        + (
-            "Use fit_regularized(L1_wt=0, alpha=...), or fit"
-            if model in PENALIZED
-            else "Use GLM(...).fit_regularized(L1_wt=0, alpha=...), or fit"
-        )
-        + " it again to resampled rows and take the spread of psi."
+        f"and no curvature, or refitted after one. Use {other}(L1_wt=0, alpha=...), or fit it "
+        f"again to resampled rows with the alpha of the fit: `{again}`."
     )
+
+
+CONSTRAINED = "fit_constrained((results.constraints.coefs, results.constraints.constants))"
+LASSO = "fit_regularized(alpha=alpha, L1_wt=1)"
+L1 = "fit_regularized(alpha=alpha, disp=0)"
 
 
 def _penalty(alpha: Any, d: int) -> Array | None:
@@ -258,11 +267,20 @@ def _penalty(alpha: Any, d: int) -> Array | None:
     return penalty
 
 
+def _rows(model: Any, n: int) -> Any:
+    """Label the rows, unless the observations are groups of them."""
+    labels = getattr(model.data, "row_labels", None)
+    return labels if labels is not None and len(labels) == n else None
+
+
 def _names(results: Any, params: Any) -> tuple[str, ...] | None:
     """Label the parameters as the user or statsmodels does."""
     names = list(getattr(results.model, "exog_names", None) or [])
     if getattr(params, "ndim", 1) == 2:
         labels = list(getattr(results.model, "_ynames_map", {}).values())[1:]
         return tuple(f"{label}:{name}" for label in labels for name in names)
+    if len(names) != len(params):  # of series and mixed models, beyond the regressors
+        data = results.model.data
+        names = list(getattr(results.model, "param_names", None) or data.param_names or [])
     names = list(params.index) if hasattr(params, "index") else names
     return tuple(map(str, names)) if len(names) == len(params) else None

@@ -14,13 +14,14 @@ from implicit_delta.models.glm.model import HostLikelihood
 from implicit_delta.models.glm.outcomes import Canonical, Outcome, Probit, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import effective_parameters
-from implicit_delta.models.statsmodels.terms import (
-    Family,
-    NegativeBinomial,
-    Numerical,
-    OneTerm,
-    Ordered,
+from implicit_delta.models.statsmodels.cox import Cox
+from implicit_delta.models.statsmodels.fit_again import unsupported
+from implicit_delta.models.statsmodels.grouped import (
+    ConditionalGroups,
+    HurdleRows,
+    MixedGroups,
 )
+from implicit_delta.models.statsmodels.terms import Family, NegativeBinomial, Numerical, Ordered
 from implicit_delta.models.weights import warn_of_rates
 
 
@@ -111,7 +112,7 @@ def _ordered(results: Any, b: Array, alpha: Array | None) -> Built:
 
 
 def _proportional_hazards(results: Any, b: Array, alpha: Array | None) -> Built:
-    return Built(OneTerm(results.model), _summed(alpha, results.model))
+    return Built(Cox.of(results.model), _summed(alpha, results.model))
 
 
 def numerical(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -122,6 +123,26 @@ def numerical(results: Any, b: Array, alpha: Array | None) -> Built:
     except (AttributeError, NotImplementedError):
         method = "loglike"
     return Built(Numerical(results.model, method, b))
+
+
+def _by_groups(results: Any, b: Array, alpha: Array | None) -> Built:
+    groups = ConditionalGroups(results.model)
+    return Built(Numerical(groups, "loglikeobs", b, type(results.model).__name__))
+
+
+def _hurdle(results: Any, b: Array, alpha: Array | None) -> Built:
+    return Built(Numerical(HurdleRows(results.model), "loglikeobs", b, "HurdleCountModel"))
+
+
+def _mixed(results: Any, b: Array, alpha: Array | None) -> Built:
+    """Build a MixedLM by its groups; the criterion of REML is no sum over these."""
+    model = results.model
+    penalized = model.fe_pen is not None or model.cov_pen is not None
+    if results.reml or penalized or getattr(results, "freepat", None) is not None:
+        raise unsupported(results)
+    groups = MixedGroups(model)
+    groups.check(b)
+    return Built(Numerical(groups, "loglikeobs", b, "MixedLM"))
 
 
 def _summed(alpha: Array | None, model: Any) -> Array | float:
@@ -152,11 +173,25 @@ SUPPORTED: dict[str, Builder] = {
     "discrete.discrete_model.NegativeBinomial": _negative_binomial,
     "discrete.discrete_model.NegativeBinomialP": numerical,
     "discrete.discrete_model.GeneralizedPoisson": numerical,
+    "discrete.conditional_models.ConditionalLogit": _by_groups,
+    "discrete.conditional_models.ConditionalPoisson": _by_groups,
+    "discrete.truncated_model.HurdleCountModel": _hurdle,
+    "discrete.truncated_model.TruncatedLFPoisson": numerical,
+    "discrete.truncated_model.TruncatedLFNegativeBinomialP": numerical,
+    "discrete.truncated_model.TruncatedLFGeneralizedPoisson": numerical,
     "discrete.count_model.ZeroInflatedPoisson": numerical,
     "discrete.count_model.ZeroInflatedGeneralizedPoisson": numerical,
     "discrete.count_model.ZeroInflatedNegativeBinomialP": numerical,
     "miscmodels.ordinal_model.OrderedModel": _ordered,
     "duration.hazard_regression.PHReg": _proportional_hazards,
+    "regression.mixed_linear_model.MixedLM": _mixed,
+    "tsa.arima.model.ARIMA": numerical,
+    "tsa.statespace.sarimax.SARIMAX": numerical,
+    "tsa.statespace.structural.UnobservedComponents": numerical,
+    "tsa.regime_switching.markov_regression.MarkovRegression": numerical,
+    "tsa.regime_switching.markov_autoregression.MarkovAutoregression": numerical,
+    "tsa.statespace.varmax.VARMAX": numerical,
+    "tsa.statespace.dynamic_factor.DynamicFactor": numerical,
 }
 
 PENALIZED = {"OLS", "WLS", "GLS", "GLM", "PHReg"}

@@ -267,31 +267,13 @@ class Ordered(RowWise):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneTerm(RowWise):
-    """A likelihood that is not a sum over independent rows: all of it is one observation."""
-
-    model: Any
-
-    def terms(self, b: Array) -> Array:
-        return np.array([self.model.loglike(b)], dtype=np.float64)
-
-    def scores(self, b: Array) -> Array:
-        return np.asarray(self.model.score(b))[None, :]
-
-    def hessian(self, b: Array, weights: Array) -> Array:
-        return np.asarray(weights[0] * self.model.hessian(b))
-
-    def __repr__(self) -> str:
-        return type(self.model).__name__
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Numerical(HostLikelihood):
     """A model's method `loglikeobs` or `loglike`, differentiated in steps of a standard error."""
 
     model: Any
     method: str
     anchor: Array
+    name: str = ""
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def terms(self, b: Array) -> Array:
@@ -310,7 +292,7 @@ class Numerical(HostLikelihood):
         )
 
     def __repr__(self) -> str:
-        return f"{type(self.model).__name__}, differentiated numerically"
+        return f"{self.name or type(self.model).__name__}, differentiated numerically"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

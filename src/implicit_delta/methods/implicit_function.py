@@ -1,0 +1,82 @@
+"""Response of a root of estimating equations: the implicit function theorem."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.types import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.probe import probe
+from implicit_delta.models.base import FittedModel, scatter_of
+from implicit_delta.models.equations_model import EquationsModel
+
+NOISELESS = 1e-12  # of the size of psi: a standard error that is rounding
+
+FLAT = (
+    "psi does not change with the parameters: its derivative is exactly zero. Does psi use its "
+    "argument? If it does, it is piecewise constant (a count, a rank, an argmax), and for a root "
+    "of equations there is `bootstrap(fit, data, psi)`, which fits to resampled rows."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class ImplicitFunction(Method):
+    r"""Weights v of the equations with :math:`-B' v = g`, one solve per psi.
+
+    B is the Jacobian of the summed equations and g the gradient of psi. The influence of row i is
+    :math:`v' m_i`; directions live in the space of the equations, and not of theta.
+    """
+
+    clustered: bool = False
+
+    def by_clusters(self, clusters: Clusters) -> "ImplicitFunction":
+        """Remember that rows are taken for dependent, which a J test may not have known."""
+        return replace(self, clustered=True)
+
+    def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
+        """Solve, and make the plain sandwich of the influences."""
+        assert isinstance(model, EquationsModel)
+        jacobian = evaluation.jacobian(model.theta)
+        if not np.any(jacobian):
+            raise EvaluationError(FLAT)
+        v = model.duals(jacobian.T)
+        covariance = scatter_of(model.influences(model.theta, v), model.counts, model.clusters)
+        _check_noise(evaluation, jacobian, covariance)
+        score, steps = model.score(model.theta), model.moves(v)
+        bend = np.nan
+        if steps is not None:
+            bend = probe(evaluation, steps, covariance, score, exact=False).nonlinearity
+        return Response(
+            covariance=covariance,
+            directions=v,
+            method=f"{type(self).__name__}(solver={'gmres' if steps is None else 'lu'})",
+            nonlinearity=bend,
+            score=score,
+            notes=_notes(model, self.clustered),
+        )
+
+
+def _notes(model: EquationsModel, clustered: bool) -> Mapping[str, float | str]:
+    if model.hansen is None:
+        return {}
+    if clustered and model.clusters is None:
+        return {"hansen_j": "made for independent rows; give `clusters=` to `from_equations`"}
+    J, df, p = model.hansen
+    return {"hansen_j": J, "hansen_df": float(df), "hansen_p_value": p}
+
+
+def _check_noise(evaluation: Evaluation, jacobian: Array, covariance: Array) -> None:
+    """Refuse a psi that the equations of every row determine in the same way."""
+    errors, moving = np.sqrt(np.diag(covariance)), np.any(jacobian, axis=1)
+    size = np.abs(jacobian) @ np.abs(evaluation.model.theta)
+    still = np.flatnonzero(moving & (errors <= NOISELESS * size))
+    if still.size:
+        raise EvaluationError(
+            f"{evaluation.names[still[0]]} has no error: the equations that determine it are zero "
+            "in every row, so that no row says how uncertain it is. Usual causes: equations that "
+            "were averaged before they were returned, or a constant."
+        )

@@ -1,0 +1,83 @@
+"""Outcomes of replicates: those without a fit, and the Monte-Carlo error of the rest."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.parallel import run_all
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
+from implicit_delta.numerics.arrays import ratio
+
+FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
+FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
+MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One replicate: psi (K,), or why there is none; and what it cost."""
+
+    psi: Array | None
+    failure: str
+    passes: int = 0
+
+
+def run_replicates(
+    replicate: Callable[..., Outcome],
+    jobs: Sequence[tuple[Any, ...]],
+    n_jobs: int,
+    bar: Any,
+    otherwise: str,
+) -> list[Outcome]:
+    """Make all replicates; give up, with that advice, as soon as too many have failed."""
+    outcomes: list[Outcome] = []
+
+    def done(outcome: Outcome) -> None:
+        bar.update()
+        outcomes.append(outcome)
+        if n_jobs == 1 and _hopeless(outcomes, len(jobs)):
+            failures = [o.failure for o in outcomes if o.psi is None]
+            report_failures(failures, len(outcomes), otherwise)
+
+    return run_all(replicate, jobs, n_jobs, done)
+
+
+def _hopeless(outcomes: list[Outcome], replicates: int) -> bool:
+    """Whether the rest need not be tried: too many have failed, or a third of those so far."""
+    failed, tried = sum(outcome.psi is None for outcome in outcomes), len(outcomes)
+    return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
+
+
+def report_failures(failures: list[str], replicates: int, otherwise: str) -> None:
+    """Warn of replicates without a fit, or refuse the rest where these are many."""
+    if not failures:
+        return
+    reason, _ = Counter(failures).most_common(1)[0]
+    text = (
+        f"{len(failures)} of {replicates} bootstrap replicates have no fit and are left out. The "
+        f"most common reason: {reason}"
+    )
+    if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
+        raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
+    warn(text, ImplicitDeltaWarning)
+
+
+def monte_carlo_error(draws: Array) -> float:
+    """Relative error of the standard errors from the number of replicates, the largest.
+
+    Few squares may agree by accident: they are not known better than those of a normal.
+    """
+    squares = (draws - draws.mean(axis=0)) ** 2
+    size = np.mean(squares, axis=0)
+    spread = np.sqrt(np.maximum(np.var(squares, axis=0), 2 * size**2) / (len(draws) - 1))
+    return largest_ratio(spread, 2 * size)
+
+
+def largest_ratio(above: Array, below: Array) -> float:
+    """Return the largest of these ratios; zero over zero is zero."""
+    return float(np.max(ratio(above, below)))

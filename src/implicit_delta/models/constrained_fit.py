@@ -1,0 +1,215 @@
+"""Maximize the objective of a model under its constraints, to the end."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.optimize import least_squares, minimize
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
+from implicit_delta.models._maximize import maximum_of
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.constraints import Constraints
+
+MOST_ROUNDS = 20  # sets of active constraints that are tried
+STARTS, FEASIBLE = 3, 1e-6  # beside the given one; relative violation that a finish removes
+HUGE = 1e300  # stands for an objective that is not defined
+STEPS = {"maxiter": 500, "ftol": 1e-13}
+ONE_SIDED = 1e-5  # of the size of a parameter: a step to the inside
+SHORT = 1e-12  # of a step: nothing is left of it
+
+Model = TypeVar("Model", bound=FittedModel)
+
+
+def constrained_maximum(model: FittedModel) -> Array:
+    """Climb from the model's theta to its maximum, under its constraints if it has any: (d,).
+
+    A maximum of the objective alone that satisfies them is taken as it is, so that constraints
+    which do not bind change nothing.
+    """
+    constraints = model.constraints
+    if constraints is None:
+        return maximum_of(model)[0]
+    free = None if constraints.equal.any() else _unconstrained(model)
+    found = free
+    if free is None or not constraints.holds(free):
+        found = _finished(model, _sequential(model, constraints))
+    assert found is not None
+    return np.clip(found, *box(constraints, found))  # rounding errors
+
+
+def checked_under_constraints(model: Model) -> Model:
+    """Refuse a theta that violates the constraints, or is no maximum under them."""
+    if model.constraints is not None:
+        model.constraints.check(model.theta)
+        model.active(strict=True)
+    return model
+
+
+def inner_slope(objective: Any, theta: Array, constraints: Constraints | None) -> Array:
+    """Differentiate by second-order differences that stay within the bounds, (d,)."""
+    slope = np.zeros(theta.size)
+    for j, size in enumerate(ONE_SIDED * np.maximum(abs(theta), 0.1)):
+        step = size * np.eye(theta.size)[j]
+        if constraints is not None and not constraints.holds(theta + step):
+            step = -step
+        rises = [objective(theta + times * step) - objective(theta) for times in (1, 2)]
+        slope[j] = (4 * rises[0] - rises[1]) / (2 * step[j])
+    return slope
+
+
+def _unconstrained(model: FittedModel) -> Array | None:
+    """Find the maximum without constraints; None where there is none, or the way leads astray."""
+    try:
+        return maximum_of(model)[0]
+    except (ImplicitDeltaError, ArithmeticError, ValueError):
+        return None
+
+
+def _sequential(model: FittedModel, constraints: Constraints) -> Array:
+    """Run scipy's sequential quadratic programming, in natural units: close to the maximum."""
+    theta = _minimized(model, constraints, _feasible(constraints, model.theta, model.units))
+    beyond = constraints.violation(theta)
+    worst = int(np.argmax(beyond))
+    if np.any(beyond > FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
+        raise ConvergenceError(
+            "No maximum under the constraints was found: the search has ended where "
+            f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Give another "
+            "`start=`, or the solution of your own fit as `theta=`."
+        )
+    return theta
+
+
+def _feasible(constraints: Constraints, start: Array, units: Array) -> Array:
+    """Find a point that satisfies the constraints: the start itself, or one close to it.
+
+    Where the gradients of the constraints vanish a search goes nowhere, so it starts beside, too.
+    """
+    beside = np.random.default_rng(0).standard_normal((STARTS, start.size))
+    points = [start, *(start + units * beside)]
+    for point in points:
+        theta = point if constraints.holds(point) else _projected(constraints, point, units)
+        beyond = constraints.violation(theta)
+        if np.all(beyond <= FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
+            return theta
+    worst = int(np.argmax(beyond))
+    raise ConvergenceError(
+        "No parameters were found that satisfy the constraints: "
+        f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Usual causes: "
+        "constraints that contradict each other, or a start far away. Give a `start=` that "
+        "satisfies them."
+    )
+
+
+def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
+    """Minimize the violation, from a point on."""
+
+    def beyond(x: Array) -> Array:
+        value = constraints.value(x * units)
+        return value - np.clip(value, constraints.low, constraints.high)
+
+    def slope(x: Array) -> Array:
+        rows = constraints.slope(x * units) * units
+        return np.where(beyond(x)[:, None] != 0, rows, 0.0)
+
+    found = least_squares(beyond, point / units, slope, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    return np.asarray(found.x * units)
+
+
+def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> Array:
+    units, limits = model.units, box(constraints, start)
+
+    def fall(x: Array) -> float:
+        with np.errstate(all="ignore"):
+            value = -model.objective(x * units)
+        return value if np.isfinite(value) else HUGE
+
+    found = minimize(
+        fall,
+        start / units,
+        jac=lambda x: -model.slope_inside(x * units) * units,
+        method="SLSQP",
+        bounds=[(low / u, high / u) for low, high, u in zip(*limits, units, strict=True)],
+        constraints=scaled(constraints, units),
+        options=STEPS,
+    )
+    return np.asarray(found.x * units)
+
+
+def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
+    """Limits of single parameters, (d,) and (d,)."""
+    rows = constraints.slope(theta)
+    single = constraints.linear & (np.count_nonzero(rows, axis=1) == 1)
+    low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+    for row in np.flatnonzero(single):
+        j = int(np.flatnonzero(rows[row])[0])
+        ends = sorted(end / rows[row, j] for end in (constraints.low[row], constraints.high[row]))
+        low[j], high[j] = max(low[j], ends[0]), min(high[j], ends[1])
+    return low, high
+
+
+def scaled(constraints: Constraints, units: Array) -> list[dict[str, Any]]:
+    """Write constraints as scipy's dicts, of parameters in natural units."""
+    equal = constraints.equal
+    limits = [
+        ("eq", equal, 1.0, constraints.low),
+        ("ineq", ~equal & np.isfinite(constraints.low), 1.0, constraints.low),
+        ("ineq", ~equal & np.isfinite(constraints.high), -1.0, constraints.high),
+    ]
+    return [
+        {
+            "type": kind,
+            "fun": lambda x, r=rows, s=sign, e=end: s * (constraints.value(x * units) - e)[r],
+            "jac": lambda x, r=rows, s=sign: s * constraints.slope(x * units)[r] * units,
+        }
+        for kind, rows, sign, end in limits
+        if rows.any()
+    ]
+
+
+def _finished(model: FittedModel, theta: Array) -> Array:
+    """Maximize along the active constraints, until these are the right ones.
+
+    A step ends at the first constraint that it would violate, which then is a candidate too.
+    """
+    constraints, before = model.constraints, None
+    assert constraints is not None
+    for _ in range(MOST_ROUNDS):
+        here = _placed(model, theta)
+        active = here.active()
+        assert active is not None
+        if before is not None and np.array_equal(active.rows, before):
+            return theta
+        chart = active.chart(theta, here.units)
+        if chart is None:
+            goal, before = maximum_of(here)[0], active.rows
+        else:
+            z = chart.coordinates(theta)
+            if chart.free.size:
+                z = maximum_of(here.along(chart))[0]
+            goal, before = chart.point(z), active.rows
+        if constraints.holds(goal):
+            theta = goal
+        else:
+            theta, before = _first_stop(constraints, theta, goal), None
+    raise ConvergenceError(
+        "No maximum under the constraints was found: the set of active ones keeps changing. Usual "
+        "causes: a log-likelihood that is flat along a constraint, or constraints that nearly "
+        "coincide. Give another `start=`, or the solution of your own fit as `theta=`."
+    )
+
+
+def _placed(model: FittedModel, theta: Array) -> Any:
+    """Put a model on the way to its maximum elsewhere."""
+    return replace(model, theta=theta)  # type: ignore[type-var]
+
+
+def _first_stop(constraints: Constraints, theta: Array, goal: Array) -> Array:
+    """Go as far toward the goal as the constraints allow: bisection, since these may be curved."""
+    low, high = 0.0, 1.0
+    while high - low > SHORT:
+        middle = (low + high) / 2
+        inside = constraints.holds(theta + middle * (goal - theta))
+        low, high = (middle, high) if inside else (low, middle)
+    return np.asarray(theta + low * (goal - theta))

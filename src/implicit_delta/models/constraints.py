@@ -1,0 +1,498 @@
+r"""Constraints on the parameters, and coordinates along those that are active.
+
+The rows of all constraints together are :math:`l \le c(\theta) \le u`, in the conventions of
+`scipy.optimize.minimize`. At a constrained maximum the score is a combination of the gradients of
+the active rows (Karush, Kuhn and Tucker); along these rows the likelihood has a plain maximum, in
+fewer parameters. So a constrained model is a free one in the coordinates of a `Chart`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, nnls
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.numerics.derivatives import differentiate
+
+ROUNDING = 1e-9  # relative error of a row of the constraints that is none
+TOUCHES = 1e-4  # standard errors from a bound: at it
+WEAK = 1e-3  # standard errors that a bound keeps the maximum away: it does not hold it
+UNSOLVED = 1.0  # standard errors from a constrained maximum, as drift is refused in `infer`
+STEP = 1e-2  # of the size of each parameter, for derivatives of constraints
+DEPENDENT = 1e-10  # of the largest pivot: gradients of constraints that are linearly dependent
+MOST_SPELLED = 4  # limits in `print(model)`
+MOST_STEPS = 50  # of Newton's method toward the constraints
+
+
+class Rows(Protocol):
+    """Some rows of the constraints."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether they are linear in theta."""
+
+    def value(self, theta: Array) -> Array:
+        """Evaluate: (d,) to (m,)."""
+
+    def slope(self, theta: Array) -> Array:
+        """Differentiate: (d,) to (m, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Rows A theta, with A of shape (m, d)."""
+
+    matrix: Array
+    linear: bool = True
+
+    def value(self, theta: Array) -> Array:
+        """Multiply."""
+        return np.asarray(self.matrix @ theta)
+
+    def slope(self, theta: Array) -> Array:
+        """Return A."""
+        return self.matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Nonlinear:
+    """Rows of a function, with its derivative if one is given."""
+
+    function: Callable[..., Any]
+    derivative: Callable[..., Any] | None
+    arguments: tuple[Any, ...] = ()
+    linear: bool = False
+
+    def value(self, theta: Array) -> Array:
+        """Call the function, which may return a number."""
+        return np.array(self.function(theta.copy(), *self.arguments), dtype=np.float64).reshape(-1)
+
+    def slope(self, theta: Array) -> Array:
+        """Call the derivative, or take differences."""
+        if self.derivative is not None:
+            given = self.derivative(theta.copy(), *self.arguments)
+            return np.array(_dense(given), dtype=np.float64).reshape(-1, theta.size)
+        steps = STEP * np.maximum(abs(theta), 0.1)
+        return np.asarray(differentiate(self.value, theta, np.diag(steps)).value / steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """Rows of all constraints: ``low <= value(theta) <= high``.
+
+    Attributes
+    ----------
+    parts : tuple of Rows
+    low, high : (m,) arrays
+        Equal for an equality.
+    labels : tuple of str
+        What each row is called, such as ``theta[1]`` or ``constraints[0]``.
+    linear : (m,) array of bool
+        Which rows are linear.
+    """
+
+    parts: tuple[Rows, ...]
+    low: Array
+    high: Array
+    labels: tuple[str, ...]
+    linear: NDArray[np.bool_]
+
+    @cached_property
+    def equal(self) -> NDArray[np.bool_]:
+        """Which rows are equalities, (m,)."""
+        return np.asarray(self.low == self.high)
+
+    def value(self, theta: Array) -> Array:
+        """Evaluate all rows, (m,)."""
+        return np.concatenate([part.value(theta) for part in self.parts])
+
+    def slope(self, theta: Array) -> Array:
+        """Differentiate all rows, (m, d)."""
+        return np.vstack([part.slope(theta) for part in self.parts])
+
+    def violation(self, theta: Array) -> Array:
+        """By how much each row is violated, (m,); zero, but for rounding, if it is not."""
+        value = self.value(theta)
+        size = np.maximum(1.0, abs(value))
+        beyond = np.maximum(self.low - value, value - self.high)
+        return np.where(beyond > ROUNDING * size, beyond, 0.0)
+
+    def holds(self, theta: Array) -> bool:
+        """Whether theta satisfies all of them."""
+        return bool(np.all(np.isfinite(theta))) and not np.any(self.violation(theta))
+
+    def spelled(self, row: int, side: int) -> str:
+        """Spell out one side of a row: ``theta[1] >= 0``."""
+        sign = "==" if self.equal[row] else {-1: ">=", 1: "<="}[side]
+        return f"{self.labels[row]} {sign} {self._limit(row, side):.6g}"
+
+    def __str__(self) -> str:
+        sides = [(row, side) for row in range(self.low.size) for side in self._sides(row)]
+        spelled = [self.spelled(row, side) for row, side in sides[:MOST_SPELLED]]
+        more = [f"{len(sides) - MOST_SPELLED} more"] if len(sides) > MOST_SPELLED else []
+        return ", ".join([*spelled, *more])
+
+    def _sides(self, row: int) -> list[int]:
+        if self.equal[row]:
+            return [1]
+        ends = ((-1, self.low[row]), (1, self.high[row]))
+        return [side for side, end in ends if np.isfinite(end)]
+
+    def check(self, theta: Array) -> None:
+        """Refuse a theta that violates a row."""
+        beyond = self.violation(theta)
+        worst = int(np.argmax(beyond))
+        if beyond[worst] > 0:
+            value = float(self.value(theta)[worst])
+            side = -1 if value < self.low[worst] else 1
+            raise ValueError(
+                f"theta= does not satisfy {self.spelled(worst, side)}: it is {value:.6g} there. "
+                "Give the constrained maximum, or give this point as `start=` to have the model "
+                "fitted under its constraints."
+            )
+
+    def active(
+        self,
+        theta: Array,
+        score: Callable[[Array], Array],
+        units: Array,
+        strict: bool = False,
+    ) -> "Active":
+        """Find the rows that hold theta where it is, and their multipliers.
+
+        Parameters
+        ----------
+        theta : (d,) array
+        score : callable
+            Gradient of the objective; not called where no row is near.
+        units : (d,) array
+            The standard error of each parameter, the others held fixed.
+        strict : bool
+            Refuse a theta that is not a constrained maximum.
+        """
+        value, gradients = self.value(theta), self.slope(theta)
+        size = np.linalg.norm(gradients * units, axis=1)
+        size[size == 0] = 1.0
+        near = np.maximum(TOUCHES * size, ROUNDING * np.maximum(1.0, abs(value)))
+        at_low, at_high = value - self.low <= near, self.high - value <= near
+        rows = np.concatenate([np.flatnonzero(at_low), np.flatnonzero(at_high)])
+        sides = np.repeat([-1, 1], [at_low.sum(), at_high.sum()])
+        columns = (sides[:, None] * gradients[rows] * units / size[rows, None]).T
+        strength, left = nnls(columns, score(theta) * units) if rows.size else (np.zeros(0), 0.0)
+        if strict and rows.size and left > UNSOLVED:
+            raise ConvergenceError(
+                "theta= is not a maximum under its constraints: what their multipliers leave of "
+                f"the score would move the parameters by {left:.2g} standard errors. Usual causes: "
+                "a fit that stopped early, a constraint that the fit did not have, or a penalty "
+                "left out. Give it as `start=` to have it fitted here."
+            )
+        total = np.zeros(value.size)
+        np.add.at(total, rows, sides * strength / size[rows])
+        held = np.zeros(value.size, dtype=bool)
+        held[rows[strength > WEAK]] = True
+        kept = np.flatnonzero(held | self.equal)
+        return Active(self, kept, np.sign(total[kept]).astype(int), total[kept])
+
+    def _limit(self, row: int, side: int) -> float:
+        return float(self.low[row] if side < 0 else self.high[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Active:
+    """The rows that hold a maximum where it is.
+
+    Attributes
+    ----------
+    constraints : Constraints
+    rows : (a,) array of int
+    sides : (a,) array of {-1, 0, 1}
+        At the lower or at the upper limit.
+    multipliers : (a,) array
+        Rise of the objective if the limit is raised by one.
+    """
+
+    constraints: Constraints
+    rows: NDArray[np.intp]
+    sides: NDArray[np.int_]
+    multipliers: Array
+
+    @property
+    def limits(self) -> Array:
+        """Values of the rows, (a,)."""
+        of = self.constraints
+        return np.where(self.sides < 0, of.low[self.rows], of.high[self.rows])
+
+    def without(self, row: int) -> "Active":
+        """Leave one row out."""
+        kept = self.rows != row
+        return Active(self.constraints, self.rows[kept], self.sides[kept], self.multipliers[kept])
+
+    def chart(self, theta: Array, units: Array) -> "Chart | None":
+        """Make coordinates along the active rows, around theta; None if there are no such rows."""
+        if not self.rows.size:
+            return None
+        gradients = self.constraints.slope(theta)[self.rows] * units
+        lengths = np.linalg.norm(gradients, axis=1)
+        gradients /= np.where(lengths > 0, lengths, 1.0)[:, None]
+        independent = _pivots(gradients.T)
+        solved = np.sort(_pivots(gradients[independent]))
+        free = np.setdiff1d(np.arange(theta.size), solved)
+        return Chart(self, np.sort(independent), free, solved, theta.copy())
+
+    def __str__(self) -> str:
+        spelled = self.constraints.spelled
+        each = zip(self.rows, self.sides, self.multipliers, strict=True)
+        told = [f"{spelled(row, side)} (multiplier {nu:.4g})" for row, side, nu in each]
+        return "; ".join(told) or "none active"
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Coordinates of all theta that satisfy the active rows: some of the parameters themselves.
+
+    The others, as many as there are independent rows, are solved for. So the model in these
+    coordinates is the one that a user would write down who eliminates parameters by hand.
+
+    Attributes
+    ----------
+    active : Active
+    rows : (r,) array of int
+        The active rows that are independent of each other.
+    free, solved : (d - r,) and (r,) arrays of int
+        The coordinates, and the parameters that follow from them.
+    around : (d,) array
+        Where to start solving.
+    """
+
+    active: Active
+    rows: NDArray[np.intp]
+    free: NDArray[np.intp]
+    solved: NDArray[np.intp]
+    around: Array
+
+    @cached_property
+    def fixes(self) -> bool:
+        """Whether it only holds some parameters at their bounds."""
+        return self.linear and not np.any(self._gradients(self.around)[:, self.free])
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether the parameters are linear in the coordinates."""
+        return bool(np.all(self.active.constraints.linear[self.active.rows[self.rows]]))
+
+    def coordinates(self, theta: Array) -> Array:
+        """Take the free parameters."""
+        return theta[self.free]
+
+    def part(self, covariance: Array) -> Array:
+        """Take the part of a covariance of all parameters that is of the free ones, (k, k)."""
+        return covariance[np.ix_(self.free, self.free)]
+
+    def point(self, z: Array) -> Array:
+        """Solve for the parameters: (k,) to (d,)."""
+        theta = self.around.copy()
+        theta[self.free] = z
+        for _ in range(MOST_STEPS):
+            gap = self._gap(theta)
+            step = np.linalg.solve(self._gradients(theta)[:, self.solved], gap)
+            theta[self.solved] -= step
+            if self.linear or np.max(abs(step)) <= 1e-15 * np.max(abs(theta)):
+                return self._snapped(theta)
+        if np.max(abs(gap)) <= ROUNDING * np.max(abs(self.limits) + 1):
+            return self._snapped(theta)
+        return np.full_like(theta, np.nan)  # so far out that the constraints have no solution
+
+    def slope(self, theta: Array) -> Array:
+        """Differentiate `point` where it is theta, (d, k)."""
+        gradients = self._gradients(theta)
+        slope = np.zeros((theta.size, self.free.size))
+        slope[self.free] = np.eye(self.free.size)
+        slope[self.solved] = -np.linalg.solve(gradients[:, self.solved], gradients[:, self.free])
+        return slope
+
+    @property
+    def limits(self) -> Array:
+        """Values of the independent active rows, (r,)."""
+        return self.active.limits[self.rows]
+
+    def _gap(self, theta: Array) -> Array:
+        return self.active.constraints.value(theta)[self.active.rows[self.rows]] - self.limits
+
+    def _gradients(self, theta: Array) -> Array:
+        return self.active.constraints.slope(theta)[self.active.rows[self.rows]]
+
+    def _snapped(self, theta: Array) -> Array:
+        """Put parameters exactly at their bounds."""
+        if self.fixes:
+            theta[self.solved] = self._at_bounds
+        return theta
+
+    @cached_property
+    def _at_bounds(self) -> Array:
+        return np.asarray(
+            np.linalg.solve(self._gradients(self.around)[:, self.solved], self.limits)
+        )
+
+
+def constraints_of(
+    bounds: Any, constraints: Any, point: Array, names: Sequence[str] | None = None
+) -> Constraints | None:
+    """Check what a user gives for parameters such as `point`; None if it says nothing."""
+    labels = tuple(names or (f"theta[{j}]" for j in range(point.size)))
+    blocks = [*_of_bounds(bounds, point.size, labels), *_blocks(constraints, point)]
+    if not blocks:
+        return None
+    found = Constraints(
+        parts=tuple(block.rows for block in blocks),
+        low=np.concatenate([block.low for block in blocks]),
+        high=np.concatenate([block.high for block in blocks]),
+        labels=tuple(label for block in blocks for label in block.labels),
+        linear=np.concatenate([np.full(block.low.size, block.rows.linear) for block in blocks]),
+    )
+    wrong = np.flatnonzero(~(found.low <= found.high))
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"The limits of {found.labels[row]} are {found.low[row]:g} and {found.high[row]:g}: "
+            "the lower one must not be above the upper one, nor NaN."
+        )
+    _check_compatible(found, point)
+    return found
+
+
+class _Block(NamedTuple):
+    """One argument of a user, checked."""
+
+    rows: Rows
+    low: Array
+    high: Array
+    labels: list[str]
+
+
+def _of_bounds(bounds: Any, d: int, labels: tuple[str, ...]) -> Iterator[_Block]:
+    if bounds is None:
+        return
+    low, high = _pairs(bounds, d)
+    given = np.flatnonzero(~((low == -np.inf) & (high == np.inf)))
+    if given.size:
+        yield _Block(Linear(np.eye(d)[given]), low[given], high[given], [labels[j] for j in given])
+
+
+def _pairs(bounds: Any, d: int) -> tuple[Array, Array]:
+    if isinstance(bounds, Bounds):
+        try:
+            ends = (np.broadcast_to(np.asarray(x, float), (d,)) for x in (bounds.lb, bounds.ub))
+            low, high = (end.copy() for end in ends)
+        except ValueError:
+            shapes = np.shape(bounds.lb), np.shape(bounds.ub)
+            raise ValueError(
+                f"bounds has limits of shapes {shapes[0]} and {shapes[1]}, but there are {d} "
+                "parameters: give one pair for each."
+            ) from None
+        return low, high
+    try:
+        pairs = [(low, high) for low, high in bounds]
+    except (TypeError, ValueError):
+        raise TypeError(
+            "bounds must be a sequence of pairs (low, high), one for each parameter, with None "
+            f"for no limit, or a `scipy.optimize.Bounds`, not {bounds!r:.60}."
+        ) from None
+    if len(pairs) != d:
+        raise ValueError(
+            f"bounds has {len(pairs)} pairs, but there are {d} parameters: give one pair (low, "
+            "high) for each, and (None, None) for those without limits."
+        )
+    low = np.array([-np.inf if a is None else a for a, _ in pairs], dtype=np.float64)
+    high = np.array([np.inf if b is None else b for _, b in pairs], dtype=np.float64)
+    return low, high
+
+
+def _blocks(constraints: Any, point: Array) -> Iterator[_Block]:
+    single = isinstance(constraints, dict | LinearConstraint | NonlinearConstraint)
+    for number, constraint in enumerate([constraints] if single else constraints or ()):
+        name = f"constraints[{number}]"
+        rows, *ends = _rows(constraint, point.size, name)
+        value = rows.value(point)
+        if not (np.all(np.isfinite(value)) and np.all(np.isfinite(rows.slope(point)))):
+            raise ValueError(f"{name} or its derivative is NaN or infinite at {point!s:.60}.")
+        try:
+            low, high = (np.broadcast_to(np.asarray(x, float), value.shape).copy() for x in ends)
+        except ValueError:
+            raise ValueError(
+                f"{name} has {value.size} rows, but limits of shapes {np.shape(ends[0])} and "
+                f"{np.shape(ends[1])}: give one number, or one for each row."
+            ) from None
+        several = [f"{name}[{j}]" for j in range(value.size)]
+        yield _Block(rows, low, high, several if value.size > 1 else [name])
+
+
+def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
+    """Convert one constraint: its rows, and their limits as they were given."""
+    if isinstance(constraint, LinearConstraint):
+        matrix = np.atleast_2d(np.asarray(_dense(constraint.A), dtype=np.float64))
+        if matrix.ndim != 2 or matrix.shape[1] != d:
+            raise ValueError(
+                f"{name} has a matrix of shape {matrix.shape}, but there are {d} parameters: it "
+                f"needs {d} columns."
+            )
+        return Linear(matrix), constraint.lb, constraint.ub
+    if isinstance(constraint, NonlinearConstraint):
+        derivative = constraint.jac if callable(constraint.jac) else None
+        return Nonlinear(constraint.fun, derivative), constraint.lb, constraint.ub
+    kind = constraint.get("type") if isinstance(constraint, dict) else None
+    if kind not in ("eq", "ineq") or not callable(constraint.get("fun")):
+        raise TypeError(
+            f"{name} is {constraint!r:.60}, but must be a `scipy.optimize.LinearConstraint`, a "
+            '`NonlinearConstraint`, or a dict: {"type": "eq", "fun": f} for f(theta) == 0, '
+            '{"type": "ineq", "fun": f} for f(theta) >= 0.'
+        )
+    jac = constraint.get("jac") if callable(constraint.get("jac")) else None
+    rows = Nonlinear(constraint["fun"], jac, tuple(constraint.get("args", ())))
+    return rows, 0.0, 0.0 if kind == "eq" else np.inf
+
+
+def _check_compatible(constraints: Constraints, point: Array) -> None:
+    """Refuse linear constraints that no theta satisfies."""
+    rows = constraints.linear
+    matrix = constraints.slope(point)[rows]
+    low, high = constraints.low[rows], constraints.high[rows]
+    above, below = np.isfinite(high), np.isfinite(low)
+    if not rows.any():
+        return
+    found = linprog(
+        np.zeros(point.size),
+        A_ub=np.vstack([matrix[above], -matrix[below]]),
+        b_ub=np.concatenate([high[above], -low[below]]),
+        bounds=(None, None),
+    )
+    if found.status == 2:
+        raise ValueError(
+            "The constraints contradict each other: no theta satisfies all of the bounds and "
+            "linear constraints. Leave one out, or widen its limits."
+        )
+
+
+def _pivots(matrix: Array) -> NDArray[np.intp]:
+    """Pick columns that are independent, the safest first."""
+    _, upper, order = scipy.linalg.qr(matrix, mode="economic", pivoting=True)
+    size = abs(np.diag(upper))
+    return np.asarray(order[: int(np.sum(size > DEPENDENT * max(size.max(), 1e-300)))])
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+def refuse_no_freedom(active: Active) -> NoReturn:
+    """Explain that no parameter is left to vary."""
+    raise UnsupportedModelError(
+        f"The active constraints determine all parameters ({active}), so there is nothing left "
+        "that could vary, and no standard error. `profile(model, psi)` has intervals that respect "
+        "the constraints."
+    )

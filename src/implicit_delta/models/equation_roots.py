@@ -1,0 +1,257 @@
+"""Solve estimating equations: a root of as many as parameters, or the GMM estimate of more."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
+from scipy.optimize import NoConvergence, least_squares, newton_krylov, root
+from scipy.special import chdtrc
+
+from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.models.equation_system import System, balance, rough_units
+
+MOST_STEPS = 50  # of Newton's method
+SHORTEST = 2.0**-12  # share of a step below which damping has failed
+STEADY = 1e-13  # of the size of the parameters: a step that rounding makes
+MOST_ASCENTS, EACH = 60, 20  # of the scatter, and after how many Newton's method takes over
+MOST_STARTS = 5  # at random, when all else has failed
+MOST_ROUNDS = 100  # of iterated GMM
+SETTLED = 1e-10  # of the size of the parameters: a round that changes nothing
+SINGULAR = 1e-12  # smallest eigenvalue of the correlation of equations that rounding leaves
+
+Scatter = Callable[[Array], Array]  # theta to the sum of outer products of the rows, (q, q)
+
+
+class Hansen(NamedTuple):
+    """Hansen's J test of the equations that are more than the parameters."""
+
+    statistic: float
+    df: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Parameters (d,), the weighting of the equations (q, q) that they belong to, and J."""
+
+    theta: Array
+    weighting: Array | None = None
+    hansen: Hansen | None = None
+
+
+def root_of(system: System, start: Array) -> Array:
+    """Find the root near a start: Newton's method, damped, from there and from better places."""
+    if start.size > DENSE_LIMIT:
+        return _large_root(system, start)
+    with np.errstate(all="ignore"):
+        for point in _places(system, start):
+            theta, done = _newton(system, point)
+            if done:
+                return theta
+    raise ConvergenceError(_no_root("damped Newton steps do not settle"))
+
+
+def _places(system: System, start: Array) -> Iterator[Array]:
+    """Places to start Newton's method from, the user's own first."""
+    yield start
+    yield from _ascents(system, start, 1.0)
+    yield from _ascents(system, start, -1.0)
+    scale = np.sqrt(np.sum(system.rows(start) ** 2, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    for method in ("hybr", "lm"):
+        yield root(lambda th: _finite(system.total(th) / scale), start, method=method).x
+    rng = np.random.default_rng(0)
+    for _ in range(MOST_STARTS):
+        yield start + np.maximum(abs(start), 1.0) * rng.normal(size=start.size)
+
+
+def _ascents(system: System, start: Array, sign: float) -> Iterator[Array]:
+    """Climb as if the equations were a score, by their own scatter (Berndt, Hall, Hall, Hausman).
+
+    Newton's method goes astray where the likelihood of a score is not concave; this does not.
+    """
+    theta = start
+    for step in range(1, MOST_ASCENTS + 1):
+        rows = system.rows(theta)
+        if not np.all(np.isfinite(rows)):
+            return
+        scatter = (system.weights[:, None] * rows).T @ rows
+        theta = theta + sign * np.linalg.pinv(scatter, hermitian=True) @ (system.weights @ rows)
+        if step % EACH == 0 and np.all(np.isfinite(theta)):
+            yield theta
+
+
+def gmm(
+    system: System,
+    scatter: Scatter,
+    start: Array,
+    weighting: str | Array,
+    first: Array | None,
+) -> Solved:
+    """Minimize ``M' W M`` with M the summed equations; W fixed, or efficient in rounds."""
+    q = system.total(start).size
+    if not isinstance(weighting, str):
+        return Solved(_least(system, start, weighting), weighting)
+    theta = _least(system, start, np.eye(q) if first is None else first)
+    W = inverse_scatter(scatter(theta))
+    theta = _least(system, theta, W)
+    for _ in range(MOST_ROUNDS if weighting == "iterated" else 0):
+        before, W = theta, inverse_scatter(scatter(theta))
+        theta = _least(system, theta, W)
+        if np.max(abs(theta - before) / np.maximum(abs(theta), 1e-3)) < SETTLED:
+            break
+    else:
+        if weighting == "iterated":
+            raise ConvergenceError(
+                f"Iterated GMM did not settle within {MOST_ROUNDS} rounds. Use "
+                'weighting="two-step", or give other equations or another `start=`.'
+            )
+    return Solved(theta, W, hansen_of(system.total(theta), W, theta.size))
+
+
+def hansen_of(total: Array, W: Array, d: int) -> Hansen:
+    r"""Hansen's :math:`J = M' W M`, chi-square with q - d degrees of freedom."""
+    J, df = float(total @ W @ total), total.size - d
+    return Hansen(J, df, float(chdtrc(df, J)))
+
+
+def inverse_scatter(matrix: Array) -> Array:
+    """Invert the sum of outer products of rows, (q, q); refuse equations that are redundant."""
+    scale = np.sqrt(np.diag(matrix))
+    still = np.flatnonzero(scale == 0)
+    if still.size:
+        raise UnsupportedModelError(
+            f"Equation {still[0]} is zero for every row, so it has no variance to weigh it by. "
+            "With more equations than parameters leave it out, and compute what it defines from "
+            "the parameters: `infer(model, lambda th: th[0] - th[1])`."
+        )
+    correlation = matrix / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] < SINGULAR * values[-1]:
+        share = abs(vectors[:, 0])
+        involved = [str(j) for j in np.argsort(-share) if share[j] > 0.1 * share.max()][:6]
+        raise UnsupportedModelError(
+            f"Equations {', '.join(involved)} (columns, from 0) are linearly dependent in all "
+            "rows, so they cannot be weighted efficiently. Leave one of them out; or give "
+            "`weighting=`, a (q, q) matrix."
+        )
+    factor = cho_factor(correlation, lower=True)
+    return np.asarray(cho_solve(factor, np.diag(1 / scale)) / scale[:, None])
+
+
+def _newton(system: System, start: Array) -> tuple[Array, bool]:
+    """Damped Newton steps; each must shrink the next step with the same derivative (Deuflhard).
+
+    That test does not depend on the scales of the equations.
+    """
+    theta, last = start, np.inf
+    for _ in range(MOST_STEPS):
+        total = system.total(theta)
+        if not np.all(np.isfinite(total)):
+            return theta, False
+        try:
+            solve = _solver(system.slope(theta, rough_units(theta)).value)
+        except UnsupportedModelError:
+            return theta, False
+        step = -solve(total)
+        size = _relative(step, theta)
+        if size < STEADY or (size < 1e-9 and size >= 0.5 * last):
+            return theta + step, True
+        share = _damped(system, theta, step, solve)
+        if share == 0:
+            return theta, bool(size < 1e-9)
+        theta, last = theta + share * step, size
+    return theta, False
+
+
+def _damped(system: System, theta: Array, step: Array, solve: Callable[[Array], Array]) -> float:
+    """Share of a step that makes progress; 0 if none does."""
+    share, size = 1.0, np.linalg.norm(step / np.maximum(abs(theta), 1e-3))
+    while share > SHORTEST:
+        total = system.total(theta + share * step)
+        if np.all(np.isfinite(total)):
+            left = np.linalg.norm(solve(total) / np.maximum(abs(theta), 1e-3))
+            if left <= (1 - share / 4) * size:
+                return share
+        share /= 2
+    return 0.0
+
+
+def _solver(slope: Array) -> Callable[[Array], Array]:
+    """Least-squares solutions: on the way the derivative may be singular."""
+    if not np.all(np.isfinite(slope)):
+        raise UnsupportedModelError(_no_root("the derivative of the equations is not finite"))
+    left, right = balance(slope)
+    if slope.shape[0] > slope.shape[1]:  # a scale of rows would be another weighting
+        left = np.ones_like(left)
+        right = 1 / np.maximum(np.linalg.norm(slope, axis=0), 1e-300)
+    inverse = np.linalg.pinv(left[:, None] * slope * right, rcond=1e-14)
+    return lambda total: np.asarray(right * (inverse @ (left * total)))
+
+
+def _least(system: System, start: Array, W: Array) -> Array:
+    """Minimize ``M' W M`` to rounding: least squares, then Gauss-Newton steps."""
+    half = cholesky(W, lower=False)  # H'H = W
+
+    def slope(theta: Array) -> Array:
+        return np.asarray(half @ system.slope(theta, rough_units(theta)).value)
+
+    with np.errstate(all="ignore"):
+        try:
+            found = least_squares(
+                lambda theta: _finite(half @ system.total(theta)),
+                start,
+                jac=slope,
+                x_scale="jac",
+                method="trf",
+                xtol=1e-12,
+                ftol=1e-12,
+                gtol=1e-12,
+                max_nfev=500,
+            )
+        except (ValueError, LinAlgError) as error:
+            raise ConvergenceError(_no_root(str(error))) from None
+    if found.status == 0:
+        raise ConvergenceError(_no_root("500 steps of least squares were not enough"))
+    theta, size = found.x, np.inf
+    for _ in range(MOST_STEPS):
+        step = -_solver(slope(theta))(half @ system.total(theta))
+        smaller = _relative(step, theta)
+        if not smaller < 0.9 * size:
+            break
+        theta, size = theta + step, smaller
+    if not size < 1e-6:
+        raise ConvergenceError(_no_root(f"the last step is {size:.1g} of the parameters"))
+    return np.asarray(theta)
+
+
+def _large_root(system: System, start: Array) -> Array:
+    scale = np.maximum(np.sqrt(np.sum(system.rows(start) ** 2, axis=0)), 1e-12)
+    try:
+        return np.asarray(
+            newton_krylov(lambda th: system.total(th) / scale, start, method="gmres", f_tol=1e-9)
+        )
+    except (NoConvergence, ValueError) as error:
+        raise ConvergenceError(_no_root(f"{type(error).__name__} of Newton-Krylov")) from None
+
+
+def _relative(step: Array, theta: Array) -> float:
+    return float(np.max(abs(step) / np.maximum(abs(theta), 1e-3)))
+
+
+def _finite(values: Array) -> Array:
+    return np.nan_to_num(values, nan=1e100, posinf=1e100, neginf=-1e100)
+
+
+def _no_root(reason: str) -> str:
+    return (
+        f"No root of the equations was found: {reason}. Usual causes: they have none (separated "
+        "classes in a propensity score, a variance that goes to zero), jump (quantiles: give "
+        "`theta=` and `jacobian=`), do not determine a parameter, compute in single "
+        "precision, or the start is far away. Give another `start=`, or fit the model elsewhere "
+        "and give `theta=`."
+    )

@@ -1,0 +1,157 @@
+"""Estimating equations: M-estimators, stacked and two-step estimators, and GMM."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from implicit_delta._core.arguments import check_names, given_point
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.equation_checks import check_root
+from implicit_delta.models.equation_roots import Solved, gmm, hansen_of, inverse_scatter, root_of
+from implicit_delta.models.equation_system import System, checked_rows
+from implicit_delta.models.equations_model import EquationsModel, combination_of
+from implicit_delta.models.weights import observation_weights
+
+
+def from_equations(
+    equations: Callable[[Array], Any],
+    theta: Sequence[float] | Array | None = None,
+    *,
+    start: Sequence[float] | Array | None = None,
+    weighting: Literal["two-step", "iterated"] | Array | None = None,
+    first_weighting: Array | None = None,
+    jacobian: Callable[[Array], Any] | None = None,
+    weights: Sequence[float] | Array | None = None,
+    weight_kind: WeightKind = "frequency",
+    clusters: Any = None,
+    names: Sequence[str] | None = None,
+) -> "EquationsModel":
+    r"""Make a fitted model of estimating equations that sum to zero.
+
+    With :math:`M(\theta) = \sum_i w_i m_i(\theta)` and B its Jacobian: the influence of row i on
+    psi is :math:`-u' m_i` with :math:`B' u = g`, and the variance is always the sandwich that they
+    make. Give `theta`, where the equations sum to zero, or `start`, from where a root is found.
+    Stack what was estimated in steps (a propensity score and what it weighs), one equation for
+    each parameter, and the error of the first step is in the second. With more equations than
+    parameters (q > d) theta minimizes :math:`M' W M` (GMM).
+
+    Parameters
+    ----------
+    equations : callable
+        Equations of each observation, (d,) to (n, q): never their sum or mean.
+    theta : (d,) array, optional
+        The root, if it is known.
+    start : (d,) array, optional
+        Where to start looking for it.
+    weighting : {"two-step", "iterated"} or (q, q) array, optional
+        W, if q > d: a matrix, such as ``np.linalg.inv(Z.T @ Z)`` for two-stage least squares; or
+        the inverse scatter of the equations at a first estimate ("two-step", the default with
+        `start`), or at the estimate itself ("iterated", the default with `theta`). The last two
+        come with Hansen's J, in ``model.hansen`` and in the diagnostics of an estimate.
+    first_weighting : (q, q) array, optional
+        W of the first of two steps; the identity if left out.
+    jacobian : callable, optional
+        Derivative of the *summed*, weighted equations, (d,) to (q, d). Without it, it is traced
+        through NumPy or, where that fails, taken by differences. Equations that jump need it.
+    weights : (n,) array, optional
+        How much each observation counts; see `from_loglik`.
+    weight_kind : {"frequency", "precision", "sampling"}
+    clusters : (n,) array, list or pandas Series, optional
+        Labels of groups within which rows may be dependent. The weighting of GMM, Hansen's J and
+        the default variance are then those of groups.
+    names : sequence of str, optional
+        Names of the parameters, for tables.
+
+    Returns
+    -------
+    EquationsModel
+
+    Examples
+    --------
+    A ratio of means, and its standard error:
+
+    >>> import implicit_delta as idm
+    >>> x, y = np.random.default_rng(0).normal(5, 1, size=(2, 100))
+    >>> model = idm.from_equations(lambda th: y - th[0] * x, start=[1.0])
+    >>> estimate = idm.infer(model, lambda th: th[0])
+    >>> print(f"{estimate.value:.4f} +- {estimate.standard_error:.4f}")
+    0.9741 +- 0.0256
+    """
+    point = given_point(theta, start, 0.0, "the root of the equations")
+    n, q = checked_rows(equations, point).shape
+    names = check_names(names, point.size)
+    checked = observation_weights(weights, n, weight_kind)
+    _check_large(point.size, q)
+    model = EquationsModel(
+        system=System(equations, checked, jacobian),
+        theta=point,
+        weights=checked,
+        weight_kind=weight_kind,
+        clusters=None if clusters is None else Clusters.of(clusters, checked),
+        names=names,
+    )
+    found = _solved(model, q, weighting, first_weighting, theta is not None)
+    model = replace(model, theta=found.theta, hansen=found.hansen)
+    if model.d > DENSE_LIMIT:
+        return model
+    slope = model.linearized(found.weighting)
+    model = replace(model, slope=slope, combination=combination_of(slope, found.weighting))
+    check_root(model)
+    return model
+
+
+def _check_large(d: int, q: int) -> None:
+    if d > DENSE_LIMIT and q > d:
+        raise UnsupportedModelError(
+            f"GMM is for up to {DENSE_LIMIT} parameters, and there are {d}. Combine the {q} "
+            "equations to as many as parameters."
+        )
+
+
+def _solved(
+    model: EquationsModel, q: int, weighting: Any, first: Array | None, known: bool
+) -> Solved:
+    """Fit, or take theta for the root with the weighting that it belongs to."""
+    W, first = _checked_weighting(weighting, q), _checked_weighting(first, q)
+    if q == model.d:
+        if W is not None or first is not None:
+            raise ValueError(
+                f"weighting= is for more equations than parameters, and there are {q} of each: "
+                "their root does not depend on it. Leave it out."
+            )
+        return Solved(model.theta if known else root_of(model.system, model.theta))
+    if not known:
+        start = model.theta
+        return gmm(model.system, model.scatter_at, start, "two-step" if W is None else W, first)
+    if isinstance(W, np.ndarray):
+        return Solved(model.theta, W)
+    if W == "two-step" or first is not None:
+        raise ValueError(
+            "theta= of a two-step GMM estimate does not tell the weighting that it belongs to. "
+            "Give that matrix as `weighting=`, or `start=` to have the estimate made here."
+        )
+    W = inverse_scatter(model.scatter_at(model.theta))
+    return Solved(model.theta, W, hansen_of(model.system.total(model.theta), W, model.d))
+
+
+def _checked_weighting(weighting: Any, q: int) -> Any:
+    if weighting is None or (isinstance(weighting, str) and weighting in ("two-step", "iterated")):
+        return weighting
+    if isinstance(weighting, str):
+        raise ValueError(
+            f'weighting is "two-step", "iterated" or a ({q}, {q}) matrix, not {weighting!r}.'
+        )
+    W = np.array(weighting, dtype=np.float64)
+    if W.shape != (q, q) or not np.allclose(W, W.T) or not np.all(np.isfinite(W)):
+        raise ValueError(f"A weighting is a symmetric matrix ({q}, {q}), not of shape {W.shape}.")
+    if np.linalg.eigvalsh(W)[0] <= 0:
+        raise ValueError(
+            "weighting is not positive definite: give, for example, `np.linalg.inv(Z.T @ Z)` for "
+            "two-stage least squares."
+        )
+    return W

@@ -1,0 +1,333 @@
+"""Refusals print a line that works: it is run as printed, with the objects of the user."""
+
+import ast
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+
+RNG = np.random.default_rng(0)
+N = 90
+X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
+GROUPS = np.repeat(np.arange(30), 3)
+LATENT = X @ [0.5, 1.0, -0.5] + 0.8 * RNG.normal(size=30)[GROUPS] + RNG.normal(size=N)
+BINARY = (LATENT > 0.5) * 1.0
+COUNTS = RNG.poisson(np.exp(0.3 * X[:, 1]))
+WEIGHTS = RNG.integers(1, 4, size=N).astype(float)
+
+
+def quietly(call):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+def lines(message):
+    """Code between backticks that calls something of the package."""
+    codes = re.findall(r"`([^`]+)`", message)
+    calls = r"(bootstrap|infer|from_statsmodels)\(.*\)$"
+    return [code for code in codes if re.search(calls, code) and "..." not in code]
+
+
+def run(line, **objects):
+    """Execute a line as printed, but for the number of replicates, and return its last value."""
+    if line.endswith(")") and "bootstrap(" in line:
+        line = line[:-1] + ", replicates=25, jackknife=False, rng=0)"
+    tree = ast.parse(line)
+    names = {name: getattr(idm, name) for name in idm.__all__} | objects
+    last = ast.Expression(tree.body.pop().value)
+    exec(compile(tree, "<advice>", "exec"), names)
+    return eval(compile(last, "<advice>", "eval"), names)
+
+
+def refusal(call):
+    with pytest.raises(idm.UnsupportedModelError) as caught:
+        quietly(call)
+    return str(caught.value)
+
+
+# scikit-learn
+
+
+def estimators():
+    pytest.importorskip("sklearn")
+    from sklearn import ensemble, gaussian_process, linear_model, neighbors, svm, tree
+    from sklearn.feature_selection import SelectKBest
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    old = {"penalty": "l1"} if linear_model.LogisticRegression().penalty == "l2" else {}
+    lasso = {"l1_ratio": 1.0, "solver": "saga", "max_iter": 5000, "random_state": 0, **old}
+    return {
+        "forest": (ensemble.RandomForestRegressor(10, random_state=0), LATENT),
+        "forest of classes": (ensemble.RandomForestClassifier(10, random_state=0), BINARY),
+        "boosting": (ensemble.GradientBoostingRegressor(n_estimators=10, random_state=0), LATENT),
+        "histogram boosting": (ensemble.HistGradientBoostingRegressor(max_iter=5), LATENT),
+        "ada": (ensemble.AdaBoostRegressor(n_estimators=5, random_state=0), LATENT),
+        "tree": (tree.DecisionTreeRegressor(max_depth=2, random_state=0), LATENT),
+        "neighbors": (neighbors.KNeighborsRegressor(5), LATENT),
+        "lasso": (linear_model.Lasso(0.1), LATENT),
+        "lasso of classes": (linear_model.LogisticRegression(C=1.0, **lasso), BINARY),
+        "huber": (linear_model.HuberRegressor(), LATENT),
+        "quantiles": (linear_model.QuantileRegressor(alpha=0.0), LATENT),
+        "chosen ridge": (linear_model.RidgeCV(), LATENT),
+        "chosen": (GridSearchCV(linear_model.Ridge(), {"alpha": [0.1, 10.0]}, cv=3), LATENT),
+        "weighted classes": (linear_model.LogisticRegression(class_weight="balanced"), BINARY),
+        "several targets": (linear_model.LinearRegression(), np.column_stack([LATENT, COUNTS])),
+        "margin": (svm.SVR(), LATENT),
+        "process": (gaussian_process.GaussianProcessRegressor(alpha=1.0), LATENT),
+        "network that stops": (
+            MLPRegressor(hidden_layer_sizes=(3,), early_stopping=True, max_iter=20, random_state=0),
+            LATENT,
+        ),
+        "pipeline": (
+            make_pipeline(StandardScaler(), ensemble.RandomForestRegressor(5, random_state=0)),
+            LATENT,
+        ),
+        "selection": (make_pipeline(SelectKBest(k=2), linear_model.LinearRegression()), LATENT),
+    }
+
+
+ESTIMATORS = [
+    "forest",
+    "forest of classes",
+    "boosting",
+    "histogram boosting",
+    "ada",
+    "tree",
+    "neighbors",
+    "lasso",
+    "lasso of classes",
+    "huber",
+    "quantiles",
+    "chosen ridge",
+    "chosen",
+    "weighted classes",
+    "several targets",
+    "margin",
+    "process",
+    "network that stops",
+    "pipeline",
+    "selection",
+]
+
+
+def test_the_list_of_estimators_is_whole():
+    assert list(estimators()) == ESTIMATORS
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_sklearn(name):
+    estimator, y = estimators()[name]
+    features = abs(X) if name == "selection" else X
+    quietly(lambda: estimator.fit(features, y))
+    message = refusal(lambda: idm.from_sklearn(estimator, features, y))
+    assert "`Bootstrap`" not in message
+    assert "refit" not in message
+    (line,) = [line for line in lines(message) if "bootstrap(" in line]
+
+    def psi(fitted):
+        return np.ravel(fitted.predict(features[:3]))[0]
+
+    if "classes" in name:
+        psi = lambda fitted: fitted.predict_proba(features[:3])[:, 1].mean()
+    found = quietly(lambda: run(line, estimator=estimator, X=features, y=y, psi=psi))
+    assert found.value == pytest.approx(psi(estimator), rel=1e-6)
+    assert found.standard_error > 0
+
+
+@pytest.mark.parametrize("name", ["forest", "pipeline"])
+def test_sklearn_with_weights(name):
+    from sklearn.base import clone
+
+    estimator, y = estimators()[name]
+    route = "randomforestregressor__sample_weight" if name == "pipeline" else "sample_weight"
+    estimator.fit(X, y, **{route: WEIGHTS})
+    message = refusal(lambda: idm.from_sklearn(estimator, X, y, WEIGHTS))
+    (line,) = lines(message)
+
+    def psi(fitted):
+        return fitted.predict(X[:3]).mean()
+
+    found = run(line, estimator=estimator, X=X, y=y, sample_weight=WEIGHTS, psi=psi)
+    assert found.value == pytest.approx(psi(estimator))
+    assert psi(clone(estimator).fit(X, y)) != pytest.approx(psi(estimator))  # the weights count
+
+
+# statsmodels
+
+
+def fits():
+    sm = pytest.importorskip("statsmodels.api")
+    pd = pytest.importorskip("pandas")
+    smf = pytest.importorskip("statsmodels.formula.api")
+    from statsmodels.discrete.conditional_models import ConditionalMNLogit
+    from statsmodels.gam.api import BSplines, GLMGam
+    from statsmodels.sandbox.regression.gmm import IV2SLS
+    from statsmodels.tsa.exponential_smoothing.ets import ETSModel
+
+    binomial, poisson = sm.families.Binomial(), sm.families.Poisson()
+    frame = pd.DataFrame({"y": LATENT, "a": X[:, 1], "b": X[:, 2], "g": GROUPS})
+    frame.index = [f"row {i}" for i in range(N)]
+    time, event = np.ceil(5 * RNG.exponential(size=N)), RNG.uniform(size=N) < 0.8
+    exchangeable = sm.cov_struct.Exchangeable
+    return {
+        "QuantReg": lambda: sm.QuantReg(LATENT, X).fit(q=0.3),
+        "QuantReg by formula": lambda: smf.quantreg("y ~ a + b", frame).fit(q=0.3),
+        "RLM": lambda: sm.RLM(LATENT, X, M=sm.robust.norms.TukeyBiweight()).fit(),
+        "RLM by formula": lambda: smf.rlm("y ~ a + b", frame).fit(),
+        "GEE": lambda: sm.GEE(BINARY, X, GROUPS, family=binomial, cov_struct=exchangeable()).fit(),
+        "GEE by formula": lambda: smf.gee("y ~ a + b", "g", frame).fit(),
+        "GEE with lags": lambda: sm.GEE(
+            LATENT, X, GROUPS, cov_struct=sm.cov_struct.Stationary(max_lag=2, grid=True)
+        ).fit(),
+        "GEE of counts": lambda: sm.GEE(
+            COUNTS, X, GROUPS, family=poisson, exposure=WEIGHTS, weights=WEIGHTS
+        ).fit(),
+        "OrdinalGEE": lambda: sm.OrdinalGEE(np.minimum(COUNTS, 2), X[:, 1:], GROUPS).fit(),
+        "MixedLM": lambda: sm.MixedLM(LATENT, X, groups=GROUPS).fit(),
+        "MixedLM by formula": lambda: smf.mixedlm("y ~ a + b", frame, groups="g").fit(),
+        "ConditionalMNLogit": lambda: ConditionalMNLogit(
+            np.minimum(COUNTS, 2), X[:, 1:], groups=GROUPS
+        ).fit(disp=0),
+        "IV2SLS": lambda: IV2SLS(LATENT, X, X**3).fit(),
+        "GLMGam": lambda: GLMGam(
+            LATENT,
+            X[:, :1],
+            smoother=BSplines(X[:, 1:], df=[5, 5], degree=[3, 3]),
+            alpha=[1.0, 1.0],
+        ).fit(),
+        "lasso": lambda: sm.OLS(LATENT, X).fit_regularized(alpha=0.1, L1_wt=1),
+        "lasso of a GLM": lambda: sm.GLM(COUNTS, X, poisson, offset=X[:, 2]).fit_regularized(
+            alpha=0.1, L1_wt=1
+        ),
+        "lasso of PHReg": lambda: sm.PHReg(time, X[:, 1:], status=event).fit_regularized(alpha=0.1),
+        "lasso of Logit": lambda: sm.Logit(BINARY, X).fit_regularized(alpha=0.1, disp=0),
+        "constrained": lambda: sm.GLM(COUNTS, X, poisson).fit_constrained("x1 = x2"),
+        "GLSAR": lambda: sm.GLSAR(LATENT, X, rho=1).fit(),
+        "AutoReg": lambda: sm.tsa.AutoReg(LATENT, lags=2).fit(),
+        "RecursiveLS": lambda: sm.RecursiveLS(LATENT, X).fit(),
+        "ETS": lambda: ETSModel(np.cumsum(LATENT) + RNG.normal(size=N)).fit(disp=0),
+    }
+
+
+FITS = [
+    "QuantReg",
+    "QuantReg by formula",
+    "RLM",
+    "RLM by formula",
+    "GEE",
+    "GEE by formula",
+    "GEE with lags",
+    "GEE of counts",
+    "OrdinalGEE",
+    "MixedLM",
+    "MixedLM by formula",
+    "ConditionalMNLogit",
+    "IV2SLS",
+    "GLMGam",
+    "lasso",
+    "lasso of a GLM",
+    "lasso of PHReg",
+    "lasso of Logit",
+    "constrained",
+    "GLSAR",
+    "AutoReg",
+    "RecursiveLS",
+    "ETS",
+]
+ANOTHER_ESTIMATE = {"GLSAR"}  # least squares with HAC errors, in place of generalized least squares
+
+
+def test_the_list_of_fits_is_whole():
+    assert list(fits()) == FITS
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_statsmodels(name):
+    results = quietly(fits()[name])
+    message = refusal(lambda: idm.from_statsmodels(results))
+    assert "`Bootstrap`" not in message
+    assert "refit" not in message.replace("refitted", "")
+    found = lines(message)
+    assert found
+    assert any("bootstrap(" in line for line in found) or name in FITS[-4:]
+
+    def psi(params):
+        if hasattr(results.params, "index") and "formula" in name:
+            return params["a"] * 2
+        return np.ravel(np.asarray(params))[1] * 2
+
+    for line in found:
+        answer = quietly(lambda line=line: run(line, results=results, psi=psi, alpha=0.1))
+        if line.endswith("fit(reml=False))"):  # a model, to be asked
+            answer = quietly(lambda model=answer: idm.infer(model, psi))
+            assert answer.value == pytest.approx(psi(results.params), abs=0.1)
+        elif name not in ANOTHER_ESTIMATE:
+            assert answer.value == pytest.approx(psi(results.params), rel=1e-3, abs=1e-6)
+        assert answer.standard_error > 0
+
+
+def test_clusters_of_the_advice_agree_with_the_robust_errors_of_gee():
+    results = quietly(fits()["GEE"])
+    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
+    line = line[:-1] + ", replicates=300, jackknife=False, rng=0)"
+    names = {name: getattr(idm, name) for name in idm.__all__}
+    names |= {"results": results, "psi": lambda params: params}
+    setup, call = line.split("; ")
+    exec(setup, names)
+    answer = quietly(lambda: eval(call, names))
+    np.testing.assert_allclose(answer.standard_error, results.bse, rtol=0.2)
+
+
+def test_effects_of_groups_need_copies_with_their_own_labels():
+    """The variance between groups halves if copies are merged: the bias shows it."""
+    results = quietly(fits()["MixedLM"])
+    line = lines(refusal(lambda: idm.from_statsmodels(results)))[-1]
+    answer = quietly(lambda: run(line, results=results, psi=lambda params: params[-1]))
+    assert abs(answer.diagnostics.notes["bias"]) < 1
+
+
+def test_what_cannot_be_made_again_is_told_without_a_line():
+    sm = pytest.importorskip("statsmodels.api")
+    model = sm.BinomialBayesMixedGLM(BINARY, X, np.eye(30)[GROUPS], np.zeros(30, dtype=int))
+    message = refusal(lambda: idm.from_statsmodels(quietly(model.fit_vb)))
+    assert "Write a function `fit(data)`" in message
+
+
+# lifelines
+
+
+class Fitter:
+    """A survival regression with the members of lifelines: an exponential rate by group."""
+
+    def __init__(self, penalizer=0.0):
+        self.penalizer = penalizer
+
+    def fit(self, df, duration_col, event_col=None, weights_col=None):
+        self.duration_col, self.event_col, self.weights_col = duration_col, event_col, weights_col
+        rates = df.groupby("group")[event_col].sum() / df.groupby("group")[duration_col].sum()
+        self.params_ = np.log(rates + self.penalizer)
+        return self
+
+
+Fitter.__module__ = "lifelines.fitters.exponential"
+
+
+def test_lifelines():
+    pd = pytest.importorskip("pandas")
+    data = pd.DataFrame(
+        {"T": RNG.exponential(size=N), "E": BINARY, "group": np.where(X[:, 1] > 0, "a", "b")}
+    )
+    results = Fitter(penalizer=0.1).fit(data, "T", event_col="E")
+    before = results.params_.copy()
+    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
+    answer = run(line, results=results, data=data, psi=lambda params: params)
+    np.testing.assert_array_equal(answer.value, before)
+    np.testing.assert_array_equal(results.params_, before)
+    assert answer.names == ("a", "b")
