@@ -263,6 +263,16 @@ def test_a_cluster_that_is_drawn_twice_is_two_clusters(labels):
     np.testing.assert_allclose(found.draws, few(np.mean, means).draws, rtol=1e-10)
 
 
+def test_columns_whose_names_are_numbers_are_labeled_too():
+    pd = pytest.importorskip("pandas")
+    sizes = np.random.default_rng(5).integers(1, 6, size=20)
+    y = np.random.default_rng(6).normal(size=sizes.sum())
+    frame = pd.DataFrame({0: y, 1: np.repeat(np.arange(20), sizes)})
+    found = few(lambda d: d.groupby(1)[0].mean().mean(), frame, clusters=frame[1])
+    means = np.array([part.mean() for part in np.split(y, np.cumsum(sizes)[:-1])])
+    np.testing.assert_allclose(found.draws, few(np.mean, means).draws, rtol=1e-10)
+
+
 def test_a_number_that_is_also_a_regressor_stays_that_number():
     year = np.repeat(np.arange(2000, 2020), 3)
     data = {"year": year, "y": 0.1 * year + Y}

@@ -9,7 +9,7 @@ from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.quantiles import deviations
 
 NO_BCA = (
-    "only a bootstrap computes it, and for psi itself, not for combinations. Use "
+    "only Bootstrap computes it, and for psi itself, not for combinations. Use "
     "`infer(model, psi, Bootstrap(1000))` or `bootstrap(fit, data, psi, replicates=1000)`"
 )
 KINDS = ("percentile", "basic", "bca")

@@ -267,7 +267,10 @@ def _with_labels(leaf: Any, columns: list[Any], labels: NDArray[Any]) -> Any:
     new = {name: _like(leaf[name], labels) for name in columns}
     if hasattr(leaf, "with_columns"):
         return leaf.with_columns(**new)
-    return leaf.assign(**{str(name): column for name, column in new.items()})
+    labeled = leaf.copy()
+    for name, column in new.items():  # names may be numbers, which `assign` does not take
+        labeled[name] = column
+    return labeled
 
 
 def _like(column: Any, labels: NDArray[Any]) -> Any:
