@@ -265,7 +265,7 @@ REFUSED = {
     "sampling weights": (survey, "design-based"),
     "an opaque log-likelihood": (opaque, 'kind="resample"'),
     "a quasi-likelihood": (quasi, "quasi-likelihood"),
-    "one term": (hazards, r"`infer\(model, psi\)`"),
+    "hazards": (hazards, 'kind="resample"'),
     "a function of a module": (of_a_function, "such as `Poisson"),
     "half a draw": (halves, "no whole numbers"),
 }

@@ -161,6 +161,14 @@ def _crosses(
     names = f"{one.names[0]!r} and {other.names[0]!r}"
     if one.influence is None or other.influence is None:
         without = one if one.influence is None else other
+        if without.draws is not None:
+            raise ValueError(
+                f"How {names} depend on each other follows from the influences of the rows, and "
+                f"{without.names[0]!r} was found by draws, which have none. Ask for both in one "
+                "call: `bootstrap(lambda data: (fit1(data), fit2(data)), data, psi)` with a psi of "
+                "both, or a psi that returns both. For estimates from separate samples use "
+                "`join(a, b, independent=True)`."
+            )
         raise ValueError(
             f"How {names} depend on each other follows from the influences of the rows, which "
             f"were not kept for {without.names[0]!r}: ask for them with `infer(model, psi, "

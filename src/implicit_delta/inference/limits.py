@@ -18,8 +18,9 @@ def told_of_limits(evaluation: Evaluation) -> dict[str, str]:
     told = "; ".join(map(str, near))
     warn(
         f"The estimate is close to a limit of its constraints: {told}. So close there is no normal "
-        "approximation, and the standard error takes no notice of the limit. Use `profile(model, "
-        "psi)`, whose interval respects the constraints.",
+        "approximation. The standard error takes no notice of a limit that is not reached, and is "
+        "made as if one that is reached were known to hold, which may be far too small. Use "
+        "`profile(model, psi)`, whose interval respects the constraints.",
         ImplicitDeltaWarning,
     )
     return {**notes, "near": told}

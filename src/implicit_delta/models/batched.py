@@ -1,6 +1,7 @@
 """A fitted model that goes through its data batch by batch, whatever the backend."""
 
 import contextlib
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -460,7 +461,8 @@ class BatchedModel(FittedModel):
         """Whitened rows times as many columns as parameters, (b, p, k): a pass for each output."""
         if not self._output_size() <= self.d <= v.shape[1]:
             return None
-        with contextlib.suppress(*NO_BATCHING):
+        with contextlib.suppress(*NO_BATCHING), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")  # and still a gain
             ones = self.functional.flat(np.ones(size))
             factors = self._run(self.program.factors, flat, batch, ones)
             return np.asarray((factors.astype(np.float64) @ v).reshape(size, -1, v.shape[1]))

@@ -277,7 +277,8 @@ class Numerical(HostLikelihood):
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def terms(self, b: Array) -> Array:
-        return np.atleast_1d(np.asarray(getattr(self.model, self.method)(b), dtype=np.float64))
+        values = np.atleast_1d(np.asarray(getattr(self.model, self.method)(b), dtype=np.float64))
+        return np.full(values.shape, -np.inf) if _outside(self.model, b) else values
 
     def score(self, b: Array, weights: Array) -> Array:
         return self._model(weights).score(b)
@@ -306,3 +307,18 @@ class Numerical(HostLikelihood):
             weights, "model", lambda: LoglikModel(self.terms, self.anchor, weights)
         )
         return model
+
+
+def _outside(model: Any, b: Array) -> bool:
+    """Whether the parameters of a state-space model are none: no variance, or not stationary.
+
+    Its likelihood is zero or anything there.
+    """
+    if not hasattr(model, "ssm"):
+        return False
+    try:
+        with np.errstate(all="ignore"):
+            back = model.transform_params(model.untransform_params(np.asarray(b)))
+    except (ValueError, np.linalg.LinAlgError):
+        return True
+    return not np.allclose(back, b, rtol=1e-6, atol=1e-8)
