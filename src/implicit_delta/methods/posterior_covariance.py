@@ -64,7 +64,10 @@ def _over_posterior(values: Array, covariance: Array) -> Array:
 def _doubt(model: DrawsModel, values: Array, covariance: Array) -> Warning | None:
     """Look for too few, correlated or unmixed draws, and for draws of another posterior."""
     products = _products(model, values)
-    noise = _noise(model, values, covariance, products) + _mixing(np.hstack([values, products]))
+    series = np.hstack([values, products])
+    sizes = effective_sizes(series)
+    errors = np.sqrt(np.var(products, axis=0) / sizes[values.shape[1] :])
+    noise = _noise(model, values, covariance, errors) + _mixing(series, float(np.min(sizes)))
     apart = _belonging(model, _over_posterior(values, covariance))
     if not noise and not apart:
         return None
@@ -79,7 +82,7 @@ def _products(model: DrawsModel, values: Array) -> Array:
     return centered(values) * (away @ model.per_observation(model.counts[:, None] * influences))
 
 
-def _noise(model: DrawsModel, values: Array, covariance: Array, products: Array) -> list[str]:
+def _noise(model: DrawsModel, values: Array, covariance: Array, errors: Array) -> list[str]:
     """Estimate what the noise of the draws adds: products of two halves have none of it.
 
     Where all rows share their noise the halves agree by chance; the error of a mean does not.
@@ -94,8 +97,7 @@ def _noise(model: DrawsModel, values: Array, covariance: Array, products: Array)
     variances = np.diag(covariance)
     shared = model.counts @ (influences[0] * influences[1])
     # A variance is a square of means over draws: twice their relative error.
-    errors = 2 * np.sqrt(np.var(products, axis=0) / effective_sizes(products))
-    off = float(np.max(ratio(np.maximum(abs(variances - shared), errors), variances)))
+    off = float(np.max(ratio(np.maximum(abs(variances - shared), 2 * errors), variances)))
     if off <= UNCERTAIN:
         return []
     return [
@@ -106,9 +108,9 @@ def _noise(model: DrawsModel, values: Array, covariance: Array, products: Array)
     ]
 
 
-def _mixing(series: Array) -> list[str]:
+def _mixing(series: Array, size: float) -> list[str]:
     """Look for strong autocorrelation and for blocks of draws around different means."""
-    size, apart = np.min(effective_sizes(series)), np.max(split_rhat(series, BLOCKS))
+    apart = np.max(split_rhat(series, BLOCKS))
     found = []
     if size < FEWEST_EFFECTIVE:
         found.append(
