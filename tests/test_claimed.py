@@ -135,6 +135,22 @@ def test_groups_of_proportional_hazards_are_honored():
 
 
 @needs_new_phreg
+@pytest.mark.parametrize("censored", [False, True])
+@pytest.mark.parametrize("strata", [False, True])
+def test_groups_of_efron_ties_have_scores_of_efron(censored, strata):
+    """Score residuals of statsmodels are Breslow's: 13 % off with heavy ties."""
+    options = {"status": BINARY} if censored else {}
+    options |= {"strata": np.arange(N) % 2} if strata else {}
+    tied = sm.PHReg(np.ceil(2 * POSITIVE), X[:, 1:], ties="efron", **options)
+    plain = idm.from_statsmodels(tied.fit())
+    model = idm.from_statsmodels(quietly(lambda: tied.fit(groups=GROUPS)))
+    found = idm.infer(model, idm.parameters)
+    expected = idm.infer(plain, idm.parameters, clusters=GROUPS)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-8)
+    assert found.diagnostics.notes["variance"] == "cluster (Efron's score residuals) of the fit"
+
+
+@needs_new_phreg
 def test_a_covariance_that_is_not_finite_is_not_believed():
     censored = sm.PHReg(POSITIVE, X[:, 1:], status=BINARY)
     assert np.all(np.isnan(quietly(lambda: censored.fit(groups=GROUPS)).bse))

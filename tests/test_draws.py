@@ -1,5 +1,7 @@
 """Posterior draws: the infinitesimal jackknife against conjugate closed forms."""
 
+import re
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -173,3 +175,92 @@ def test_few_draws_are_said():
     terms = -((y[None] - draws[:, None] / 8) ** 2).sum(axis=2) / 2
     with pytest.warns(idm.NotDeterministicWarning, match="half of the draws"):
         idm.infer(idm.from_draws(draws, terms), lambda th: th[0])
+
+
+def chain(rho, size, seed):
+    """A stationary AR(1) of variance one."""
+    rng = np.random.default_rng(seed)
+    z = np.empty(size)
+    z[0] = rng.normal()
+    for s in range(1, size):
+        z[s] = rho * z[s - 1] + np.sqrt(1 - rho**2) * rng.normal()
+    return z
+
+
+def posterior(z, y):
+    return (y.mean() + z / np.sqrt(y.size))[:, None]
+
+
+def warned(draws, terms, **options):
+    """Collect what is said of the posterior mean of the first parameter."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        idm.infer(idm.from_draws(draws, terms, **options), lambda th: th[0])
+    return " ".join(str(w.message) for w in caught)
+
+
+UNIT = np.random.default_rng(5).normal(size=100)
+MODES = np.repeat([-1.0, 1.0, -1.0, 1.0], 500)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_correlated_draws_are_said(seed):
+    z = chain(0.995, 2000, seed)
+    assert "worth" in warned(posterior(z, UNIT), loglik(UNIT))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("rho", [0.0, 0.5, -0.5])
+def test_draws_that_mix_are_not_doubted(seed, rho):
+    assert warned(posterior(chain(rho, 2000, seed), UNIT), loglik(UNIT)) == ""
+
+
+UNMIXED = {
+    "modes by turns": MODES * 10 + chain(0, 2000, 1),
+    "modes close by": MODES * 0.5 + chain(0, 2000, 1),
+    "three chains": np.repeat([0.0, 3.0, 0.0], 700) + chain(0, 2100, 1),
+    "spread by turns": np.where(MODES > 0, 3.0, 0.3) * chain(0, 2000, 1),
+    "a trend": np.linspace(-2, 2, 2000) + chain(0, 2000, 1),
+    "forth and back": chain(-0.995, 2000, 1),
+    "one that is stuck": np.where(np.arange(2000) < 500, 1.0, chain(0, 2000, 1)),
+}
+
+
+@pytest.mark.parametrize("z", UNMIXED.values(), ids=UNMIXED)
+def test_chains_that_do_not_mix_are_said(z):
+    assert re.search("R-hat|worth", warned(posterior(z, UNIT), loglik(UNIT)))
+
+
+def of_terms(order=slice(None), factor=1.0, wide=1.0):
+    draws = posterior(wide * chain(0, 2000, 2), UNIT)
+    return draws, factor * np.array([loglik(UNIT)(th) for th in draws])[order]
+
+
+APART = {
+    "wider draws": of_terms(wide=20),
+    "narrower draws": of_terms(wide=0.1),
+    "scaled terms": of_terms(factor=100),
+    "terms of the mean": of_terms(factor=1 / 100),
+    "constant terms": of_terms(factor=0.0),
+    "another order": of_terms(order=np.random.default_rng(3).permutation(2000)),
+}
+
+
+@pytest.mark.parametrize("pair", APART.values(), ids=APART)
+def test_draws_of_another_posterior_are_said(pair):
+    assert "do not belong together" in warned(*pair)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_terms_in_another_order_are_never_certain(seed):
+    """Few draws and rows of far larger variance hide it in the ratio."""
+    y, rng = 3 * UNIT, np.random.default_rng(seed)
+    draws = posterior(rng.normal(size=500), y)
+    terms = np.array([loglik(y)(th) for th in draws])
+    assert "uncertain" in warned(draws, terms[rng.permutation(500)])
+
+
+def test_sampling_weights_are_no_other_posterior():
+    draws = posterior(chain(0, 2000, 2) / np.sqrt(50), UNIT)
+    weights = np.full(UNIT.size, 50.0)
+    assert warned(draws, loglik(UNIT), weights=weights, weight_kind="sampling") == ""

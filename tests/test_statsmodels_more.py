@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
@@ -117,6 +118,12 @@ def test_clusters_of_a_cox_fit_are_kept():
     )
 
 
+def test_clusters_of_a_cox_fit_with_efron_ties_as_in_r():
+    fit = cox("efron", groups=columns("cox", "inst")[0])
+    found = idm.infer(idm.from_statsmodels(fit), idm.parameters).standard_error
+    np.testing.assert_allclose(found, CASES["cox"]["fits"]["efron"]["cluster"], rtol=1e-6)
+
+
 RNG = np.random.default_rng(0)
 SURVIVAL = {
     "time": np.ceil(8 * RNG.exponential(size=80)) + 1,
@@ -211,3 +218,72 @@ def test_parameters_of_a_series_that_were_held_fixed_are_refused():
         fit = model.fit(disp=0)
     with pytest.raises(idm.UnsupportedModelError, match="held fixed"):
         idm.from_statsmodels(fit)
+
+
+def panel():
+    """40 groups of 5 rows, whose labels do not appear in their order."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(rng.permutation(40), 5)
+    x, effect = rng.normal(size=(200, 2)), rng.normal(size=40)[group]
+    y = x @ [1.0, -0.5] + effect + rng.normal(size=200)
+    columns = {"y": y, "up": (y > 0) * 1, "x": x[:, 0], "z": x[:, 1], "group": group}
+    return pd.DataFrame(columns | {"region": group % 8})
+
+
+def mixed_of(data):
+    return sm.MixedLM(data.y, sm.add_constant(data[["x", "z"]]), data.group).fit(reml=False)
+
+
+def conditional_of(data):
+    return ConditionalLogit(data.up, data[["x", "z"]], groups=data.group).fit(disp=0)
+
+
+@pytest.mark.parametrize("fit", [mixed_of, conditional_of])
+@pytest.mark.parametrize("ways", [1, 2])
+def test_groups_are_the_units_of_clusters(fit, ways):
+    data = panel()
+    model = idm.from_statsmodels(quietly(lambda: fit(data)))
+    labels = data.group if ways == 1 else (data.group, data.region)
+    with pytest.raises(ValueError, match=f"units of this model are its {model.n} groups.*robust="):
+        idm.infer(model, idm.parameters, clusters=labels)
+    assert np.all(idm.infer(model, idm.parameters, robust=True).standard_error > 0)
+
+
+def test_one_label_per_group_in_order_of_appearance():
+    """Groups of MixedLM are sorted in statsmodels: the sums of their terms tell them apart."""
+    data = panel()
+    model = idm.from_statsmodels(quietly(lambda: mixed_of(data)))
+    order = data.group.drop_duplicates()
+    renamed = data.assign(group=pd.factorize(data.group)[0])
+    other = idm.from_statsmodels(quietly(lambda: mixed_of(renamed)))
+    assert not order.is_monotonic_increasing
+    np.testing.assert_allclose(model.terms(model.theta), other.terms(other.theta), rtol=1e-4)
+    labels = data.groupby("group", sort=False)["region"].first()
+    found, expected = (
+        idm.infer(m, idm.parameters, clusters=labels.to_numpy()) for m in (model, other)
+    )
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-3)
+    labeled = idm.infer(model, idm.parameters, clusters=labels)
+    np.testing.assert_allclose(labeled.standard_error, found.standard_error)
+
+
+def test_joins_of_groups_and_rows_name_what_works():
+    data = panel()
+    fits = [mixed_of, lambda d: sm.OLS(d.y, sm.add_constant(d[["x", "z"]])).fit()]
+    a, b = (
+        idm.infer(
+            idm.from_statsmodels(quietly(lambda fit=fit: fit(data))),
+            lambda p: p["x"],
+            robust=True,
+            influence=True,
+        )
+        for fit in fits
+    )
+    with pytest.raises(ValueError, match=r"bootstrap\(fit_both, data, psi, clusters="):
+        a - b
+    fit_both = lambda d: [quietly(lambda fit=fit: fit(d)) for fit in fits]
+    gap = lambda both: both[0].params["x"] - both[1].params["x"]
+    found = idm.bootstrap(
+        fit_both, data, gap, clusters=data["group"], replicates=20, rng=0, jackknife=False
+    )
+    assert 0 < found.standard_error < a.standard_error + b.standard_error

@@ -28,7 +28,7 @@ class Clusters:
     count: int
 
     @classmethod
-    def of(cls, labels: Any, weights: Array, rows: Any = None) -> "Clusters":
+    def of(cls, labels: Any, weights: Array, rows: Any = None, grouped: bool = False) -> "Clusters":
         """Number the labels given by a user, one for each observation.
 
         Parameters
@@ -39,10 +39,12 @@ class Clusters:
             Of the observations; those without any are left out.
         rows : sequence, optional
             Labels of the observations, by which a Series is put in their order.
+        grouped : bool
+            Whether the observations are groups of rows, for messages.
         """
         if isinstance(labels, Clusters):
             return labels
-        given = _column(_in_order(labels, rows), weights.size)
+        given = _column(_in_order(labels, rows), weights.size, grouped)
         _check_no_missing(given)
         present = weights > 0
         count, numbers = _numbered(given[present])
@@ -85,18 +87,20 @@ class Clusters:
         return f"<{self.count} clusters>"
 
 
-def ways_of(labels: Any, weights: Array, rows: Any = None) -> tuple[Clusters, ...]:
+def ways_of(
+    labels: Any, weights: Array, rows: Any = None, grouped: bool = False
+) -> tuple[Clusters, ...]:
     """Number labels that a user gave for one way of grouping, or for two as a tuple of two."""
     if not isinstance(labels, tuple) or len(labels) == weights.size:
-        return (Clusters.of(labels, weights, rows),)
+        return (Clusters.of(labels, weights, rows, grouped),)
     if not labels or not all(map(_is_column, labels)):
-        return (Clusters.of(labels, weights, rows),)
+        return (Clusters.of(labels, weights, rows, grouped),)
     if len(labels) != 2:
         raise ValueError(
             f"clusters is a tuple of {len(labels)} groupings: give one array of labels, or a tuple "
             "of two, `clusters=(firm, year)`."
         )
-    return tuple(Clusters.of(way, weights, rows) for way in labels)
+    return tuple(Clusters.of(way, weights, rows, grouped) for way in labels)
 
 
 def _is_column(labels: Any) -> bool:
@@ -118,12 +122,19 @@ def _in_order(labels: Any, rows: Any) -> Any:
     return np.asarray(labels)[places]
 
 
-def _column(labels: Any, n: int) -> NDArray[Any]:
+def _column(labels: Any, n: int, grouped: bool) -> NDArray[Any]:
     """Make one array of n labels, without turning numbers among strings into strings."""
     listed = isinstance(labels, list | tuple)
     given = np.fromiter(labels, dtype=object) if listed else np.asarray(labels)
     if given.shape in ((n,), (n, 1)):
         return given.reshape(n)
+    if grouped:
+        raise ValueError(
+            f"clusters has shape {given.shape}, but the units of this model are its {n} groups, "
+            "already independent of each other: use `robust=True`; or, where groups depend on each "
+            f"other, one label per group in order of appearance, shape ({n},), as of "
+            '`data.groupby("group", sort=False)["label"].first()`.'
+        )
     advice = "If rows with missing values were dropped in the fit, drop their labels too."
     if given.ndim == 2:
         advice = (

@@ -146,7 +146,9 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
             raise ValueError(
                 f"{names} were fitted to {one.n} and {other.n} rows, and without labels nobody "
                 "knows which of them are the same. Fit both to the same rows, or to data frames "
-                "with an index; for separate samples use `join(a, b, independent=True)`."
+                "with an index; for separate samples use `join(a, b, independent=True)`. Units "
+                "of MixedLM and of conditional models are groups of rows: resample these, "
+                '`bootstrap(fit_both, data, psi, clusters=data["group"])`.'
             )
         return None
     if np.array_equal(a, b):

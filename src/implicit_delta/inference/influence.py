@@ -68,7 +68,9 @@ class Sandwich:
         """Check what a user asked for; None if that is the model's own variance."""
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
-        ways = () if clusters is None else ways_of(clusters, model.weights, model.rows)
+        ways = (
+            () if clusters is None else ways_of(clusters, model.weights, model.rows, model.grouped)
+        )
         for way in ways:
             _warn_of_one_cluster(way, model.weights)
         first = ways[0] if ways else None

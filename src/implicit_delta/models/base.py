@@ -76,6 +76,8 @@ class FittedModel(ABC):
     rows : sequence or None
         Labels of the observations that were used, if the host library keeps them: cluster labels
         and unit values that have an index are aligned with these.
+    grouped : bool
+        Whether the observations are groups of the host library's rows.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -124,6 +126,7 @@ class FittedModel(ABC):
     l2: float
     names: tuple[str, ...] | None
     rows: Any = None
+    grouped: bool = False
     curvature: Curvature = "hessian"
     before: Array | None = None
     df: float = np.inf

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.statsmodels.cox import Cox
 
 OWN = {"nonrobust", "fixed scale", "approx"}  # the inverse information, as the model has it too
 DIRECTIONS, STEP = 4, 0.1  # of second differences, and their length in standard errors
@@ -34,7 +36,8 @@ def claim_of(results: Any, n: int) -> Claimed | None:
     groups, kind = _groups(results), _kind(results)
     if kind in OWN:
         return None
-    covariance = np.array(results.cov_params(), dtype=np.float64)
+    efron = getattr(results.model, "ties", None) == "efron"
+    covariance = _of_efron(results) if efron else np.array(results.cov_params(), dtype=np.float64)
     if not np.all(np.isfinite(covariance)):
         warn(
             f"The covariance of the fit ({kind}) has entries that are NaN or infinite, so the "
@@ -53,12 +56,25 @@ def claim_of(results: Any, n: int) -> Claimed | None:
     clusters, several = _clusters(groups, n)
     return Claimed(
         covariance=covariance,
-        name=_name(results, kind),
+        name=f"{kind} (Efron's score residuals)" if efron else _name(results, kind),
         df=degrees_of_freedom(results),
         clusters=clusters,
         factor=_factor(results, kind, clusters),
         by_rows=kind in BY_ROWS and not several,
     )
+
+
+def _of_efron(results: Any) -> Array:
+    """Return the clustered covariance of a PHReg; score residuals of statsmodels are Breslow's."""
+    cox, b = Cox.of(results.model), np.array(results.params, dtype=np.float64)
+    eye = np.eye(b.size)
+    rows = cox.terms_along(b, eye)
+    information = cox.information(b, np.ones(len(rows)), eye, "hessian")
+    labels, codes = np.unique(results.groups, return_inverse=True)
+    sums = np.zeros((labels.size, b.size))
+    np.add.at(sums, codes, rows)
+    influences = sums @ np.linalg.inv(information)
+    return np.asarray(influences.T @ influences)
 
 
 def _hessian_is_off(results: Any) -> bool:

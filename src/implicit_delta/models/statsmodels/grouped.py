@@ -62,12 +62,13 @@ class MixedGroups:
     model: Any
 
     def loglikeobs(self, b: Array) -> Array:
-        """Return the log-likelihood of each group."""
+        """Return the log-likelihood of each group, in order of appearance."""
         model = self.model
         fixed, covariance, components = self._split(b)
         residuals = np.asarray(model.endog) - model.exog @ fixed
         logs, squares, sizes = [], [], []
-        for g, label in enumerate(model.group_labels):
+        labels = enumerate(model.group_labels)  # sorted
+        for g, label in sorted(labels, key=lambda group: model.row_indices[group[1]][0]):
             r = residuals[model.row_indices[label]]
             V = np.eye(r.size)
             if model.k_re:

@@ -44,6 +44,8 @@ def from_statsmodels(
     ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse``,
     whatever the `cov_type` of the fit (`model.claimed` holds its covariance if it is not the
     inverse information), and the degrees of freedom of the fit, if that has `use_t`.
+    The one exception is ``PHReg(ties="efron").fit(groups=...)``, whose score residuals are
+    Breslow's in statsmodels and Efron's here.
     ``robust=True`` has those of ``cov_type="HC0"`` instead, and ``clusters=`` those of
     ``cov_type="cluster"`` with ``use_correction=False``.
 
@@ -134,7 +136,8 @@ def from_statsmodels(
         to_host=LikeParams(results.params),
         names=names,
         curvature=curvature,
-        rows=_rows(bare.model, n),
+        rows=None if built.grouped else _rows(bare.model, n),
+        grouped=built.grouped,
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
         claimed=claimed,

@@ -26,12 +26,13 @@ from implicit_delta.models.weights import warn_of_rates
 
 
 class Built(NamedTuple):
-    """A likelihood, the ridge on its scale, frequency weights and, with a ridge, freedom."""
+    """A likelihood, its ridge, frequency weights, with a ridge freedom; whether of groups."""
 
     likelihood: HostLikelihood
     ridge: Array | float = 0.0
     counts: Array | None = None
     df: float = np.inf
+    grouped: bool = False
 
 
 # A builder gets results, coefficients and the penalty.
@@ -127,7 +128,7 @@ def numerical(results: Any, b: Array, alpha: Array | None) -> Built:
 
 def _by_groups(results: Any, b: Array, alpha: Array | None) -> Built:
     groups = ConditionalGroups(results.model)
-    return Built(Numerical(groups, "loglikeobs", b, type(results.model).__name__))
+    return Built(Numerical(groups, "loglikeobs", b, type(results.model).__name__), grouped=True)
 
 
 def _hurdle(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -142,7 +143,7 @@ def _mixed(results: Any, b: Array, alpha: Array | None) -> Built:
         raise unsupported(results)
     groups = MixedGroups(model)
     groups.check(b)
-    return Built(Numerical(groups, "loglikeobs", b, "MixedLM"))
+    return Built(Numerical(groups, "loglikeobs", b, "MixedLM"), grouped=True)
 
 
 def _summed(alpha: Array | None, model: Any) -> Array | float:
