@@ -168,6 +168,32 @@ def test_statsmodels_and_scikit_learn():
     assert np.all((a - b).standard_error < 1e-4 * a.standard_error)
 
 
+KINDS = {
+    "robust and none": ({"robust": "HC0"}, {}, True),
+    "none and robust": ({}, {"robust": "HC1"}, True),
+    "none": ({}, {}, False),
+    "robust": ({"robust": "HC0"}, {"robust": "HC0"}, False),
+    "HC0 and HC1": ({"robust": "HC0"}, {"robust": "HC1"}, False),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+@pytest.mark.parametrize("formula", ["t ~ x", "t ~ x + z"])
+def test_two_kinds_of_variance_make_no_difference_by_themselves(case, formula):
+    """The gap between two scales is no error of a difference of two fits."""
+    one, two, warns = KINDS[case]
+    a, b = ols(DATA, **one), ols(DATA, formula, **two)
+    if not warns:
+        a["x"] - b["x"]
+        return
+    with pytest.warns(idm.ImplicitDeltaWarning, match="same `robust=`"):
+        a["x"] - b["x"]
+    with pytest.warns(idm.ImplicitDeltaWarning, match="two kinds of variance"):
+        idm.join(a, b)
+    a, b = (ols(DATA, f, robust=True)["x"] for f in ("t ~ x + z", formula))
+    assert (a - b).standard_error < 0.5 * a.standard_error
+
+
 def test_labels_of_numbers_have_to_be_in_order():
     est, known = logit(DATA), smf.logit("y ~ x + tr", DATA).fit(disp=0).params
     np.testing.assert_allclose((est - known).value, 0.0, atol=1e-12)
