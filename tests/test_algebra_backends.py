@@ -125,6 +125,20 @@ def test_the_order_decides_without_labels_on_one_side():
         idm.join(logit(LABELED.iloc[:150]), b)
 
 
+@pytest.mark.parametrize("labeled", [False, True])
+def test_rows_that_only_their_order_pairs_are_noted(labeled):
+    """Two samples of equal size look like one with an index that counts."""
+    halves = DATA.iloc[:100], DATA.iloc[100:].reset_index(drop=True)
+    if labeled:
+        halves = [half.set_index("r" + half.index.astype(str)) for half in halves]
+    a, b = (ols(half, robust=True)["x"] for half in halves)
+    assert ("rows" in (a - b).diagnostics.notes) != labeled
+    assert ("by their order" in (a - b).summary()) != labeled
+    apart = idm.join(a, b, independent=True)
+    assert "rows" not in apart.diagnostics.notes
+    assert "rows" not in idm.join(a, b)[0].diagnostics.notes
+
+
 def test_clusters_with_rows_left_out_are_refused():
     holes = DATA.copy()
     holes.loc[3, "z"] = np.nan

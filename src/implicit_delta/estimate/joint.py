@@ -28,7 +28,7 @@ from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import deviations
-from implicit_delta.estimate.rows import Rows, same_rows
+from implicit_delta.estimate.rows import Rows, matched_by_order, same_rows
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -38,6 +38,10 @@ PROPORTIONAL = 1e-10  # relative: one covariance is a multiple of another
 SINGULAR = 1e-11  # of the largest eigenvalue of a correlation: a direction without any influence
 UNSPANNED = 1e-5  # of a variance: more of it than influences can carry is another's
 OTHER_SCALE = 1.1  # between two kinds of variance: more would pass for an error of a difference
+BY_ORDER = (
+    "taken for the same by their order: without an index, or with one that counts 0, 1, 2, ..., "
+    "nothing tells separate samples, `join(a, b, independent=True)`"
+)
 MODEL_BASED = "that of the model"
 INDEFINITE = 1e-8  # of a correlation, times K: what rounding makes of zero
 
@@ -76,7 +80,7 @@ def base_of(lineage: Lineage) -> Estimate:
         covariance=total,
         names=names,
         method=" and ".join(dict.fromkeys(leaf.method for leaf in leaves)),
-        diagnostics=worst([leaf.diagnostics for leaf in leaves]),
+        diagnostics=joint_diagnostics(leaves, lineage),
         influence=influence,
         parts=parts if any(leaf.parts for leaf in leaves) else {},
         errors_add=adds,
@@ -317,6 +321,17 @@ def _drift(leaves: Sequence[Estimate]) -> Array | None:
         return None
     known = [np.zeros(len(leaf.names)) if leaf.drift is None else leaf.drift for leaf in leaves]
     return np.concatenate(known)
+
+
+def joint_diagnostics(estimates: Sequence[Estimate], lineage: Lineage) -> Diagnostics:
+    """Combine diagnostics, with a note where nothing but their order tells that rows are shared."""
+    found = worst([estimate.diagnostics for estimate in estimates])
+    by_order = any(
+        one.rows is not None and other.rows is not None and matched_by_order(one.rows, other.rows)
+        for one, other in combinations(lineage.leaves, 2)
+        if not lineage.separates(one, other)
+    )
+    return replace(found, notes={**found.notes, "rows": BY_ORDER}) if by_order else found
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

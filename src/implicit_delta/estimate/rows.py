@@ -102,6 +102,12 @@ def same_rows(one: Rows, other: Rows, names: str) -> Pairs | None:
     return pairs
 
 
+def matched_by_order(one: Rows, other: Rows) -> bool:
+    """Whether only the order, or an index that nobody has chosen, tells that rows are the same."""
+    unlabeled = one.labels is None or other.labels is None
+    return unlabeled or (one.n == other.n and (one.counted or other.counted))
+
+
 def label_codes(index: Any) -> Array | None:
     """Turn an index of rows into numbers: whole numbers into themselves, others into hashes."""
     if index is None:
