@@ -125,6 +125,37 @@ def test_the_order_decides_without_labels_on_one_side():
         idm.join(logit(LABELED.iloc[:150]), b)
 
 
+def _at_the_tail(df):
+    holes = df.assign(z=df.z.where(np.arange(len(df)) < 140))
+    return holes, holes
+
+
+ADVISED = {
+    "missing at the tail": (DATA, _at_the_tail, 140),
+    "the first rows": (DATA, lambda df: (df, df.iloc[:120]), 120),
+    "repeated labels": (
+        DATA.set_index(DATA.index // 2),
+        lambda df: (df, df.iloc[:120]),
+        120,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_the_advice_on_an_index_works(case):
+    frame, split, shared = ADVISED[case]
+    df = frame.copy()
+    one, two = split(df)
+    with pytest.raises(ValueError, match=r"`df\.index = ") as refusal:
+        idm.join(logit(one, robust=True), ols(two, robust=True))
+    line = str(refusal.value).split("`")[1]
+    exec(line, {"df": df})
+    one, two = split(df)
+    a, b = logit(one, robust=True), ols(two, robust=True)
+    cross = idm.join(a, b).covariance[:3, 3:]
+    np.testing.assert_allclose(cross, a.influence[:shared].T @ b.influence, rtol=1e-10)
+
+
 @pytest.mark.parametrize("labeled", [False, True])
 def test_rows_that_only_their_order_pairs_are_noted(labeled):
     """Two samples of equal size look like one with an index that counts."""

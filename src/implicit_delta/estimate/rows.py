@@ -14,6 +14,14 @@ from implicit_delta._core.types import Array
 LARGEST_NUMBER = 2.0**53  # whole numbers up to here are exact as floats
 HASHED = -(2.0**60)  # codes of other labels lie below, 256 apart: exact, and no number of a row
 APART = 256.0
+NAMED = (
+    "If both are rows of one data frame, give it an index that is not 0, 1, 2, ... before both "
+    "fits: `df.index = 'r' + df.index.astype(str)`"
+)
+UNIQUE = (
+    "If both are rows of one data frame, label each of its rows before both fits: "
+    "`df.index = [f'r{i}' for i in range(len(df))]`"
+)
 
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -164,17 +172,17 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
         return None  # one index counts 0, 1, 2, ...: it labels nothing, and the order decides
     repeated = any(np.unique(labels).size < labels.size for labels in (a, b))
     if repeated or shared.size == 0 or (unlike and not whole) or (one.counted and other.counted):
-        reason = (
-            "an index that repeats labels"
+        reason, advice = (
+            ("an index that repeats labels", UNIQUE)
             if repeated
-            else "no label of a row in common"
+            else ("no label of a row in common", "Fit both to rows of one data frame")
             if shared.size == 0
-            else "an index that counts 0, 1, 2, ... and other numbers of rows"
+            else ("an index that counts 0, 1, 2, ... and other numbers of rows", NAMED)
         )
         raise ValueError(
             f"{names} were fitted to {one.n} and {other.n} rows with {reason}, so nobody knows "
-            "which rows are the same. Fit both to rows of one data frame, with its index; for "
-            "separate samples use `join(a, b, independent=True)`."
+            f"which rows are the same. {advice}; for separate samples use `join(a, b, "
+            "independent=True)`."
         )
     order = np.argsort(here, kind="stable")
     return here[order], there[order]
