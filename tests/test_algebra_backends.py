@@ -162,12 +162,28 @@ def test_rows_that_only_their_order_pairs_are_noted(labeled):
     halves = DATA.iloc[:100], DATA.iloc[100:].reset_index(drop=True)
     if labeled:
         halves = [half.set_index("r" + half.index.astype(str)) for half in halves]
-    a, b = (ols(half, robust=True)["x"] for half in halves)
+    a, b = (
+        ols(half.rename(columns={"t": f"t{k}"}), f"t{k} ~ x + z", robust=True)["x"]
+        for k, half in enumerate(halves)
+    )
     assert ("rows" in (a - b).diagnostics.notes) != labeled
     assert ("by their order" in (a - b).summary()) != labeled
     apart = idm.join(a, b, independent=True)
     assert "rows" not in apart.diagnostics.notes
     assert "rows" not in idm.join(a, b)[0].diagnostics.notes
+
+
+def test_a_response_with_other_values_is_another_sample():
+    first, second = DATA.iloc[:100], DATA.iloc[100:].reset_index(drop=True)
+    a, b = ols(first, robust=True)["x"], ols(second, robust=True)["x"]
+    with pytest.warns(idm.ImplicitDeltaWarning, match="'t' has other values"):
+        a - b
+    apart = idm.join(a, b, independent=True).contrast([1, -1])
+    assert apart.standard_error == pytest.approx(np.hypot(a.standard_error, b.standard_error))
+    for formula in ("t ~ x", "w ~ x", "np.exp(t / 9) ~ x"):
+        a - ols(first, formula, robust=True)["x"]
+    order = np.random.default_rng(0).permutation(100)
+    assert "rows" not in (a - ols(first.iloc[order], "t ~ x", robust=True)["x"]).diagnostics.notes
 
 
 def test_clusters_with_rows_left_out_are_refused():

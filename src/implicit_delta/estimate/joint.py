@@ -28,7 +28,7 @@ from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import deviations
-from implicit_delta.estimate.rows import Rows, matched_by_order, same_rows
+from implicit_delta.estimate.rows import Rows, matched_by_order, other_response, same_rows
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -67,6 +67,7 @@ def base_of(lineage: Lineage) -> Estimate:
         for part, V in _crosses(leaves[i], leaves[j], pieces[i], pieces[j]).items():
             parts[part][columns[i], columns[j]] = V
             parts[part][columns[j], columns[i]] = V.T
+        _warn_of_samples(leaves[i], leaves[j])
         taking = [np.any(lineage.jacobian[:, columns[k]], axis=0) for k in (i, j)]
         _warn_of_kinds((leaves[i], leaves[j]), (pieces[i], pieces[j]), taking)
     adds = any(leaf.errors_add for leaf in leaves)
@@ -202,6 +203,21 @@ def _crosses(
                 "in both; of a training leave the states out."
             )
     return found
+
+
+def _warn_of_samples(one: Estimate, other: Estimate) -> None:
+    """Warn of a response with other values in rows that only their order pairs."""
+    assert one.rows is not None
+    assert other.rows is not None
+    name = other_response(one.rows, other.rows)
+    if name and matched_by_order(one.rows, other.rows):
+        warn(
+            f"{one.names[0]!r} and {other.names[0]!r} are taken for fits to the same "
+            f"{one.rows.n} rows, since both are in the order 0, 1, 2, ..., but {name!r} has other "
+            "values in each. For separate samples use `join(a, b, independent=True)`; for rows of "
+            "one data frame keep its index, without `reset_index`.",
+            ImplicitDeltaWarning,
+        )
 
 
 def _warn_of_kinds(

@@ -45,6 +45,8 @@ class Rows:
         Weights of the lags of a serially correlated variance.
     unknown : str
         The reason why rows of this estimate cannot be held against those of others, if any.
+    response : str
+        Name of the response and a digest of its values, if known.
     """
 
     n: int
@@ -54,6 +56,7 @@ class Rows:
     factors: tuple[float, ...] = ()
     lags: tuple[float, ...] = ()
     unknown: str = ""
+    response: str = ""
 
     def __post_init__(self) -> None:
         for name in ("counts", "labels"):
@@ -112,8 +115,16 @@ def same_rows(one: Rows, other: Rows, names: str) -> Pairs | None:
 
 def matched_by_order(one: Rows, other: Rows) -> bool:
     """Whether only the order, or an index that nobody has chosen, tells that rows are the same."""
-    unlabeled = one.labels is None or other.labels is None
-    return unlabeled or (one.n == other.n and (one.counted or other.counted))
+    if one.labels is None or other.labels is None or np.array_equal(one.labels, other.labels):
+        return one.labels is None or other.labels is None or one.counted
+    shared = np.intersect1d(one.labels, other.labels).size
+    return one.n == other.n > shared and (one.counted or other.counted)
+
+
+def other_response(one: Rows, other: Rows) -> str:
+    """Return the name of a response that has other values in both; empty if there is none."""
+    names = {rows.response.rpartition(" ")[0] for rows in (one, other)}
+    return names.pop() if len(names) == 1 and one.response != other.response else ""
 
 
 def label_codes(index: Any) -> Array | None:

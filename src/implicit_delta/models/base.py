@@ -76,6 +76,8 @@ class FittedModel(ABC):
     rows : sequence or None
         Labels of the observations that were used, if the host library keeps them: cluster labels
         and unit values that have an index are aligned with these.
+    response : str
+        Name of the response in a data frame and a digest of its values, if it has a name.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -140,6 +142,7 @@ class FittedModel(ABC):
     no_start: str = "start= is not given"
     checkpoints: Array | None = None
     replicates: Array | None = None
+    response: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None

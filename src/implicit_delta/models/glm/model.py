@@ -162,6 +162,7 @@ class HostModel(FittedModel):
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
     rows: Any = None
+    response: str = ""
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     claimed: Claimed | None = None

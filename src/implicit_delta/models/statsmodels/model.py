@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.optimize import LinearConstraint
 
+from implicit_delta._core.labels import named_digest
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
@@ -135,6 +136,7 @@ def from_statsmodels(
         names=names,
         curvature=curvature,
         rows=_rows(bare.model, n),
+        response=named_digest(getattr(bare.model.data, "orig_endog", None)),
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
         claimed=claimed,
