@@ -303,6 +303,7 @@ BENDS = {
     "a square at zero": (lambda v: v**2, 0.0, 1.0, "refused"),
     "an absolute value at zero": (abs, 0.0, 1.0, "refused"),
     "a rounding": (np.round, 3.2, 1.0, "refused"),
+    "a rounding further away": (np.round, 3.0, 0.5, "refused"),
     "an exponential": (np.exp, 1.0, 0.05, "passes"),
     "a square far away": (lambda v: v**2, 10.0, 0.5, "passes"),
 }
@@ -320,6 +321,33 @@ def test_functions_that_bend(case):
             assert est.apply(f).diagnostics.nonlinearity > 0.08
     else:
         assert est.apply(f).diagnostics.nonlinearity < 0.08
+
+
+FLAT = {
+    "a step": (lambda q, c: 1.0 * (q[0] > c), True),
+    "a step of another": (lambda q, c: 1.0 * (q[9] > c), True),
+    "a maximum": (lambda q, c: np.maximum(q[0], c), True),
+    "a bump": (lambda q, c: 1.0 * (c < q[0] < c + 1.0), True),
+    "a step of a mean": (lambda q, c: 1.0 * (np.mean(q) > c / 10**0.5), True),
+    "a vote": (lambda q, c: np.sum(q > c), True),
+    "one of two": (lambda q, c: [q[1], 1.0 * (q[0] < -c)], True),
+    "a constant": (lambda q, c: 3.0, False),
+    "a constant beside another": (lambda q, c: [q[0], 1.0], False),
+    "a rounding of what is sure": (lambda q, c: np.round(0.1 * q[0]), False),
+    "a step far away": (lambda q, c: 1.0 * (q[0] > c + 4), False),
+}
+
+
+@pytest.mark.parametrize("away", [0.6, 1.0, 1.5])
+@pytest.mark.parametrize("case", FLAT)
+def test_functions_that_are_flat_at_the_values(case, away):
+    f, moves = FLAT[case]
+    est = Estimate(np.zeros(10), np.eye(10), list("abcdefghij"), "by hand")
+    if moves:
+        with pytest.raises(idm.EvaluationError, match="derivative is exactly zero"):
+            est.apply(lambda q: f(q, away))
+    else:
+        assert np.atleast_1d(est.apply(lambda q: f(q, away)).standard_error)[-1] == 0.0
 
 
 def test_a_bend_beside_the_response_is_seen():

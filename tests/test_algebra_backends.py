@@ -125,6 +125,67 @@ def test_the_order_decides_without_labels_on_one_side():
         idm.join(logit(LABELED.iloc[:150]), b)
 
 
+def _at_the_tail(df):
+    holes = df.assign(z=df.z.where(np.arange(len(df)) < 140))
+    return holes, holes
+
+
+ADVISED = {
+    "missing at the tail": (DATA, _at_the_tail, 140),
+    "the first rows": (DATA, lambda df: (df, df.iloc[:120]), 120),
+    "repeated labels": (
+        DATA.set_index(DATA.index // 2),
+        lambda df: (df, df.iloc[:120]),
+        120,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_the_advice_on_an_index_works(case):
+    frame, split, shared = ADVISED[case]
+    df = frame.copy()
+    one, two = split(df)
+    with pytest.raises(ValueError, match=r"`df\.index = ") as refusal:
+        idm.join(logit(one, robust=True), ols(two, robust=True))
+    line = str(refusal.value).split("`")[1]
+    exec(line, {"df": df})
+    one, two = split(df)
+    a, b = logit(one, robust=True), ols(two, robust=True)
+    cross = idm.join(a, b).covariance[:3, 3:]
+    np.testing.assert_allclose(cross, a.influence[:shared].T @ b.influence, rtol=1e-10)
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_rows_that_only_their_order_pairs_are_noted(labeled):
+    """Two samples of equal size look like one with an index that counts."""
+    halves = DATA.iloc[:100], DATA.iloc[100:].reset_index(drop=True)
+    if labeled:
+        halves = [half.set_index("r" + half.index.astype(str)) for half in halves]
+    a, b = (
+        ols(half.rename(columns={"t": f"t{k}"}), f"t{k} ~ x + z", robust=True)["x"]
+        for k, half in enumerate(halves)
+    )
+    assert ("rows" in (a - b).diagnostics.notes) != labeled
+    assert ("by their order" in (a - b).summary()) != labeled
+    apart = idm.join(a, b, independent=True)
+    assert "rows" not in apart.diagnostics.notes
+    assert "rows" not in idm.join(a, b)[0].diagnostics.notes
+
+
+def test_a_response_with_other_values_is_another_sample():
+    first, second = DATA.iloc[:100], DATA.iloc[100:].reset_index(drop=True)
+    a, b = ols(first, robust=True)["x"], ols(second, robust=True)["x"]
+    with pytest.warns(idm.ImplicitDeltaWarning, match="'t' has other values"):
+        a - b
+    apart = idm.join(a, b, independent=True).contrast([1, -1])
+    assert apart.standard_error == pytest.approx(np.hypot(a.standard_error, b.standard_error))
+    for formula in ("t ~ x", "w ~ x", "np.exp(t / 9) ~ x"):
+        a - ols(first, formula, robust=True)["x"]
+    order = np.random.default_rng(0).permutation(100)
+    assert "rows" not in (a - ols(first.iloc[order], "t ~ x", robust=True)["x"]).diagnostics.notes
+
+
 def test_clusters_with_rows_left_out_are_refused():
     holes = DATA.copy()
     holes.loc[3, "z"] = np.nan
@@ -166,6 +227,32 @@ def test_statsmodels_and_scikit_learn():
     both = idm.join(a, b)
     np.testing.assert_allclose(both.covariance[:2, 2:], a.covariance, rtol=1e-4)
     assert np.all((a - b).standard_error < 1e-4 * a.standard_error)
+
+
+KINDS = {
+    "robust and none": ({"robust": "HC0"}, {}, True),
+    "none and robust": ({}, {"robust": "HC1"}, True),
+    "none": ({}, {}, False),
+    "robust": ({"robust": "HC0"}, {"robust": "HC0"}, False),
+    "HC0 and HC1": ({"robust": "HC0"}, {"robust": "HC1"}, False),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+@pytest.mark.parametrize("formula", ["t ~ x", "t ~ x + z"])
+def test_two_kinds_of_variance_make_no_difference_by_themselves(case, formula):
+    """The gap between two scales is no error of a difference of two fits."""
+    one, two, warns = KINDS[case]
+    a, b = ols(DATA, **one), ols(DATA, formula, **two)
+    if not warns:
+        a["x"] - b["x"]
+        return
+    with pytest.warns(idm.ImplicitDeltaWarning, match="same `robust=`"):
+        a["x"] - b["x"]
+    with pytest.warns(idm.ImplicitDeltaWarning, match="two kinds of variance"):
+        idm.join(a, b)
+    a, b = (ols(DATA, f, robust=True)["x"] for f in ("t ~ x + z", formula))
+    assert (a - b).standard_error < 0.5 * a.standard_error
 
 
 def test_labels_of_numbers_have_to_be_in_order():

@@ -1,5 +1,6 @@
 """Names of evaluations and labels of rows, as users and data frames give them."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -58,3 +59,17 @@ def places_in(index: Any, rows: Any) -> NDArray[np.intp] | None:
     places = {label: place for place, label in enumerate(found)}
     repeated = {label for place, label in enumerate(found) if places[label] != place}
     return np.array([-1 if label in repeated else places.get(label, -1) for label in own])
+
+
+def named_digest(column: Any) -> str:
+    """Return the name of a column of a data frame and a digest of its values; empty if unnamed."""
+    if getattr(column, "ndim", 0) == 2 and hasattr(column, "columns") and column.shape[1] == 1:
+        column = column.iloc[:, 0]
+    name = getattr(column, "name", None)
+    if not isinstance(name, str) or not hasattr(column, "index"):
+        return ""
+    try:
+        values = np.sort(np.asarray(column, dtype=np.float64))  # whatever the order of the rows
+    except (TypeError, ValueError):
+        return ""
+    return f"{name} {hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()}"

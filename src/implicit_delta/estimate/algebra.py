@@ -23,7 +23,7 @@ from implicit_delta.estimate.combination import (
 )
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.expressions import read_expression
-from implicit_delta.estimate.joint import base_of, check_positive, worst
+from implicit_delta.estimate.joint import base_of, check_positive, joint_diagnostics
 from implicit_delta.estimate.lineage import Lineage, mark_of
 from implicit_delta.estimate.quantiles import deviations, welch_df
 from implicit_delta.estimate.selection import selected
@@ -95,7 +95,7 @@ def join(
         np.concatenate([np.atleast_1d(estimate.value) for estimate in estimates]),
         labels if names is None else checked_names(names, len(labels)),
         lineage,
-        diagnostics=worst([estimate.diagnostics for estimate in estimates]),
+        diagnostics=joint_diagnostics(estimates, lineage),
         draws=_paired(estimates, lineage),
     )
     if len(lineage.leaves) > 1:

@@ -44,7 +44,12 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     rows = estimate.rows
     if rows is not None:
-        texts["rows"] = {"factors": rows.factors, "lags": rows.lags, "unknown": rows.unknown}
+        texts["rows"] = {
+            "factors": rows.factors,
+            "lags": rows.lags,
+            "unknown": rows.unknown,
+            "response": rows.response,
+        }
         many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
         many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
     arrays = {name: array for name, array in many.items() if array is not None}
@@ -92,4 +97,5 @@ def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
         tuple(described["factors"]),
         tuple(described["lags"]),
         str(described["unknown"]),
+        str(described.get("response", "")),
     )

@@ -18,14 +18,17 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
 from implicit_delta._core.labels import distinct
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import deviations
-from implicit_delta.estimate.rows import Rows, same_rows
+from implicit_delta.estimate.rows import Rows, matched_by_order, other_response, same_rows
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
 PROPORTIONAL = 1e-10  # relative: one covariance is a multiple of another
 SINGULAR = 1e-11  # of the largest eigenvalue of a correlation: a direction without any influence
 UNSPANNED = 1e-5  # of a variance: more of it than influences can carry is another's
+OTHER_SCALE = 1.1  # between two kinds of variance: more would pass for an error of a difference
+BY_ORDER = (
+    "taken for the same by their order: without an index, or with one that counts 0, 1, 2, ..., "
+    "nothing tells separate samples, `join(a, b, independent=True)`"
+)
+MODEL_BASED = "that of the model"
 INDEFINITE = 1e-8  # of a correlation, times K: what rounding makes of zero
 
 
@@ -58,6 +67,9 @@ def base_of(lineage: Lineage) -> Estimate:
         for part, V in _crosses(leaves[i], leaves[j], pieces[i], pieces[j]).items():
             parts[part][columns[i], columns[j]] = V
             parts[part][columns[j], columns[i]] = V.T
+        _warn_of_samples(leaves[i], leaves[j])
+        taking = [np.any(lineage.jacobian[:, columns[k]], axis=0) for k in (i, j)]
+        _warn_of_kinds((leaves[i], leaves[j]), (pieces[i], pieces[j]), taking)
     adds = any(leaf.errors_add for leaf in leaves)
     total = added(parts) if adds else sum(parts.values(), np.zeros((len(names),) * 2))
     for leaf, own in zip(leaves, columns, strict=True):
@@ -69,7 +81,7 @@ def base_of(lineage: Lineage) -> Estimate:
         covariance=total,
         names=names,
         method=" and ".join(dict.fromkeys(leaf.method for leaf in leaves)),
-        diagnostics=worst([leaf.diagnostics for leaf in leaves]),
+        diagnostics=joint_diagnostics(leaves, lineage),
         influence=influence,
         parts=parts if any(leaf.parts for leaf in leaves) else {},
         errors_add=adds,
@@ -193,6 +205,58 @@ def _crosses(
     return found
 
 
+def _warn_of_samples(one: Estimate, other: Estimate) -> None:
+    """Warn of a response with other values in rows that only their order pairs."""
+    assert one.rows is not None
+    assert other.rows is not None
+    name = other_response(one.rows, other.rows)
+    if name and matched_by_order(one.rows, other.rows):
+        warn(
+            f"{one.names[0]!r} and {other.names[0]!r} are taken for fits to the same "
+            f"{one.rows.n} rows, since both are in the order 0, 1, 2, ..., but {name!r} has other "
+            "values in each. For separate samples use `join(a, b, independent=True)`; for rows of "
+            "one data frame keep its index, without `reset_index`.",
+            ImplicitDeltaWarning,
+        )
+
+
+def _warn_of_kinds(
+    leaves: Sequence[Estimate],
+    pieces: Sequence[Mapping[str, Array]],
+    taking: Sequence[NDArray[np.bool_]],
+) -> None:
+    """Warn of two kinds of variance that scale influences differently.
+
+    What two estimates share cancels in their difference only on one scale: of one coefficient with
+    two standard errors ``a - b`` has the difference of these for an error.
+    """
+    kinds = [str(leaf.diagnostics.notes.get("variance", MODEL_BASED)) for leaf in leaves]
+    if kinds[0] == kinds[1]:
+        return
+    one, two = map(_scales, leaves, pieces, taking)
+    apart = np.nan_to_num(np.abs(np.log(one[:, None] / two)))
+    k, m = np.unravel_index(np.argmax(apart), apart.shape)
+    if apart[k, m] > np.log(OTHER_SCALE):
+        first, second = leaves[0].names[k], leaves[1].names[m]
+        warn(
+            f"{first!r} and {second!r} have two kinds of variance ({kinds[0]}; {kinds[1]}), whose "
+            f"standard errors are {one[k]:.3g} and {two[m]:.3g} times those of their influences. "
+            "In a difference that gap counts as an error, which may be far too large. Ask for "
+            "both with the same `robust=`: `infer(model, psi, robust=True)`.",
+            ImplicitDeltaWarning,
+        )
+
+
+def _scales(leaf: Estimate, pieces: Mapping[str, Array], taking: NDArray[np.bool_]) -> Array:
+    """Standard errors over those of the influences, (K,); NaN for what is left out or still."""
+    assert leaf.rows is not None
+    assert leaf.influence is not None
+    own = deviations(pieces["rows" if "rows" in pieces else "model"])
+    plain = deviations(leaf.rows.scatter(leaf.influence))
+    known = taking & (own > 0) & (plain > 0)
+    return np.where(known, own, np.nan) / np.where(known, plain, 1.0)
+
+
 def _moves(own: Mapping[str, Array], others: Mapping[str, Array], part: str) -> bool:
     return all(part in pieces and np.any(pieces[part]) for pieces in (own, others))
 
@@ -273,6 +337,17 @@ def _drift(leaves: Sequence[Estimate]) -> Array | None:
         return None
     known = [np.zeros(len(leaf.names)) if leaf.drift is None else leaf.drift for leaf in leaves]
     return np.concatenate(known)
+
+
+def joint_diagnostics(estimates: Sequence[Estimate], lineage: Lineage) -> Diagnostics:
+    """Combine diagnostics, with a note where nothing but their order tells that rows are shared."""
+    found = worst([estimate.diagnostics for estimate in estimates])
+    by_order = any(
+        one.rows is not None and other.rows is not None and matched_by_order(one.rows, other.rows)
+        for one, other in combinations(lineage.leaves, 2)
+        if not lineage.separates(one, other)
+    )
+    return replace(found, notes={**found.notes, "rows": BY_ORDER}) if by_order else found
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

@@ -65,8 +65,8 @@ def _is_estimate(b: Any) -> bool:
 
 
 def _sum(a: Estimate, b: Estimate, sign: float) -> Estimate:
-    both = join(a, b)
     value = a.value + sign * _broadcast(a, b)
+    both = join(a, b)
     rows = np.hstack([_spread(a, np.shape(value)), sign * _spread(b, np.shape(value))])
     return mapped(both, rows, value, combination_names(rows, both.names))
 

@@ -14,6 +14,14 @@ from implicit_delta._core.types import Array
 LARGEST_NUMBER = 2.0**53  # whole numbers up to here are exact as floats
 HASHED = -(2.0**60)  # codes of other labels lie below, 256 apart: exact, and no number of a row
 APART = 256.0
+NAMED = (
+    "If both are rows of one data frame, give it an index that is not 0, 1, 2, ... before both "
+    "fits: `df.index = 'r' + df.index.astype(str)`"
+)
+UNIQUE = (
+    "If both are rows of one data frame, label each of its rows before both fits: "
+    "`df.index = [f'r{i}' for i in range(len(df))]`"
+)
 
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -37,6 +45,8 @@ class Rows:
         Weights of the lags of a serially correlated variance.
     unknown : str
         The reason why rows of this estimate cannot be held against those of others, if any.
+    response : str
+        Name of the response and a digest of its values, if known.
     """
 
     n: int
@@ -46,6 +56,7 @@ class Rows:
     factors: tuple[float, ...] = ()
     lags: tuple[float, ...] = ()
     unknown: str = ""
+    response: str = ""
 
     def __post_init__(self) -> None:
         for name in ("counts", "labels"):
@@ -100,6 +111,20 @@ def same_rows(one: Rows, other: Rows, names: str) -> Pairs | None:
     _check_weights(one, other, pairs, names)
     _check_dependence(one, other, pairs, names)
     return pairs
+
+
+def matched_by_order(one: Rows, other: Rows) -> bool:
+    """Whether only the order, or an index that nobody has chosen, tells that rows are the same."""
+    if one.labels is None or other.labels is None or np.array_equal(one.labels, other.labels):
+        return one.labels is None or other.labels is None or one.counted
+    shared = np.intersect1d(one.labels, other.labels).size
+    return one.n == other.n > shared and (one.counted or other.counted)
+
+
+def other_response(one: Rows, other: Rows) -> str:
+    """Return the name of a response that has other values in both; empty if there is none."""
+    names = {rows.response.rpartition(" ")[0] for rows in (one, other)}
+    return names.pop() if len(names) == 1 and one.response != other.response else ""
 
 
 def label_codes(index: Any) -> Array | None:
@@ -160,17 +185,17 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
         return None  # one index counts 0, 1, 2, ...: it labels nothing, and the order decides
     repeated = any(np.unique(labels).size < labels.size for labels in (a, b))
     if repeated or shared.size == 0 or (unlike and not whole) or (one.counted and other.counted):
-        reason = (
-            "an index that repeats labels"
+        reason, advice = (
+            ("an index that repeats labels", UNIQUE)
             if repeated
-            else "no label of a row in common"
+            else ("no label of a row in common", "Fit both to rows of one data frame")
             if shared.size == 0
-            else "an index that counts 0, 1, 2, ... and other numbers of rows"
+            else ("an index that counts 0, 1, 2, ... and other numbers of rows", NAMED)
         )
         raise ValueError(
             f"{names} were fitted to {one.n} and {other.n} rows with {reason}, so nobody knows "
-            "which rows are the same. Fit both to rows of one data frame, with its index; for "
-            "separate samples use `join(a, b, independent=True)`."
+            f"which rows are the same. {advice}; for separate samples use `join(a, b, "
+            "independent=True)`."
         )
     order = np.argsort(here, kind="stable")
     return here[order], there[order]

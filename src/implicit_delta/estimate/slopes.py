@@ -24,6 +24,9 @@ BEND_WARNS, BEND_REFUSES = 0.08, 1.0
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 MOST_PROBED = 64  # outputs, and directions of the values
 TRACE_STEP, TRACE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
+# Of a function that is flat at the values: a move within 2 standard errors of one value, or in 4 of
+# 100 draws of all of them, is no rarity (2.3 % of draws lie beyond 2 standard errors).
+FAR, DRAWS, FEW = (1.0, 2.0), 100, 4
 ROUNDING = 1e-9  # relative: a change that counts as none
 
 
@@ -162,17 +165,34 @@ def _bend(f: _Same, x: Array, V: Array, J: Array, value: Array) -> float:
     size = np.maximum(np.abs(value), 1.0) * ROUNDING
     moves = np.max([np.abs([a - value, b - value]).max(axis=0) for a, b in ends], axis=0)
     still = errors == 0
-    if np.any(still & ~(moves <= size)):
+    moving = still & ~(moves <= size)
+    if np.any(still & ~moving):
+        moving |= still & _moves_further(f, x, V, axes[:-2], value, size)
+    if np.any(moving):
         raise EvaluationError(
-            f"Output {int(np.argmax(still & ~(moves <= size)))} of f moves with the values, but "
-            "its derivative is exactly zero: f is at a turning point (a square at 0), or jumps (a "
-            "count, a rank). The delta method has no error for it. Test the values themselves, "
+            f"Output {int(np.argmax(moving))} of f moves with the values, but its derivative is "
+            "exactly zero: f is at a turning point (a square at 0), jumps (a count, a rank) or has "
+            "a kink (a maximum). The delta method has no error for it. Test the values themselves, "
             "`est.test(null, joint=True)`, or use `Bootstrap()`."
         )
     whole = np.linalg.norm(curves[:-2], axis=0) / 4
     if not np.all(np.isfinite(whole)):
         return np.inf
     return max(*bends, float(np.max(ratio(np.where(still, 0.0, whole), errors))))
+
+
+def _moves_further(
+    f: _Same, x: Array, V: Array, axes: Array, value: Array, size: Array
+) -> NDArray[np.bool_]:
+    """Look for moves of each output, (K,), within two standard errors: a step, a kink, a bump."""
+    errors = deviations(V)
+    alone = (V[errors > 0] / errors[errors > 0, None])[:MOST_PROBED]
+    steps = [sign * far * u for u in alone for far in FAR for sign in (1, -1)]
+    drawn = np.random.default_rng(0).normal(size=(DRAWS, len(axes))) @ axes
+    near, wide = (
+        np.array([np.abs(f(x + step) - value) > size for step in some]) for some in (steps, drawn)
+    )
+    return np.asarray(np.any(near, axis=0) | (np.sum(wide, axis=0) >= FEW))
 
 
 def _along(ahead: float, behind: float, expected: float) -> float:

@@ -294,6 +294,7 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None) -> 
         tuple(factor for _, factor in ways),
         () if sandwich.hac is None else tuple(sandwich.hac.weights()),
         unknown,
+        model.response,
     )
 
 

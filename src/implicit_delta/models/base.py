@@ -78,6 +78,8 @@ class FittedModel(ABC):
         and unit values that have an index are aligned with these.
     grouped : bool
         Whether the observations are groups of the host library's rows.
+    response : str
+        Name of the response in a data frame and a digest of its values, if it has a name.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -143,6 +145,7 @@ class FittedModel(ABC):
     no_start: str = "start= is not given"
     checkpoints: Array | None = None
     replicates: Array | None = None
+    response: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None

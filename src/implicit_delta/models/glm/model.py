@@ -163,6 +163,7 @@ class HostModel(FittedModel):
     curvature: Curvature = "hessian"
     rows: Any = None
     grouped: bool = False
+    response: str = ""
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     claimed: Claimed | None = None
