@@ -70,6 +70,7 @@ def _unconstrained(model: FittedModel) -> Array | None:
 def _sequential(model: FittedModel, constraints: Constraints) -> Array:
     """Run scipy's sequential quadratic programming, in natural units: close to the maximum."""
     theta = _minimized(model, constraints, _feasible(constraints, model.theta, model.units))
+    constraints.check_slopes(theta)  # at a start of zeros a wrong one may be right
     beyond = constraints.violation(theta)
     worst = int(np.argmax(beyond))
     if np.any(beyond > FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
@@ -93,6 +94,7 @@ def _feasible(constraints: Constraints, start: Array, units: Array) -> Array:
         beyond = constraints.violation(theta)
         if np.all(beyond <= FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
             return theta
+    constraints.check_slopes(theta)
     worst = int(np.argmax(beyond))
     raise ConvergenceError(
         "No parameters were found that satisfy the constraints: "

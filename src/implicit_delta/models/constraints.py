@@ -26,6 +26,10 @@ WEAK = 1e-3  # standard errors that a bound keeps the maximum away: it does not 
 UNSOLVED = 1.0  # standard errors from a constrained maximum, as drift is refused in `infer`
 STEP = 1e-2  # of the size of each parameter, for derivatives of constraints
 DEPENDENT = 1e-10  # of the largest pivot: gradients of constraints that are linearly dependent
+WRONG, MINUTE = (
+    1e-3,
+    1e-6,
+)  # of an entry, and of its row: a derivative that is coded right is closer
 MOST_SPELLED = 4  # limits in `print(model)`
 MOST_STEPS = 50  # of Newton's method toward the constraints
 
@@ -67,6 +71,7 @@ class Nonlinear:
     function: Callable[..., Any]
     derivative: Callable[..., Any] | None
     arguments: tuple[Any, ...] = ()
+    name: str = "constraints[0]"
     linear: bool = False
 
     def value(self, theta: Array) -> Array:
@@ -80,6 +85,35 @@ class Nonlinear:
             return np.array(_dense(given), dtype=np.float64).reshape(-1, theta.size)
         steps = STEP * np.maximum(abs(theta), 0.1)
         return np.asarray(differentiate(self.value, theta, np.diag(steps)).value / steps)
+
+    def check_slope(self, theta: Array) -> None:
+        """Compare a derivative that is given with differences, where these are certain."""
+        if self.derivative is None:
+            return
+        steps = STEP * np.maximum(abs(theta), 0.1)
+        value, claimed = self.value(theta), self.slope(theta) * steps
+        if len(claimed) != value.size:
+            raise ValueError(
+                f"The `jac` of {self.name} has {len(claimed)} rows of {theta.size} entries, and its "
+                f"function {value.size}: give one row for each, or leave `jac` out."
+            )
+        try:
+            numeric = differentiate(self.value, theta, np.diag(steps))
+        except FloatingPointError:  # the function ends here
+            return
+        sizes = np.maximum(abs(claimed), abs(numeric.value))
+        small = MINUTE * sizes.sum(axis=1) + ROUNDING * np.maximum(1.0, abs(value))
+        allowed = np.maximum(WRONG * sizes, small[:, None]) + 10 * numeric.error
+        wrong = np.argwhere(abs(claimed - numeric.value) > allowed)
+        if wrong.size:
+            row, j = wrong[0]
+            raise ValueError(
+                f"The `jac` of {self.name} is not the derivative of its function: in row {row} the "
+                f"entry of theta[{j}] is {claimed[row, j] / steps[j]:.6g}, and differences give "
+                f"{numeric.value[row, j] / steps[j]:.6g}. Usual causes: a factor of the chain "
+                "rule, a sign, columns in another order. Leave `jac` out to have it taken "
+                "numerically."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +149,12 @@ class Constraints:
     def slope(self, theta: Array) -> Array:
         """Differentiate all rows, (m, d)."""
         return np.vstack([part.slope(theta) for part in self.parts])
+
+    def check_slopes(self, theta: Array) -> None:
+        """Refuse a derivative of a user that is wrong at theta."""
+        for part in self.parts:
+            if isinstance(part, Nonlinear):
+                part.check_slope(theta)
 
     def violation(self, theta: Array) -> Array:
         """By how much each row is violated, (m,); zero, but for rounding, if it is not."""
@@ -362,6 +402,7 @@ def constraints_of(
             f"The limits of {found.labels[row]} are {found.low[row]:g} and {found.high[row]:g}: "
             "the lower one must not be above the upper one, nor NaN."
         )
+    found.check_slopes(point)
     _check_compatible(found, point)
     return found
 
@@ -444,7 +485,7 @@ def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
         return Linear(matrix), constraint.lb, constraint.ub
     if isinstance(constraint, NonlinearConstraint):
         derivative = constraint.jac if callable(constraint.jac) else None
-        return Nonlinear(constraint.fun, derivative), constraint.lb, constraint.ub
+        return Nonlinear(constraint.fun, derivative, name=name), constraint.lb, constraint.ub
     kind = constraint.get("type") if isinstance(constraint, dict) else None
     if kind not in ("eq", "ineq") or not callable(constraint.get("fun")):
         raise TypeError(
@@ -453,7 +494,7 @@ def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
             '{"type": "ineq", "fun": f} for f(theta) >= 0.'
         )
     jac = constraint.get("jac") if callable(constraint.get("jac")) else None
-    rows = Nonlinear(constraint["fun"], jac, tuple(constraint.get("args", ())))
+    rows = Nonlinear(constraint["fun"], jac, tuple(constraint.get("args", ())), name)
     return rows, 0.0, 0.0 if kind == "eq" else np.inf
 
 

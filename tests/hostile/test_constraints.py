@@ -1,0 +1,85 @@
+"""Constraints that are written wrong: derivatives, gradients of zero, functions, all fixed."""
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint, NonlinearConstraint, approx_fprime
+
+import implicit_delta as idm
+
+RNG = np.random.default_rng(5)
+X = np.column_stack([np.ones(80), RNG.normal(size=(80, 2))])
+Y = X @ [1.2, 0.8, 0.4] + RNG.normal(size=80)
+MAKERS = {
+    "loglik": (idm.from_loglik, lambda b: -((Y - X @ b) ** 2) / 2),
+    "residuals": (idm.from_residuals, lambda b: Y - X @ b),
+}
+both = pytest.mark.parametrize("maker", MAKERS)
+
+
+def make(maker, start=(1.0, 1.0, 0.5), **given):
+    function, terms = MAKERS[maker]
+    return function(terms, start=list(start), **given)
+
+
+def product(b):
+    return b[0] * b[1] - 1
+
+
+def eq(fun, jac=None, **more):
+    return {"type": "eq", "fun": fun, **({} if jac is None else {"jac": jac}), **more}
+
+
+# A derivative that is not that of its function.
+
+WRONG = {
+    "factor": eq(product, lambda b: [b[1], 1.3 * b[0], 0]),
+    "sign": eq(product, lambda b: [-b[1], b[0], 0]),
+    "order": eq(lambda b: b[0] + 2 * b[1] - 3, lambda b: [2, 1, 0]),
+    "missing": eq(product, lambda b: [b[1], b[0] - b[0], 0]),
+    "scipy": NonlinearConstraint(product, 0, 0, jac=lambda b: [b[1], 1.3 * b[0], 0]),
+    "inequality": {"type": "ineq", "fun": lambda b: 0.5 - b[1], "jac": lambda b: [0, -1, 0.2]},
+    "small row": NonlinearConstraint(
+        lambda b: np.array([1e4 * (b[0] - 1), b[1] * b[2] - 0.3]),
+        0,
+        0,
+        jac=lambda b: np.array([[1e4, 0, 0], [0, b[2], 1.1 * b[1]]]),
+    ),
+    "rows": eq(lambda b: b[:2] - 1, lambda b: [1, 0, 0]),
+}
+
+
+@both
+@pytest.mark.parametrize("start", [(1.0, 1.0, 0.5), (0.0, 0.0, 0.0)], ids=["ones", "zeros"])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_derivative_of_a_constraint_is_named(name, start, maker):
+    with pytest.raises(ValueError, match=r"The `jac` of constraints\[0\].*[Ll]eave `jac` out"):
+        make(maker, start, constraints=WRONG[name])
+
+
+def test_the_wrong_one_of_several_is_named():
+    with pytest.raises(ValueError, match=r"constraints\[1\] is not .* theta\[1\] is 1.3, .* 1\."):
+        make("loglik", constraints=[eq(lambda b: b[2] - 0.3), WRONG["factor"]])
+
+
+def test_a_wrong_derivative_is_found_at_a_given_maximum():
+    theta = make("loglik", constraints=eq(product)).theta
+    with pytest.raises(ValueError, match="not the derivative"):
+        idm.from_loglik(MAKERS["loglik"][1], theta, constraints=WRONG["factor"])
+
+
+RIGHT = {
+    "exact": eq(product, lambda b: [b[1], b[0], 0]),
+    "forward differences": eq(product, lambda b: approx_fprime(b, product)),
+    "scipy": NonlinearConstraint(product, 0, 0, jac=lambda b: np.array([[b[1], b[0], 0]])),
+    "string": NonlinearConstraint(product, 0, 0, jac="3-point"),
+    "arguments": eq(lambda b, c: product(b) + 1 - c, lambda b, c: [b[1], b[0], 0], args=(1.0,)),
+}
+
+
+@both
+@pytest.mark.parametrize("start", [(1.0, 1.0, 0.5), (0.0, 0.0, 0.0)], ids=["ones", "zeros"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_derivative_changes_nothing(name, start, maker):
+    ours = idm.infer(make(maker, start, constraints=RIGHT[name]), idm.parameters)
+    theirs = idm.infer(make(maker, start, constraints=eq(product)), idm.parameters)
+    np.testing.assert_allclose(ours.standard_error, theirs.standard_error, rtol=1e-5)
