@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import LinearConstraint, NonlinearConstraint, approx_fprime
+from scipy.optimize import NonlinearConstraint, approx_fprime
 
 import implicit_delta as idm
 
@@ -83,3 +83,23 @@ def test_a_right_derivative_changes_nothing(name, start, maker):
     ours = idm.infer(make(maker, start, constraints=RIGHT[name]), idm.parameters)
     theirs = idm.infer(make(maker, start, constraints=eq(product)), idm.parameters)
     np.testing.assert_allclose(ours.standard_error, theirs.standard_error, rtol=1e-5)
+
+
+FLAT = {
+    "square": NonlinearConstraint(lambda b: b[1] ** 2, 0, 0),
+    "constant": eq(lambda b: 0.0),
+}
+
+
+@both
+@pytest.mark.parametrize("name", FLAT)
+def test_a_constraint_without_a_slope_is_named(name, maker):
+    with pytest.raises(idm.UnsupportedModelError, match=r"constraints\[0\] has derivative zero"):
+        make(maker, (0.0, 0.0, 0.0), constraints=FLAT[name])
+
+
+@both
+@pytest.mark.parametrize("given", [lambda b: b[1], 3.0], ids=["function", "number"])
+def test_what_is_no_constraint_is_refused(given, maker):
+    with pytest.raises(TypeError, match="must be a `scipy"):
+        make(maker, constraints=given)
