@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import NonlinearConstraint, approx_fprime
+from scipy.optimize import LinearConstraint, NonlinearConstraint, approx_fprime
 
 import implicit_delta as idm
 
@@ -103,3 +103,10 @@ def test_a_constraint_without_a_slope_is_named(name, maker):
 def test_what_is_no_constraint_is_refused(given, maker):
     with pytest.raises(TypeError, match="must be a `scipy"):
         make(maker, constraints=given)
+
+
+@pytest.mark.parametrize("ask", [idm.infer, idm.profile])
+def test_a_psi_that_an_equality_fixes(ask):
+    model = make("loglik", constraints=LinearConstraint([1, 1, 0], 1.4, 1.4))
+    with pytest.raises(idm.EvaluationError, match="the equality fixes it"):
+        ask(model, lambda b: b[0] + b[1])
