@@ -110,3 +110,9 @@ def test_a_psi_that_an_equality_fixes(ask):
     model = make("loglik", constraints=LinearConstraint([1, 1, 0], 1.4, 1.4))
     with pytest.raises(idm.EvaluationError, match="the equality fixes it"):
         ask(model, lambda b: b[0] + b[1])
+
+
+def test_residuals_with_all_parameters_at_bounds_are_built():
+    y = np.array([0.1, 0.2, 0.3, 0.1])
+    model = idm.from_residuals(lambda b: y - b[0], start=[1.0], bounds=[(0.5, 3)])
+    assert model.theta == 0.5
