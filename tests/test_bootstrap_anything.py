@@ -485,3 +485,9 @@ def test_the_estimate_is_like_any_other(tmp_path):
     assert again.confidence_interval(kind="basic").low[0] < found.value[0]
     assert found.contrast([1, -1]).draws.shape == (30, 1)
     assert "bootstrap" in found.summary()
+
+
+def test_a_maximum_is_warned_about():
+    rows = np.random.default_rng(0).normal(size=100)
+    with pytest.warns(idm.ImplicitDeltaWarning, match="equal the estimate"):
+        idm.bootstrap(np.max, rows, lambda top: top, rng=0)

@@ -83,3 +83,36 @@ def test_a_right_derivative_changes_nothing(name, start, maker):
     ours = idm.infer(make(maker, start, constraints=RIGHT[name]), idm.parameters)
     theirs = idm.infer(make(maker, start, constraints=eq(product)), idm.parameters)
     np.testing.assert_allclose(ours.standard_error, theirs.standard_error, rtol=1e-5)
+
+
+FLAT = {
+    "square": NonlinearConstraint(lambda b: b[1] ** 2, 0, 0),
+    "constant": eq(lambda b: 0.0),
+}
+
+
+@both
+@pytest.mark.parametrize("name", FLAT)
+def test_a_constraint_without_a_slope_is_named(name, maker):
+    with pytest.raises(idm.UnsupportedModelError, match=r"constraints\[0\] has derivative zero"):
+        make(maker, (0.0, 0.0, 0.0), constraints=FLAT[name])
+
+
+@both
+@pytest.mark.parametrize("given", [lambda b: b[1], 3.0], ids=["function", "number"])
+def test_what_is_no_constraint_is_refused(given, maker):
+    with pytest.raises(TypeError, match="must be a `scipy"):
+        make(maker, constraints=given)
+
+
+@pytest.mark.parametrize("ask", [idm.infer, idm.profile])
+def test_a_psi_that_an_equality_fixes(ask):
+    model = make("loglik", constraints=LinearConstraint([1, 1, 0], 1.4, 1.4))
+    with pytest.raises(idm.EvaluationError, match="the equality fixes it"):
+        ask(model, lambda b: b[0] + b[1])
+
+
+def test_residuals_with_all_parameters_at_bounds_are_built():
+    y = np.array([0.1, 0.2, 0.3, 0.1])
+    model = idm.from_residuals(lambda b: y - b[0], start=[1.0], bounds=[(0.5, 3)])
+    assert model.theta == 0.5

@@ -252,6 +252,11 @@ class Evaluation:
             )
         chart = self.model.chart
         if chart is not None and not np.any(jacobian):
+            if chart.active.constraints.equal[chart.active.rows].all():
+                raise EvaluationError(
+                    f"psi does not change along the equalities ({chart.active}): the equality "
+                    "fixes it, so it has neither a standard error nor an interval. Leave it out."
+                )
             raise EvaluationError(
                 f"psi does not change along the active constraints ({chart.active}): they fix it, "
                 "and its standard error is zero. Does psi use its argument? Then its interval "

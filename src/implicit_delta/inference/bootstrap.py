@@ -12,7 +12,7 @@ from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, NotDeterministicWarning
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.normal_draws import still
@@ -39,6 +39,8 @@ from implicit_delta.methods.outcomes import (
 )
 from implicit_delta.methods.replication import check_count
 from implicit_delta.numerics.arrays import ratio
+
+MOST_TIED = 0.3  # share of replicates that equal the estimate; a smooth psi has none
 
 
 def bootstrap(
@@ -155,6 +157,7 @@ def bootstrap(
     _check_moved(evaluation.names, draws)
     covariance = np.atleast_2d(np.cov(draws, rowvar=False))
     errors, uncertain = np.sqrt(np.diag(covariance)), monte_carlo_error(draws)
+    _warn_of_ties(evaluation.names, abs(draws - evaluation.value) <= SAME * errors)
     noise = np.atleast_1d(abs(again - first.value))
     random = bool(np.any(noise > SAME * np.max(abs(evaluation.value))))
     if random:
@@ -268,6 +271,18 @@ def _check_moved(names: Sequence[str], draws: Array) -> None:
             f"{', '.join(constant[:5])} is the same at every replicate, up to rounding. Does "
             "`fit` use its argument, and not the data of the same name outside? Does psi use "
             "what was fitted? What is constant has no standard error: leave it out."
+        )
+
+
+def _warn_of_ties(names: Sequence[str], tied: Array) -> None:
+    share = tied.mean(axis=0)
+    k = int(np.argmax(share))
+    if share[k] > MOST_TIED:
+        warn(
+            f"{share[k]:.0%} of the replicates of {names[k]} equal the estimate. The bootstrap is "
+            "not consistent for what rests on single rows (a maximum, a median of few values), and "
+            "its standard error may be far off. Use a smooth psi, such as a mean.",
+            ImplicitDeltaWarning,
         )
 
 

@@ -6,7 +6,7 @@ the active rows (Karush, Kuhn and Tucker); along these rows the likelihood has a
 fewer parameters. So a constrained model is a free one in the coordinates of a `Chart`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -94,8 +94,8 @@ class Nonlinear:
         value, claimed = self.value(theta), self.slope(theta) * steps
         if len(claimed) != value.size:
             raise ValueError(
-                f"The `jac` of {self.name} has {len(claimed)} rows of {theta.size} entries, and its "
-                f"function {value.size}: give one row for each, or leave `jac` out."
+                f"The `jac` of {self.name} has {len(claimed)} rows of {theta.size} entries, and "
+                f"its function {value.size}: give one row for each, or leave `jac` out."
             )
         try:
             numeric = differentiate(self.value, theta, np.diag(steps))
@@ -280,10 +280,22 @@ class Active:
         gradients = self.constraints.slope(theta)[self.rows] * units
         lengths = np.linalg.norm(gradients, axis=1)
         gradients /= np.where(lengths > 0, lengths, 1.0)[:, None]
+        self._check_slanted(lengths)
+        if not lengths.any():
+            return None
         independent = _pivots(gradients.T)
         solved = np.sort(_pivots(gradients[independent]))
         free = np.setdiff1d(np.arange(theta.size), solved)
         return Chart(self, np.sort(independent), free, solved, theta.copy())
+
+    def _check_slanted(self, lengths: Array) -> None:
+        flat = self.rows[(lengths == 0) & ~self.constraints.linear[self.rows]]
+        if flat.size:
+            raise UnsupportedModelError(
+                f"{self.constraints.labels[flat[0]]} has derivative zero here, so it does not show "
+                "which parameters may vary. Usual causes: a square (for b[1]**2 == 0 write b[1] == "
+                "0), or a function that does not use its argument (leave it out)."
+            )
 
     def __str__(self) -> str:
         spelled = self.constraints.spelled
@@ -455,7 +467,7 @@ def _pairs(bounds: Any, d: int) -> tuple[Array, Array]:
 
 
 def _blocks(constraints: Any, point: Array) -> Iterator[_Block]:
-    single = isinstance(constraints, dict | LinearConstraint | NonlinearConstraint)
+    single = isinstance(constraints, dict) or not isinstance(constraints, Iterable | None)
     for number, constraint in enumerate([constraints] if single else constraints or ()):
         name = f"constraints[{number}]"
         rows, *ends = _rows(constraint, point.size, name)

@@ -170,7 +170,9 @@ class LeastSquares:
         """Directions in which theta is free to vary, (d, k), of unit length and at right angles."""
         if self.constraints is None:
             return np.eye(theta.size)
-        chart = self.model(theta, self._first_noise(theta)).free().chart
+        model = self.model(theta, self._first_noise(theta))
+        active = model.active()
+        chart = None if active is None else active.chart(theta, model.units)
         return np.eye(theta.size) if chart is None else np.linalg.qr(chart.slope(theta))[0]
 
     def _spectrum(self, theta: Array, along: Array) -> Array:
@@ -179,7 +181,7 @@ class LeastSquares:
         rows = rows if self.constraints is None else rows @ along
         values = np.linalg.svd(rows, compute_uv=False) ** 2
         spectrum = np.zeros(along.shape[1])
-        spectrum[: values.size] = np.where(values > 1e-20 * values[0], values, 0.0)
+        spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
         return spectrum
 
     def solve(self, start: Array) -> tuple[Array, Noise]:
