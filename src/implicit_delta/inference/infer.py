@@ -122,7 +122,7 @@ def infer(
     whole, model = model, model.free()
     sandwich: Callable[[FittedModel], Sandwich | None]
     sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
-    by_default = _takes_stops(method) and not debias
+    by_default = _takes_stops(method, model) and not debias
     if not by_default or not model.bends:  # other models are asked as they are
         known = sandwich(model)
         sandwich = lambda _: known  # noqa: E731
@@ -149,9 +149,13 @@ def infer(
     return ask(evaluation, sandwich=sandwich(evaluation.model))
 
 
-def _takes_stops(method: Method | None) -> bool:
-    """Whether a training that stopped early is taken as it is: by default, and in the tangent."""
-    return method is None or (isinstance(method, Simulation) and method.tangent is not False)
+def _takes_stops(method: Method | None, model: FittedModel) -> bool:
+    """Whether a training that stopped early is taken as it is.
+
+    By default; and by draws in the tangent, which without any ridge may have no bounds.
+    """
+    drawn = isinstance(method, Simulation) and method.tangent is not False
+    return method is None or (drawn and not model.penalized)
 
 
 def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
