@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.parallel import run_all
@@ -274,7 +275,7 @@ def _check_moved(names: Sequence[str], draws: Array) -> None:
         )
 
 
-def _warn_of_ties(names: Sequence[str], tied: Array) -> None:
+def _warn_of_ties(names: Sequence[str], tied: NDArray[np.bool_]) -> None:
     share = tied.mean(axis=0)
     k = int(np.argmax(share))
     if share[k] > MOST_TIED:
