@@ -3,6 +3,7 @@
 import copy
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -257,6 +258,45 @@ def test_precision_weights_have_no_scale():
         for w in (1.0, 7.0)
     ]  # fmt: skip
     assert ses[0] == pytest.approx(ses[1])
+
+
+@pytest.mark.parametrize("kind", ["precision", "sampling"])
+@pytest.mark.parametrize("formable", [True, False])
+def test_weights_of_squared_errors_have_no_scale(kind, formable, monkeypatch):
+    net, (X, _) = network("gelu", outputs=1), classes(150)
+    rng = np.random.default_rng(0)
+    y = torch.sin(X[:, :1]) + 0.3 * torch.tensor(rng.normal(size=(150, 1)))
+    start = trained(net, X, y, loss=nn.functional.mse_loss)
+    some = rng.uniform(0.5, 2.0, size=150)
+    monkeypatch.setattr(idm.models.torch.model.TorchModel, "formable", formable)
+    ses = [
+        idm.infer(
+            idm.from_torch(
+                net, (X, y), idm.Gaussian(), start=start, weights=w * some, weight_kind=kind
+            ),
+            lambda m: m(X[:20]).mean(),
+            robust=False if kind == "precision" else "HC0",
+        ).standard_error
+        for w in (1.0, 7.0)
+    ]
+    assert ses[0] == pytest.approx(ses[1], rel=1e-6 if formable else 2e-3)  # two loose solves
+
+
+def test_repeated_rows_are_counted_in_probed_leverages(monkeypatch):
+    """A row of weight three is three rows, in large networks too."""
+    net, (X, y) = network(), classes(100)
+    times = np.arange(100) % 3 + 1
+    X3, y3 = X.repeat_interleave(torch.tensor(times), 0), y.repeat_interleave(torch.tensor(times))
+    start = trained(net, X3, y3, 400)
+    monkeypatch.setattr(idm.models.torch.model.TorchModel, "formable", False)
+    make = lambda data, **options: idm.from_torch(
+        net, data, idm.Categorical(), start=start, **options
+    ).tethered()
+    counted, repeated = make((X, y), weights=times.astype(float)), make((X3, y3))
+    counted = replace(counted, tether=repeated.tether, effective=repeated.effective)
+    psi = mean_probability(classes(50, seed=3)[0])
+    ses = [idm.infer(each, psi).standard_error for each in (counted, repeated)]
+    assert ses[0] == pytest.approx(ses[1], rel=1e-3)
 
 
 def test_other_data_than_those_of_the_training_are_refused():

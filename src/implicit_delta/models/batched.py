@@ -35,6 +35,7 @@ from implicit_delta.models.noise import estimated_noise
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
+from implicit_delta.models.weights import as_mean_one
 
 NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
@@ -332,16 +333,26 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
         model = self._with_mean_square() if self.noise_rule else self
-        # Weights that are no counts have no scale: the evidence is that of a mean weight of one.
-        scale = 1.0 if self.weight_kind == "frequency" else float(np.mean(self.weights))
+        scale = self._scale_of_weights()
         tie = evidence_of(model, scale)
         return replace(model, tether=scale * tie.strength, effective=tie.effective)
+
+    def _scale_of_weights(self) -> float:
+        """Mean of weights that are no counts, and so have no scale.
+
+        Precisions of squared errors are in units of a noise variance, estimated or known.
+        """
+        gaussian = isinstance(self.program.supervised.likelihood, Gaussian)
+        if self.weight_kind == "frequency" or (gaussian and self.weight_kind == "precision"):
+            return 1.0
+        return float(np.mean(self.weights[self.weights > 0]))
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""
         terms = self.program.supervised
         count = float(np.sum(self.counts)) * self._output_size()
-        scale = -2.0 * float(self.weights @ self.terms(self.theta)) / count
+        scale = as_mean_one(self.weights, self.weight_kind) / count
+        scale *= -2.0 * float(self.weights @ self.terms(self.theta))
         likelihood = Gaussian(scale * cast(float, cast(Gaussian, terms.likelihood).variance))
         program = replace(self.program, row_terms=replace(terms, likelihood=likelihood))
         return replace(self, program=program, df=np.inf)

@@ -94,8 +94,6 @@ def _quadrature(model: FittedModel) -> Spectrum:
 
 def _nodes(lanczos: Lanczos) -> Spectrum:
     pairs = zip(lanczos.spectra(), lanczos.lengths, strict=True)
-    parts = [
-        (np.maximum(values, 0.0), (size * vectors[0]) ** 2) for (values, vectors), size in pairs
-    ]
+    parts = [(values, (size * vectors[0]) ** 2) for (values, vectors), size in pairs]
     nodes, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Spectrum(np.maximum(nodes, 0.0), weights / len(parts))
