@@ -30,32 +30,26 @@ def states_of(kind: Kind, states: Any, params: Any, functional: JaxFunctional) -
     given = listed_states(kind, states, (jax.Array, np.ndarray, *alone), UNSTACK)
     own, layout = dict(named_parameters(params)), dict(functional.layout)
     found = [dict(named_parameters(state)) for state in given]
-    for i, state in enumerate(found):
-        check_names(f"{kind}[{i}]", state, layout)
-        for name, shape in layout.items():
-            check_shape(f"{kind}[{i}]", name, tuple(np.shape(state[name])), tuple(shape))
+    rows = [_flat(f"{kind}[{i}]", state, layout) for i, state in enumerate(found)]
     _check_known(kind, found, {name: p for name, p in own.items() if name not in layout})
-    flat = [np.concatenate([_wide(state[name]).ravel() for name in layout]) for state in found]
-    theta = np.concatenate([_wide(own[name]).ravel() for name in layout])
-    return checked_states(kind, flat, theta)
+    return checked_states(kind, rows, _flat("params", own, layout))
 
 
 def start_of(start: Any, params: Any, functional: JaxFunctional) -> Array | None:
     """Flatten the pytree that a training began with, (d,)."""
     if start is None:
         return None
-    own, state, layout = (
-        dict(named_parameters(params)),
-        dict(named_parameters(start)),
-        dict(functional.layout),
-    )
-    check_names("start", state, layout)
+    layout = dict(functional.layout)
+    began = _flat("start", dict(named_parameters(start)), layout)
+    return checked_start(began, _flat("params", dict(named_parameters(params)), layout))
+
+
+def _flat(where: str, state: dict[str, Any], layout: dict[str, Any]) -> Array:
+    """Join the parameters that theta is made of, checked, to (d,)."""
+    check_names(where, state, layout)
     for name, shape in layout.items():
-        check_shape("start", name, tuple(np.shape(state[name])), tuple(shape))
-    began, ended = (
-        np.concatenate([_wide(tree[name]).ravel() for name in layout]) for tree in (state, own)
-    )
-    return checked_start(began, ended)
+        check_shape(where, name, tuple(np.shape(state[name])), tuple(shape))
+    return np.concatenate([_wide(state[name]).ravel() for name in layout])
 
 
 def _wide(leaf: Any) -> Array:
