@@ -12,7 +12,7 @@ import implicit_delta as idm
 pd = pytest.importorskip("pandas")
 sm = pytest.importorskip("statsmodels.api")
 smf = pytest.importorskip("statsmodels.formula.api")
-from statsmodels.miscmodels.ordinal_model import OrderedModel  # noqa: E402
+from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 GOLDEN = Path(__file__).parent / "golden" / "questions"
 CASES = json.loads((GOLDEN / "questions.json").read_text())["cases"]

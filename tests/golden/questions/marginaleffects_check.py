@@ -1,10 +1,10 @@
-"""Ask Python's marginaleffects the same questions, as a check of `questions.json`; not a dependency.
+"""Ask Python's marginaleffects the same questions: a check of `questions.json`, no dependency.
 
     python -m venv /tmp/env && /tmp/env/bin/pip install marginaleffects statsmodels "polars<2"
     /tmp/env/bin/python marginaleffects_check.py      # writes marginaleffects.json
 
 Questions that it cannot be asked (the sampling of rows, offsets, ordered models, an outcome that is
-text) are left out.
+text) are left out, and "sd", which is around each row's value there and around the mean in R.
 """
 
 import json
@@ -77,7 +77,7 @@ def main():
         fit = model.fit(**({"disp": 0} if "glm" not in case["python"] else {"tol": 1e-12}))
         for key, question in case["questions"].items():
             verb, _, rest = question["ask"].partition("(")
-            if verb == "predictions" or "population" in rest or "outcome" in rest:
+            if verb == "predictions" or "population" in rest or "outcome" in rest or "'sd'" in rest:
                 continue
             vcov = covariance(fit, question["options"], data)
             ask = {"average_comparison": average_comparison, "average_slope": average_slope}

@@ -123,7 +123,8 @@ logit <- local({
   fit <- tight_glm(birth_formula, binomial, births)
   m <- fitted_model(fit, births, "logit", list(model = vcov(fit)), scores = unname(estfun(fit)))
   low_iqr <- as.list(unname(quantile(births$lwt, c(0.25, 0.75))))
-  around <- function(width) list(births$lwt - width / 2, births$lwt + width / 2)
+  # as R's marginaleffects has it: around the mean (Python's is around each row's own value)
+  around <- mean(births$lwt) + c(-1, 1) * sd(births$lwt) / 2
   case("glm(low ~ age + lwt + race + smoke + ht + ui, binomial), MASS::birthwt",
        "smf.logit('low ~ age + lwt + C(race) + smoke + ht + ui', data)", "Canonical link.", births, list(
     effect_of_smoke = answer(m, "average_comparison('smoke')", comparison(m, "smoke", c(0, 1))),
@@ -133,7 +134,7 @@ logit <- local({
     effect_of_smoke_by_race = answer(m, "average_comparison('smoke', by='race')", comparison(m, "smoke", c(0, 1), by = "race")),
     ratio_of_smoke_by_race = answer(m, "average_comparison('smoke', how='ratio', by='race')", comparison(m, "smoke", c(0, 1), "ratio", by = "race")),
     effect_of_black = answer(m, "average_comparison('race', values=('white', 'black'))", comparison(m, "race", c("white", "black"))),
-    effect_of_a_deviation_of_lwt = answer(m, "average_comparison('lwt', values='sd')", comparison(m, "lwt", around(sd(births$lwt)))),
+    effect_of_a_deviation_of_lwt = answer(m, "average_comparison('lwt', values='sd')", comparison(m, "lwt", around)),
     effect_of_the_quartiles_of_lwt = answer(m, "average_comparison('lwt', values='iqr')", comparison(m, "lwt", low_iqr)),
     effect_of_the_range_of_lwt = answer(m, "average_comparison('lwt', values='minmax')", comparison(m, "lwt", as.list(range(births$lwt)))),
     slope_of_lwt = answer(m, "average_slope('lwt')", slope_of(m, "lwt")),
