@@ -56,7 +56,8 @@ class Asked:
             return self._one(slopes[0])
         means = [self._means(self._rows(side, theta), self.weights) for side in self.sides]
         partials = self.contrast.partials(*means)
-        return self._one(sum(p[:, None] * s for p, s in zip(partials, slopes, strict=True)))
+        parts = [p[:, None] * s for p, s in zip(partials, slopes, strict=True)]
+        return self._one(np.sum(parts, axis=0))
 
     def component(self, k: int) -> "Asked":
         return replace(self, picked=k)
@@ -74,7 +75,7 @@ class Asked:
         ones = np.ones_like(means[0])
         partials = (ones,) if len(rows) == 1 else self.contrast.partials(*means)
         shape = (self.grouping.count, -1)
-        moves = 0.0
+        moves: Any = 0.0
         for partial, each, mean in zip(partials, rows, means, strict=True):
             own = each.reshape(m, -1) - mean.reshape(shape)[self.grouping.codes]
             moves = moves + partial.reshape(shape)[self.grouping.codes] * own

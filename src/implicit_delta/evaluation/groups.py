@@ -39,7 +39,7 @@ class Grouping:
     def sums(self, rows: Array) -> Array:
         """Sum rows (m, ...) within groups: (G, ...)."""
         if not self.names:
-            return rows.sum(axis=0, keepdims=True)
+            return np.asarray(rows.sum(axis=0, keepdims=True))
         sums = np.zeros((self.count, *rows.shape[1:]))
         np.add.at(sums, self.codes, rows)
         return sums

@@ -174,7 +174,7 @@ def predictions(data: Any, *, population: bool = False, outcome: Any = None) -> 
     >>> y = np.array([0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1])
     >>> model = idm.from_statsmodels(sm.Logit(y, sm.add_constant(x)).fit(disp=0))
     >>> print(idm.infer(model, idm.predictions([[1, 0], [1, 11]])).value.round(3))
-    [0.131 0.869]
+    [0.14 0.86]
     """
     if population:
         raise ValueError("population=True is for averages; predictions are those of their rows.")
@@ -239,7 +239,7 @@ def average_comparison(
     >>> model = idm.from_statsmodels(smf.logit("y ~ treated + age", data).fit(disp=0))
     >>> effect = idm.infer(model, idm.average_comparison("treated"))
     >>> print(f"{effect.value:.3f} +- {effect.standard_error:.3f}")
-    0.440 +- 0.234
+    0.449 +- 0.235
     """
     check_values(variable, values, how)
     return Question(Compared(variable, values, how), how, data, by, population, outcome)

@@ -42,7 +42,7 @@ class Scenarios(ABC):
 class Observed(Scenarios):
     """The table as it is."""
 
-    name: str = "prediction"  # type: ignore[misc]
+    name: str = "prediction"
 
     def sides(self, predictor: Predictor, data: Any) -> list[Side]:
         return [[(predictor.on(data), 1.0)]]

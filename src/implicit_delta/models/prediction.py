@@ -75,7 +75,7 @@ class InCoordinates(Predictor):
     coordinates: Coordinates
 
     @property
-    def table(self) -> Any:  # type: ignore[override]
+    def table(self) -> Any:
         return self.host.table
 
     @property
@@ -147,9 +147,9 @@ def _labeled(array: Any, like: Any) -> Any:
 def variable_in(table: Any, variable: Any) -> Any:
     """Name of a variable in a table: itself, or that of the column at its position."""
     names = names_of(table)
-    if isinstance(variable, int | np.integer) and not isinstance(variable, bool):
-        if variable not in names and -len(names) <= variable < len(names):
-            return names[int(variable)]
+    position = isinstance(variable, int | np.integer) and not isinstance(variable, bool)
+    if position and variable not in names and -len(names) <= variable < len(names):
+        return names[int(variable)]
     return variable
 
 

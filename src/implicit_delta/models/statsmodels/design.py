@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import check_known, column_of, labels_of, names_of
@@ -127,7 +128,7 @@ class ByFormula(Design):
         return self.spec.subset([term.name() for term in self._terms(variable)])
 
     def _built(self, spec: Any, data: Any) -> Array:
-        import patsy
+        patsy = optional("patsy", "The formula of a fit")
 
         try:
             built = patsy.dmatrix(spec, objects(data), NA_action=patsy.NAAction("raise"))

@@ -42,7 +42,7 @@ class StatsmodelsPredictor(Predictor):
     classes: tuple[Any, ...] | None = None
 
     @property
-    def table(self) -> Any:  # type: ignore[override]
+    def table(self) -> Any:
         return self.design.table
 
     def on(self, data: Any) -> Prediction:
