@@ -8,11 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from implicit_delta._core.cache import LastCache
-from implicit_delta._core.labels import places_in
+from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import Sampling, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import (
@@ -114,6 +116,8 @@ class Evaluation:
         model = model.free()
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
+        if isinstance(psi, Question):
+            return _of_question(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         if asked is parameters:
@@ -181,6 +185,8 @@ class Evaluation:
             return self(theta)
         shares = ratio(weights, self.model.weights) * self.model.shares
         function = self.function
+        if isinstance(function, Asked):
+            return function.weighed(theta, shares)
         if not isinstance(function, _PsiOfModel) or not isinstance(function.psi, Composed):
             assert self.units is not None
             moved = self.units + (self(theta) - self.value)  # rows of a surrogate move together
@@ -372,6 +378,24 @@ def check_order(raw: Any, rows: Any) -> None:
         'sample="training" means that row i is training row i. Return them in that order, for '
         "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
         "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluation:
+    """Read the tables of a question; as a sample, the training rows are units in first order."""
+    bound = question.bound(model)
+    value = bound.asked.value(model.theta)
+    units = None
+    if question.population:
+        units = checked_units(bound.asked.units(model.theta), "training", model.n)
+    return Evaluation(
+        value=checked_value(value, "at the fitted parameters"),
+        scalar=bound.scalar,
+        names=evaluation_names(names, distinct(bound.names)),
+        units=units,
+        sample="training" if question.population else None,
+        function=bound.asked,
+        fitted=model,
     )
 
 
