@@ -12,7 +12,7 @@ from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
-from implicit_delta.evaluation.average import Sampling, clusters_of
+from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows

@@ -70,7 +70,7 @@ def typed(data):
 def main():
     found = {}
     for name, case in json.loads((HERE / "questions.json").read_text())["cases"].items():
-        if any(word in case["python"] for word in ("offset=", "mnlogit", "OrderedModel")):
+        if any(word in case["python"] for word in ("offset=", "MNLogit", "OrderedModel")):
             continue
         data = typed(pd.DataFrame(case["data"]))
         model = eval(case["python"], {"smf": smf, "sm": sm, "np": np, "data": data})

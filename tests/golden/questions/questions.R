@@ -270,7 +270,7 @@ softmax <- local({
   }
   m <- several(frame, theta, solve(information(theta)), probability)
   ask <- function(outcome) answer(m$of(outcome), sprintf("average_comparison('smoke', outcome='%s')", outcome), comparison(m$of(outcome), "smoke", c(0, 1)))
-  case("nnet::multinom(race ~ lwt + smoke + age), MASS::birthwt", "smf.mnlogit('race ~ lwt + smoke + age', data)",
+  case("nnet::multinom(race ~ lwt + smoke + age), MASS::birthwt", "sm.MNLogit(data['race'], sm.add_constant(data[['lwt', 'smoke', 'age']]))",
        "Base class `black`, the first in the alphabet; finished by Newton's method.", frame, list(
     effect_on_black = ask("black"), effect_on_other = ask("other"), effect_on_white = ask("white"),
     ratio_for_other = answer(m$of("other"), "average_comparison('smoke', how='ratio', outcome='other')", comparison(m$of("other"), "smoke", c(0, 1), "ratio")),
