@@ -87,6 +87,8 @@ class Question:
         grouping = None
         if self.averaged:
             grouping = grouping_of(self.by, table, rows)
+            if grouping.names and table is predictor.table:
+                self._check_unchanged(predictor)
             self._check_groups(grouping, weights)
         outcomes, labels = self._outcomes(predictor.classes)
         asked = Asked(sides, grouping, weights, outcomes, CONTRASTS[self.how])
@@ -94,6 +96,10 @@ class Question:
         names = self._names(grouping, labels, index, len(table))
         single = grouping is not None and not grouping.names and len(labels) == 1
         return Bound(asked, names, single)
+
+    def _check_unchanged(self, predictor: Predictor) -> None:
+        if changed := predictor.changed():
+            raise EvaluationError(changed)
 
     def _check_groups(self, grouping: Grouping, weights: Array) -> None:
         empty = grouping.sums(weights) <= 0
@@ -121,6 +127,8 @@ class Question:
                     "predicts one number. Leave it out."
                 )
             return None, (None,)
+        if self.outcome is None and len(classes) == 2:
+            return np.array([1]), classes[1:]
         if self.outcome is None:
             return np.arange(len(classes)), classes
         known = [c for c in classes if c == self.outcome or str(c) == str(self.outcome)]

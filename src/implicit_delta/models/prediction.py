@@ -40,7 +40,7 @@ class Predictor(ABC):
     """
 
     table: Any
-    classes: tuple[Any, ...] | None = None
+    classes: tuple[Any, ...] | None
 
     @abstractmethod
     def on(self, data: Any) -> Prediction:
@@ -55,6 +55,10 @@ class Predictor(ABC):
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
+
+    def changed(self) -> str:
+        """Describe how `table` was changed since the fit, where that can be known; else empty."""
+        return ""
 
 
 class Coordinates(Protocol):
@@ -91,6 +95,9 @@ class InCoordinates(Predictor):
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.host.levels(variable)
+
+    def changed(self) -> str:
+        return self.host.changed()
 
 
 @dataclass(frozen=True, eq=False)
