@@ -12,6 +12,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.contrasts import Contrast
 from implicit_delta.evaluation.groups import Grouping
 from implicit_delta.evaluation.scenarios import Side
+from implicit_delta.models.prediction import tangent_of
 
 LARGEST = 2**24  # numbers of the weights of rows that are held at a time
 
@@ -61,6 +62,11 @@ class Asked:
 
     def component(self, k: int) -> "Asked":
         return replace(self, picked=k)
+
+    def in_tangent(self, theta: Array) -> "Asked":
+        """Ask the tangent of the model at theta."""
+        sides = [[(tangent_of(p, theta), factor) for p, factor in side] for side in self.sides]
+        return replace(self, sides=sides)
 
     def units(self, theta: Array) -> Array:
         r"""Pseudo-units of the rows, (m, K), whose weighted mean is psi.

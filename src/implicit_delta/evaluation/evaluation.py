@@ -237,6 +237,8 @@ class Evaluation:
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
+        if isinstance(function, Asked):
+            return replace(self, function=function.in_tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))

@@ -71,6 +71,7 @@ class Question:
                 "discrete and ordered models) and `from_sklearn` have. Write the question as a "
                 "function of the model instead: `infer(model, lambda theta: ...)`."
             )
+        predictor = predictor.of(model)
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
         counted = training and len(table) == model.n and not model.grouped

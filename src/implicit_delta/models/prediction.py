@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -56,6 +56,14 @@ class Predictor(ABC):
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
 
+    def of(self, model: Any) -> "Predictor":
+        """Bind to the model that predicts, where tables alone do not."""
+        return self
+
+    def tangent(self, theta: Array) -> "Predictor":
+        """Predict by the tangent of the model at theta; a linear predictor is its own."""
+        return self
+
     def changed(self) -> str:
         """Describe how `table` was changed since the fit, where that can be known; else empty."""
         return ""
@@ -86,6 +94,9 @@ class InCoordinates(Predictor):
     def classes(self) -> tuple[Any, ...] | None:  # type: ignore[override]
         return self.host.classes
 
+    def tangent(self, theta: Array) -> "InCoordinates":
+        return replace(self, host=self.host.tangent(self.coordinates.coefficients(theta)))
+
     def on(self, data: Any) -> Prediction:
         return _Moved(self.host.on(data), self.coordinates)
 
@@ -112,10 +123,21 @@ class _Moved:
     def value(self, theta: Array) -> Array:
         return self.prediction.value(self.coordinates.coefficients(theta))
 
+    def tangent(self, theta: Array) -> "_Moved":
+        return replace(
+            self, prediction=tangent_of(self.prediction, self.coordinates.coefficients(theta))
+        )
+
     def slope(self, theta: Array, weights: Array | None) -> Array:
         slopes = self.prediction.slope(self.coordinates.coefficients(theta), weights)
         flat = slopes.reshape(-1, slopes.shape[-1])
         return self.coordinates.pull(flat.T).T.reshape(*slopes.shape[:-1], -1)
+
+
+def tangent_of(prediction: Prediction, theta: Array) -> Prediction:
+    """Predict by the tangent of the model at theta; a linear predictor is its own."""
+    touched: Prediction = getattr(prediction, "tangent", lambda _: prediction)(theta)
+    return touched
 
 
 def as_table(data: Any, like: Any) -> Any:
