@@ -48,7 +48,7 @@ class Asked:
     def weighed(self, theta: Array, weights: Array) -> Array:
         """Evaluate with other weights of the rows, (K,)."""
         means = [self._means(self._rows(side, theta), weights) for side in self.sides]
-        return self._one(self._contrasted(means))
+        return self.of_means(means)
 
     def jacobian(self, theta: Array) -> Array:
         slopes = [self._slopes(side, theta) for side in self.sides]
@@ -61,6 +61,12 @@ class Asked:
 
     def component(self, k: int) -> "Asked":
         return replace(self, picked=k)
+
+    def tangent(self, theta: Array) -> "Tangent":
+        """Ask the same of predictions that are linear in the step from theta."""
+        means = [self._means(self._rows(side, theta), self.weights) for side in self.sides]
+        slopes = [self._slopes(side, theta) for side in self.sides]
+        return Tangent(self, theta, means, slopes)
 
     def units(self, theta: Array) -> Array:
         r"""Pseudo-units of the rows, (m, K), whose weighted mean is psi.
@@ -103,6 +109,10 @@ class Asked:
             return rows.ravel()
         shares = self.grouping.shares(weights)
         return self.grouping.sums((rows.T * shares).T).ravel()
+
+    def of_means(self, means: list[Array]) -> Array:
+        """Contrast the means of the sides, (K,) each."""
+        return self._one(self._contrasted(means))
 
     def _contrasted(self, means: list[Array]) -> Array:
         if len(means) == 1:
@@ -151,3 +161,33 @@ class Asked:
 
     def _one(self, values: Array) -> Array:
         return values if self.picked is None else values[self.picked : self.picked + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """Contrasts of means that move along their derivatives: of networks, whose weights go astray.
+
+    Attributes
+    ----------
+    asked : Asked
+    center : (d,) array
+    means : list of (K,) arrays
+    slopes : list of (K, d) arrays
+    """
+
+    asked: Asked
+    center: Array
+    means: list[Array]
+    slopes: list[Array]
+
+    def value(self, theta: Array) -> Array:
+        step = theta - self.center
+        pairs = zip(self.means, self.slopes, strict=True)
+        return self.asked.of_means([mean + slope @ step for mean, slope in pairs])
+
+    def jacobian(self, theta: Array) -> Array:
+        assert np.array_equal(theta, self.center)
+        return self.asked.jacobian(theta)
+
+    def component(self, k: int) -> "Tangent":
+        return replace(self, asked=self.asked.component(k))

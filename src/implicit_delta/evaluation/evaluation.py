@@ -130,6 +130,8 @@ class Evaluation:
             labels = evaluation_names(names, whole.names or _numbered(whole.d))
             identity = _Identity(chart=model.chart)
             return cls(identity.value(model.theta), False, labels, function=identity, fitted=model)
+        if isinstance(asked, Question):
+            raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(asked, model.shares)
         units, sampling = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
@@ -244,6 +246,8 @@ class Evaluation:
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
+        if isinstance(function, Asked) and self.model.bends:
+            return replace(self, function=function.tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))
