@@ -173,6 +173,16 @@ class Evaluation:
         assert self.function is not None
         return self.function.value(theta)
 
+    def bend(self, steps: Array) -> Array:
+        """Sum of second differences of psi along steps (S, d) from the model's theta: (K,)."""
+        theta = self.model.theta
+        known = self.function.bend(theta, steps) if isinstance(self.function, Asked) else None
+        if known is not None:
+            return known
+        center = self(theta)
+        ends = (self(theta + step) + self(theta - step) - 2 * center for step in steps)
+        return np.asarray(sum(ends, np.zeros_like(center)))
+
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
         psi = self.itself or self

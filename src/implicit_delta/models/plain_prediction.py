@@ -75,3 +75,6 @@ class PlainPrediction:
 
     def slope(self, theta: Array, weights: Array | None) -> Array:
         raise EvaluationError("Predictions of a fit alone have no derivatives.")
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None

@@ -174,6 +174,9 @@ class HostPrediction:
 
         return jacobian_of(sums, theta, self._units(theta), None)
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
+
     def _units(self, theta: Array) -> Array:
         """Standard errors, as far as they are known and small enough for a step."""
         most = 0.1 * np.maximum(abs(theta), 1.0)
