@@ -19,6 +19,7 @@ from implicit_delta.evaluation.scenarios import (
     check_values,
 )
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.plain_prediction import plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known, names_of
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
@@ -60,6 +61,28 @@ class Question:
                 "population=True is about the training rows, which are a sample; data= are rows of "
                 "their own, taken as they are. Leave out one of them."
             )
+
+    def __call__(self, fitted: Any, data: Any = None) -> Any:
+        """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
+
+        Parameters
+        ----------
+        fitted : object
+            Results of statsmodels, or whatever has `predict_proba` or `predict`.
+        data : table, optional
+            The rows of the fit, over which a question without data of its own averages.
+        """
+        if self.population:
+            raise EvaluationError(
+                "population=True needs a fitted model with rows, `infer(model, question)`. A "
+                "bootstrap that averages over the rows of each replicate has their sampling in it."
+            )
+        own = data if self.data is None else self.data
+        predictor, theta = plain_predictor(fitted, own)
+        table = predictor.table if own is None else as_table(own, predictor.table)
+        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        value = bound.asked.value(theta)
+        return float(value[0]) if bound.scalar else _labeled(value, bound.names)
 
     def bound(self, model: FittedModel) -> "Bound":
         """Read the tables of the question for a model."""
@@ -157,6 +180,15 @@ class Bound:
     asked: Asked
     names: tuple[str, ...]
     scalar: bool
+
+
+def _labeled(value: Array, names: tuple[str, ...]) -> Any:
+    """Make a Series, where there is pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return value
+    return pd.Series(value, index=list(names))
 
 
 def predictions(data: Any, *, population: bool = False, outcome: Any = None) -> Question:

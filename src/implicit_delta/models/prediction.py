@@ -27,6 +27,12 @@ class Prediction(Protocol):
         Without weights every row by itself: (m, d) or (m, C, d).
         """
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        """Second derivatives of sums with weights (K, m) along steps (S, d): (K, S).
+
+        None where these are not known; differences of values will do.
+        """
+
 
 class Predictor(ABC):
     """The reading of tables by a fitted model.
@@ -74,6 +80,9 @@ class Coordinates(Protocol):
 
     def coefficients(self, theta: Array) -> Array:
         """Map theta to coefficients."""
+
+    def push(self, v: Array) -> Array:
+        """Map steps (d, k) of theta to steps of the coefficients."""
 
     def pull(self, g: Array) -> Array:
         """Map gradients (D, k) in the coefficients to gradients in theta."""
@@ -130,6 +139,13 @@ class _Moved:
 
     def slope(self, theta: Array, weights: Array | None) -> Array:
         slopes = self.prediction.slope(self.coordinates.coefficients(theta), weights)
+        return self._pulled(slopes)
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        moved = self.coordinates.push(steps.T).T
+        return self.prediction.bends(self.coordinates.coefficients(theta), weights, moved)
+
+    def _pulled(self, slopes: Array) -> Array:
         flat = slopes.reshape(-1, slopes.shape[-1])
         return self.coordinates.pull(flat.T).T.reshape(*slopes.shape[:-1], -1)
 
@@ -147,7 +163,9 @@ def as_table(data: Any, like: Any) -> Any:
 
         data = pd.DataFrame(data)
     if type(data).__module__.partition(".")[0] == "polars":
-        data = data.to_pandas()
+        import pandas as pd
+
+        data = pd.DataFrame(data.to_dict(as_series=False))  # without pyarrow
     table = data if hasattr(data, "iloc") else np.asarray(data)
     if table.ndim != 2:
         raise TypeError(

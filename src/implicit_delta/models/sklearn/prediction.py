@@ -24,6 +24,7 @@ from implicit_delta.models.glm.prediction import (
 from implicit_delta.models.prediction import (
     Prediction,
     Predictor,
+    as_table,
     column_of,
     labels_of,
     names_of,
@@ -31,6 +32,11 @@ from implicit_delta.models.prediction import (
 )
 
 CLOSE, JUMP = 1e-2, 0.5  # of a standard deviation of a variable, and of the range of a feature
+
+CHANGED = (
+    "X was changed since: it has other values now than when `from_sklearn` was called. Make the "
+    "model again, or give a copy: `from_sklearn(estimator, X.copy(), y)`."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +71,7 @@ class SklearnPredictor(Predictor):
         """The training rows, as pandas or as an array."""
         dense = self.X.toarray() if hasattr(self.X, "toarray") else self.X
         if type(dense).__module__.partition(".")[0] == "polars":
-            return dense.to_pandas()
+            return as_table(dense, dense)
         return dense if hasattr(dense, "iloc") else np.asarray(dense)
 
     def on(self, data: Any) -> Prediction:
@@ -73,6 +79,8 @@ class SklearnPredictor(Predictor):
 
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Transform the table with each of the columns; without a transformer set the feature."""
+        if data is self.table and (changed := self.changed()):
+            raise EvaluationError(changed)
         if not any(len(pipeline.steps) > 1 for pipeline in self.pipelines):
             return self._set(data, variable, columns)
         found = [self._features(replaced(data, variable, column)) for column in columns]
@@ -90,7 +98,7 @@ class SklearnPredictor(Predictor):
 
     def changed(self) -> str:
         same = np.array_equal(self.read(self.table), self.features)
-        return "" if same else "X has other values now than when `from_sklearn` was called."
+        return "" if same else CHANGED
 
     def tangent(self, theta: Array) -> "SklearnPredictor":
         return replace(self, likelihood=self.likelihood.touching(theta))

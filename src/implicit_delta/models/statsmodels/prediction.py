@@ -174,9 +174,14 @@ class HostPrediction:
 
         return jacobian_of(sums, theta, self._units(theta), None)
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
+
     def _units(self, theta: Array) -> Array:
+        """Standard errors, as far as they are known and small enough for a step."""
+        most = 0.1 * np.maximum(abs(theta), 1.0)
         known = np.isfinite(self.errors) & (self.errors > 0)
-        return np.where(known, self.errors, 1e-2 * np.maximum(abs(theta), 0.1))
+        return np.where(known, np.minimum(self.errors, most), 0.1 * most)
 
 
 def _design(model: Any) -> Design | None:
