@@ -62,6 +62,11 @@ class Question:
                 "their own, taken as they are. Leave out one of them."
             )
 
+    @property
+    def __name__(self) -> str:
+        """Name of the result, as of a function."""
+        return self.scenarios.name
+
     def __call__(self, fitted: Any, data: Any = None) -> Any:
         """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
 

@@ -220,6 +220,9 @@ class NetworkPrediction:
         rows = [self.network.pulled_by_row(theta, top) for top in tops]
         return rows[0] if len(shape) == 1 else np.stack(rows, axis=1)
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
+
     def tangent(self, theta: Array) -> "NetworkPrediction":
         """Predict by the tangent of the network at theta."""
         return replace(self, network=self.network.touching(theta))
