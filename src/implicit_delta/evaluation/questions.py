@@ -96,8 +96,9 @@ class Question:
             raise UnsupportedModelError(
                 f"{type(model).__name__} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
-                "discrete and ordered models) and `from_sklearn` have. Write the question as a "
-                "function of the model instead: `infer(model, lambda theta: ...)`."
+                "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
+                "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
+                "write the question as a function of the model: `infer(model, lambda theta: ...)`."
             )
         predictor = predictor.of(model)
         training = self.data is None
