@@ -12,6 +12,7 @@ from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of
 from implicit_delta.evaluation.scenarios import (
+    KINKED,
     Compared,
     Observed,
     Scenarios,
@@ -110,7 +111,10 @@ class Question:
                 "population=True needs one training row per observation, and the observations of "
                 "this model are groups of rows. Leave it out."
             )
-        return self._read(predictor, table, weights, model.rows if training else None)
+        rows = model.rows if training else getattr(table, "index", None)
+        bound = self._read(predictor, table, weights, rows)
+        self._check_smooth(bound, model.theta)
+        return bound
 
     def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
         sides = self.scenarios.sides(predictor, table)
@@ -126,6 +130,15 @@ class Question:
         names = self._names(grouping, labels, index, len(table))
         single = grouping is not None and not grouping.names and len(labels) == 1
         return Bound(asked, names, single)
+
+    def _check_smooth(self, bound: "Bound", theta: Array) -> None:
+        doubt = self.scenarios.doubt(bound.asked.sides, theta)
+        if doubt > KINKED:
+            raise EvaluationError(
+                f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
+                "has kinks at values that occur in the data, as `I(x > 5)` in a formula does. Ask "
+                "for a change over a step, `average_comparison(variable, values=1)`."
+            )
 
     def _check_unchanged(self, predictor: Predictor) -> None:
         if changed := predictor.changed():

@@ -256,9 +256,10 @@ def labels_of(column: Any) -> tuple[Any, ...] | None:
         return (False, True)
     if kind in "iuf":
         return None
-    return tuple(sorted(set(column[~_missing(column)]), key=str))
+    known = {entry for entry in np.asarray(column, dtype=object) if not is_missing(entry)}
+    return tuple(sorted(known, key=str))
 
 
-def _missing(column: Any) -> Any:
-    """Mark missing entries: None and whatever is not equal to itself."""
-    return np.array([entry is None or entry != entry for entry in np.asarray(column, dtype=object)])
+def is_missing(entry: Any) -> bool:
+    """Whether an entry of a table is None, NaN, NaT or NA."""
+    return entry is None or type(entry).__name__ in ("NAType", "NaTType") or bool(entry != entry)
