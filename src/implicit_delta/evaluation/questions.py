@@ -101,7 +101,6 @@ class Question:
                 "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
                 "write the question as a function of the model: `infer(model, lambda theta: ...)`."
             )
-        predictor = predictor.of(model)
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
         counted = training and len(table) == model.n and not model.grouped

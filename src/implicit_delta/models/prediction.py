@@ -62,10 +62,6 @@ class Predictor(ABC):
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
 
-    def of(self, model: Any) -> "Predictor":
-        """Bind to the model that predicts, where tables alone do not."""
-        return self
-
     def tangent(self, theta: Array) -> "Predictor":
         """Predict by the tangent of the model at theta; a linear predictor is its own."""
         return self

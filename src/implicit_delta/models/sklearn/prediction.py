@@ -31,8 +31,6 @@ from implicit_delta.models.prediction import (
     replaced,
 )
 
-CLOSE, JUMP = 1e-2, 0.5  # of a standard deviation of a variable, and of the range of a feature
-
 CHANGED = (
     "X was changed since: it has other values now than when `from_sklearn` was called. Make the "
     "model again, or give a copy: `from_sklearn(estimator, X.copy(), y)`."
@@ -85,7 +83,6 @@ class SklearnPredictor(Predictor):
             return self._set(data, variable, columns)
         found = [self._features(replaced(data, variable, column)) for column in columns]
         self._check_changed(variable, found)
-        self._check_smooth(variable, columns, found)
         return [self._predicted(features, data) for features in found]
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
@@ -140,22 +137,6 @@ class SklearnPredictor(Predictor):
                 f"{variable!r} changes no feature of the last step between these values: the "
                 "pipeline leaves it out or puts both into one bin, so that its effect is exactly "
                 "zero by assumption and has no error bar. Choose other values or another variable."
-            )
-
-    def _check_smooth(self, variable: Any, columns: Sequence[Any], found: list[Array]) -> None:
-        """Refuse a slope in a variable that the features follow in steps."""
-        known = np.asarray(column_of(self.table, variable))
-        if known.dtype.kind not in "iuf":
-            return
-        moved = max(np.max(abs(np.asarray(column) - columns[0])) for column in columns[1:])
-        if moved > CLOSE * known.std():
-            return
-        jump = np.max([np.max(abs(other - found[0]), axis=0) for other in found[1:]], axis=0)
-        if np.any(jump > JUMP * np.ptp(self.features, axis=0)):
-            raise EvaluationError(
-                f"The features jump as {variable!r} moves by a small step (a bin, a code, an "
-                f"indicator): it has no slope. Compare two values: `average_comparison("
-                f"{variable!r}, values=(low, high))`."
             )
 
 
