@@ -68,8 +68,9 @@ class StatsmodelsPredictor(Predictor):
     def table(self) -> Any:
         return self.design.table
 
-    def on(self, data: Any) -> Prediction:
-        return self._prediction(self._rows(data), data.index)
+    def on(self, data: Any, offset: Any = None) -> Prediction:
+        """Read the rows of a table, with an offset (m,) of their own if they have one."""
+        return self._prediction(self._rows(data, offset), data.index)
 
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Build the columns of the design that depend on the variable; the others are shared."""
@@ -95,7 +96,10 @@ class StatsmodelsPredictor(Predictor):
     ) -> Prediction:
         """Predict rows, with other columns of the design at some places."""
 
-    def _rows(self, data: Any) -> Rows:
+    def _rows(self, data: Any, offset: Any = None) -> Rows:
+        if offset is not None:
+            X = self.X if data is self.table else self.design.matrix(data)
+            return Rows(X, np.broadcast_to(np.asarray(offset, dtype=np.float64), len(X)))
         if data is self.table:
             if len(data) != len(self.X):
                 raise EvaluationError(CHANGED)
