@@ -60,6 +60,8 @@ BUILT = {
     "frame": lambda: sm.Logit(DATA.won, sm.add_constant(DATA[["income", "treated"]])).fit(disp=0),
     "jump": lambda: smf.ols("y ~ I((whole >= 5) * 1.0) + income", DATA).fit(),
     "constant": lambda: smf.ols("y ~ 0 + one + income", DATA).fit(),
+    "centered": lambda: smf.logit("won ~ I(income - income.mean()) + dose", DATA).fit(disp=0),
+    "ranked": lambda: smf.ols("y ~ income.rank() + dose", DATA).fit(),
     "mixed": lambda: smf.mixedlm("y ~ income", DATA, groups=DATA.whole).fit(reml=False),
 }
 
@@ -178,6 +180,10 @@ ATTACKS = {
     "an average around it": ("logit", lambda: idm.Average(comparison("income")), "population=True"),
     "smoothed": ("logit", lambda: idm.Smoothed(comparison("income")), "smooth"),
     "replicated": ("logit", lambda: idm.Replicated(comparison("income")), "Replicated"),
+    "a formula with a mean in it": ("centered", lambda: comparison("income"), "center\\(x\\)"),
+    "its slope": ("centered", lambda: slope("income"), "center\\(x\\)"),
+    "its predictions": ("centered", lambda: idm.predictions(DATA.head(3)), "center\\(x\\)"),
+    "ranks in a formula": ("ranked", lambda: comparison("income"), "center\\(x\\)"),
     "a variable left out": ("logit", lambda: comparison(None), "None"),
 }
 
@@ -374,6 +380,26 @@ def test_unusual_frames_have_the_same_answer(change):
         est = idm.infer(model, question)
         np.testing.assert_allclose(est.value, usual.value, rtol=1e-6)
         np.testing.assert_allclose(est.standard_error, usual.standard_error, rtol=1e-5)
+
+
+def test_transforms_that_remember_the_fit():
+    plain = idm.from_statsmodels(smf.logit("won ~ income + dose", DATA).fit(disp=0))
+    for text in ("center(income) + dose", "standardize(income) + dose"):
+        model = idm.from_statsmodels(smf.logit(f"won ~ {text}", DATA).fit(disp=0))
+        for question in (comparison("income"), slope("income"), prediction(DATA.head(3))):
+            one, other = idm.infer(model, question), idm.infer(plain, question)
+            assert np.isclose(one.value, other.value, rtol=1e-6)
+            assert np.isclose(one.standard_error, other.standard_error, rtol=1e-6)
+
+
+def test_a_number_that_the_formula_cuts_into_labels():
+    results = smf.logit("won ~ C(dose > 2) + income", DATA).fit(disp=0)
+    model = idm.from_statsmodels(results)
+    est = idm.infer(model, comparison("dose", (1.0, 3.0)))
+    ends = [np.mean(results.predict(DATA.assign(dose=end))) for end in (3.0, 1.0)]
+    assert np.isclose(est.value, ends[0] - ends[1], rtol=1e-12)
+    with pytest.raises(REFUSALS):
+        idm.infer(model, slope("dose"))
 
 
 def test_quoted_names_and_names_that_are_numbers():
