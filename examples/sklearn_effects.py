@@ -4,8 +4,8 @@ Effects through a scikit-learn pipeline: religion and affairs
 
 A pipeline encodes labels, bends numbers by splines, scales them and fits a regression. Its
 coefficients belong to columns that nobody asked about; questions are about the columns of the
-*table*: "what if everybody were as religious as can be?" The answer goes through all transformers, with a
-standard error.
+*table*: "what if everybody were as religious as can be?" The answer goes through all transformers,
+with a standard error.
 
 ``pip install "implicit-delta[sklearn,statsmodels,plot]"``; statsmodels for the data only.
 """

@@ -398,6 +398,18 @@ def test_a_table_that_was_changed_since_is_refused():
         idm.infer(model, idm.average_comparison("treated"))
 
 
+@pytest.mark.parametrize(
+    "mixed", [lambda X: X - X.mean(axis=0), lambda X: X.rank() / len(X)], ids=["mean", "rank"]
+)
+def test_features_that_depend_on_other_rows_are_refused(mixed):
+    frame = DATA[["x", "age"]]
+    pipe = make_pipeline(FunctionTransformer(mixed), LinearRegression()).fit(frame, DATA.linear)
+    model = idm.from_sklearn(pipe, frame, DATA.linear)
+    for psi in (idm.average_comparison("x", (-1, 1)), idm.predictions(frame.head())):
+        with pytest.raises((ValueError, idm.ImplicitDeltaError), match="depend on the other rows"):
+            idm.infer(model, psi)
+
+
 def test_positive_coefficients_at_zero():
     X = DATA[["x", "treated"]].assign(minus=-ETA)
     reg = LinearRegression(positive=True).fit(X, DATA.linear)

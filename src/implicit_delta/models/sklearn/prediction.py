@@ -35,6 +35,13 @@ CHANGED = (
     "X was changed since: it has other values now than when `from_sklearn` was called. Make the "
     "model again, or give a copy: `from_sklearn(estimator, X.copy(), y)`."
 )
+MIXED = (
+    "The features of a row depend on the other rows that are transformed with it (a mean or a rank "
+    "of the rows at hand), so that a row has no prediction of its own. Use a transformer that "
+    "keeps what it has learned in `fit`, as StandardScaler does."
+)
+FEW = 3  # rows whose features are made again by themselves
+SAME = 1e-8  # of the largest number of a feature: a product of other shapes rounds in another order
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +101,24 @@ class SklearnPredictor(Predictor):
         return labels_of(column)
 
     def changed(self) -> str:
-        same = np.array_equal(self.read(self.table), self.features)
-        return "" if same else CHANGED
+        return "" if _same_numbers(self.read(self.table), self.features) else CHANGED
 
     def tangent(self, theta: Array) -> "SklearnPredictor":
         return replace(self, likelihood=self.likelihood.touching(theta))
 
     def _features(self, data: Any) -> Array:
-        return self.features if data is self.table else self.read(data)
+        if data is self.table:
+            return self.features
+        if self._mixed:
+            raise EvaluationError(MIXED)
+        return self.read(data)
+
+    @cached_property
+    def _mixed(self) -> bool:
+        """Whether a few rows have other features by themselves."""
+        few = slice(None, FEW)
+        some = self.table.iloc[few] if hasattr(self.table, "iloc") else self.table[few]
+        return not _same_numbers(self.read(some), self.features[few])
 
     def _predicted(self, features: Array, data: Any) -> Prediction:
         index = getattr(data, "index", None)
@@ -138,6 +155,12 @@ class SklearnPredictor(Predictor):
                 "pipeline leaves it out or puts both into one bin, so that its effect is exactly "
                 "zero by assumption and has no error bar. Choose other values or another variable."
             )
+
+
+def _same_numbers(found: Array, known: Array) -> bool:
+    if found.shape != known.shape:
+        return False
+    return bool(np.all(abs(found - known) <= SAME * np.max(abs(known), axis=0)))
 
 
 def _with(features: Array, place: int, column: Array) -> Array:
