@@ -41,8 +41,8 @@ assert gap < 1e-8
 
 # %%
 # **An elasticity.** By how many percent does the probability rise if the average rises by one
-# percent? ``(1 - p) * GPA * coefficient``, averaged. No question has that name, so psi is a function;
-# the parameters that it gets predict.
+# percent? ``(1 - p) * GPA * coefficient``, averaged. No question has that name, so psi is a
+# function; the parameters that it gets predict.
 
 
 def elasticity(params):
