@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.base import FittedModel
@@ -35,8 +36,7 @@ class ModulePredictor(Predictor):
     @cached_property
     def table(self) -> Any:
         """The training rows, as a data frame."""
-        import pandas as pd
-
+        pd = optional("pandas", "columns=")
         return pd.DataFrame(self.inputs(), columns=list(self.columns))
 
     @cached_property

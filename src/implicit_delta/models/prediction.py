@@ -158,9 +158,8 @@ def as_table(data: Any, like: Any) -> Any:
     if isinstance(data, dict):
         data = optional("pandas", "A dict of columns").DataFrame(data)
     if type(data).__module__.partition(".")[0] == "polars":
-        import pandas as pd
-
-        data = pd.DataFrame(data.to_dict(as_series=False))  # without pyarrow
+        # to_pandas() would want pyarrow
+        data = optional("pandas", "A question").DataFrame(data.to_dict(as_series=False))
     table = data if hasattr(data, "iloc") else np.asarray(data)
     if table.ndim != 2:
         raise TypeError(
