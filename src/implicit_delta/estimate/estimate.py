@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
@@ -20,7 +19,9 @@ from implicit_delta.estimate.checks import checked_content, checked_null
 from implicit_delta.estimate.combination import added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
+from implicit_delta.estimate.influential import Influential, strongest
 from implicit_delta.estimate.lineage import Lineage
+from implicit_delta.estimate.notebook import Budget, estimate_html
 from implicit_delta.estimate.operators import over, plus, times, under
 from implicit_delta.estimate.quantiles import (
     checked_level,
@@ -32,21 +33,17 @@ from implicit_delta.estimate.quantiles import (
     two_sided,
 )
 from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
-from implicit_delta.estimate.results import Influential, Interval, WaldTest
+from implicit_delta.estimate.results import Interval, WaldTest
 from implicit_delta.estimate.rows import Rows
+from implicit_delta.estimate.statsmodels_names import interval_array, prediction_frame
 from implicit_delta.estimate.storage import read, write
 from implicit_delta.estimate.tables import (
     aligned,
-    as_html,
-    budget_cells,
     data_frame,
-    decimals,
     diagnostic_cells,
-    elided,
-    estimate_rows,
     estimate_table,
+    in_words,
     percent,
-    tests_line,
 )
 from implicit_delta.estimate.transforms import Shown, Transform, ends_on_scale
 
@@ -157,7 +154,7 @@ class Estimate:
         return self._like_value(deviations(self.covariance))
 
     @property
-    def budget(self) -> dict[str, float | Array]:
+    def budget(self) -> Budget:
         """Standard error due to each source of error, and their ``total``.
 
         Where a training stopped early also its ``drift``, a possible bias that is not in the total.
@@ -165,7 +162,7 @@ class Estimate:
         parts = self.parts or {"model": self.covariance}
         errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
         bias = {} if self.drift is None else {"drift": self._like_value(abs(self.drift))}
-        return {**errors, "total": self.standard_error, **bias}
+        return Budget({**errors, "total": self.standard_error, **bias}, self.names)
 
     def confidence_interval(
         self,
@@ -224,6 +221,26 @@ class Estimate:
             raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
         return Interval(*map(self._like_value, ends))
 
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Return the interval of level ``1 - alpha`` as statsmodels does, (K, 2).
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 3.0], np.diag([0.04, 0.09]), names=("a", "b"), method="by hand")
+        >>> est.conf_int(alpha=0.1).round(3)
+        array([[0.671, 1.329],
+               [2.507, 3.493]])
+        """
+        return interval_array(self, alpha)
+
+    def summary_frame(self, alpha: float = 0.05) -> Any:
+        """Return a pandas data frame as statsmodels' ``get_prediction().summary_frame()`` does.
+
+        Its columns are ``mean``, ``mean_se``, ``mean_ci_lower`` and ``mean_ci_upper``, its index
+        the names. See :meth:`to_frame` for tests, other nulls and exponentials.
+        """
+        return prediction_frame(self, alpha)
+
     def test(self, null: ArrayLike = 0.0, joint: bool = False) -> WaldTest:
         """Test that psi equals ``null``, against the two-sided alternative.
 
@@ -269,6 +286,22 @@ class Estimate:
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
+
+    def __len__(self) -> int:
+        """Count the evaluations; a scalar is one."""
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        """Go through the evaluations, each as a scalar."""
+        return (self[k] for k in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Stay one object in arrays, which would otherwise take it apart like a list."""
+        if dtype is not None and np.dtype(dtype) != object:
+            raise TypeError("An estimate is no array of numbers: its values are `est.value`.")
+        holder = np.empty((), dtype=object)
+        holder[()] = self
+        return holder
 
     def contrast(
         self, C: ArrayLike | str | Sequence[str], names: Sequence[str] | str | None = None
@@ -372,33 +405,33 @@ class Estimate:
 
         Leaving such a row out changes psi by about minus its influence (times its weight, if it
         counts more than once). Among several evaluations, each row is ranked by its largest
-        influence in standard errors.
+        influence in standard errors; ``est["x"].top_influence()`` is the ranking for one of them.
 
         Parameters
         ----------
         k : int
             How many rows, at most.
 
+        Returns
+        -------
+        Influential
+            The pair ``(row, influence)``, which prints as a table, with the labels of the rows
+            where the data had an index that is not 0, 1, 2, ...
+
         Examples
         --------
         >>> est = Estimate(
         ...     3.0, [[0.5]], ("mean",), "by hand", influence=[[0.1], [-0.7], [0.4], [0.2]]
         ... )
+        >>> est.top_influence(2)
+        row     mean
+        1    -0.7000
+        2     0.4000
+        Influence: change of the estimate for one more copy of the row.
         >>> est.top_influence(2).row
         array([1, 2])
         """
-        if self.influence is None:
-            raise ValueError(
-                "The influence of the training rows was not kept: ask for it with "
-                "`infer(..., influence=True)`."
-            )
-        count = operator.index(k)
-        if count < 0:
-            raise ValueError(f"k is the number of rows to return, not {k!r}")
-        errors = deviations(self.covariance)
-        scaled = np.abs(self.influence) / np.where(errors > 0, errors, 1.0)
-        strongest = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
-        return Influential(strongest, self.influence[strongest])
+        return strongest(self, k)
 
     def to_dict(
         self,
@@ -510,7 +543,7 @@ class Estimate:
             blocks.append(f"Target: {self.target}.")
         if len(self.budget) > 2:
             bias = "" if self.drift is None else " (drift, a possible bias, is not in the total)"
-            blocks.append(f"Standard error by source{bias}\n" + aligned(self._budget_cells()))
+            blocks.append(f"Standard error by source{bias}\n" + aligned(self.budget.cells()))
         diagnostics = diagnostic_cells(self.diagnostics)
         if diagnostics:
             blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))
@@ -521,11 +554,24 @@ class Estimate:
 
     __str__ = __repr__
 
+    def __format__(self, spec: str) -> str:
+        """Write ``value [low, high]`` with the spec for each number, the interval of 95%.
+
+        Without a spec it is the table. Several evaluations follow each other with their names.
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 3.0], np.diag([0.04, 0.09]), names=("a", "b"), method="by hand")
+        >>> f"{est:.2f}"
+        'a: 1.00 [0.61, 1.39]; b: 3.00 [2.41, 3.59]'
+        >>> f"{est['a']:.1f}"
+        '1.0 [0.6, 1.4]'
+        """
+        return in_words(spec, self.to_dict()) if spec else str(self)
+
     def _repr_html_(self) -> str:
-        """Return the table for notebooks."""
-        columns = self.to_dict()
-        caption = f"{self.method}, {percent(0.95)} confidence intervals. {tests_line(columns)}"
-        return as_html(estimate_rows(columns), caption)
+        """Return the table for notebooks; sources of error and diagnostics fold."""
+        return estimate_html(self)
 
     def plot(
         self,
@@ -605,9 +651,3 @@ class Estimate:
         reason = str(self.diagnostics.notes.get("no_bca", ""))
         value = np.atleast_1d(self.value)
         return replicate_ends(kind, level, value, draws, self.acceleration, reason)
-
-    def _budget_cells(self) -> list[list[str]]:
-        errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}
-        digits = decimals(errors["total"], errors["total"])
-        rows = list(zip(digits, self.names, *errors.values(), strict=True))
-        return elided(["", *errors], rows, budget_cells)
