@@ -581,6 +581,8 @@ class Estimate:
         kind: str | None = None,
         confidence_level: float = 0.95,
         simultaneous: bool = False,
+        transform: Transform | None = None,
+        null: float | None = None,
         **style: Any,
     ) -> Axes:
         """Draw the estimate and return the axes.
@@ -594,23 +596,29 @@ class Estimate:
             Where to draw; a new figure unless given.
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
-        kind : {"interval", "band", "covariance", "influence"}, optional
+        kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
             A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
-            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
-            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
+            the correlations. ``"forest"`` is the coefficient plot, with ``sort=True`` the largest
+            on top and with ``numbers=False`` without the numbers at the right; ``"groups"`` puts
+            evaluations of one group (``by=``, or names ``"group: series"``) into one row, in a
+            color for each series (``series=``). ``"covariance"`` is that image, of covariances if
+            ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of each training
+            row, with the labels of the ten largest.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
+        transform : {"log", "logit", "exp", "expit"} or (forward, inverse), optional
+            Two kinds of scales. ``"log"``, ``"logit"`` and pairs are where the *interval* is made,
+            as in :meth:`confidence_interval`: the numbers stay what they are, and a band of
+            probabilities stays within 0 and 1. ``"exp"`` and ``"expit"`` are what is *shown*, as in
+            :meth:`to_dict`: a log odds ratio as an odds ratio (bars on a logarithmic axis), a logit
+            as a probability.
+        null : float, optional
+            Where to draw a thin line, on the scale that is drawn. Left out, bars have it at "no
+            effect" if that is near: 0, or 1 for ``"exp"`` and one half for ``"expit"``.
         **style
             Passed to matplotlib's ``errorbar``, ``plot`` or ``pcolormesh``.
         """
         from implicit_delta.estimate.plot import estimate_plot
-
-        if {"transform", "null"} & set(style):
-            raise TypeError(
-                "plot takes neither transform nor null: draw what you would show, "
-                "`infer(model, lambda m: np.exp(psi(m))).plot()`, and add a line, "
-                "`ax.axvline(1)`."
-            )
 
         return estimate_plot(
             self,
@@ -619,6 +627,8 @@ class Estimate:
             kind=kind,
             confidence_level=confidence_level,
             simultaneous=simultaneous,
+            transform=transform,
+            null=null,
             **style,
         )
 
