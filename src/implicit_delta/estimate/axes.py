@@ -39,12 +39,13 @@ def logarithmic(ax: Axes) -> None:
     low, high = ax.get_xlim()
     many = high > 1e3 * low
     ax.xaxis.set_major_locator(
-        MaxNLocator(5)
+        MaxNLocator(6, steps=[1, 2, 5, 10])
         if high < NARROW * low
         else LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0), numticks=8)
     )
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.4g}"))
+    digits = max(4, 3 + int(np.ceil(-np.log10(high / low - 1))))  # that tell ticks apart
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.{digits}g}"))
 
 
 def mark_null(ax: Axes, null: float) -> None:

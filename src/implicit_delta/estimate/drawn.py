@@ -49,9 +49,13 @@ class Drawn(NamedTuple):
         )
 
     def texts(self) -> list[str]:
-        """Write each as value [low, high], with two digits of the shorter side."""
-        half = np.minimum(self.high - self.value, self.value - self.low)
-        return [_text(*row) for row in zip(half, self.value, self.low, self.high, strict=True)]
+        """Write each as value [low, high], with two digits of the width of a side at least."""
+        sides = self.high - self.value, self.value - self.low
+        # The shorter side of an exponential is as long as its low end, which needs digits too.
+        half = np.minimum(*sides) if self.logarithmic else sum(sides) / 2
+        places = [p - 2 if p < 0 else max(p - 2, 0) for p in decimals(half, self.value)]
+        rows = zip(places, self.value, self.low, self.high, strict=True)
+        return [f"{number(x, p)} [{number(a, p)}, {number(b, p)}]" for p, x, a, b in rows]
 
 
 def drawn(
@@ -102,10 +106,3 @@ def _check_finite(numbers: Array, names: tuple[str, ...], transform: Any) -> Non
             f"transform={transform!r:.40}. Is it a logarithm? Draw it without transform, or leave "
             "it out: `est[[...]].plot(...)`."
         )
-
-
-def _text(half: float, *numbers: float) -> str:
-    (places,) = decimals([half], [numbers[0]])
-    fewer = max(places - 2, 0) if places >= 0 else places + 2
-    value, low, high = (number(x, fewer) for x in numbers)
-    return f"{value} [{low}, {high}]" if half > 0 else value

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta.estimate.axes import described, legend_above, row_axes
+from implicit_delta.estimate.axes import legend_above, row_axes
 from implicit_delta.estimate.drawn import drawn
-from implicit_delta.estimate.interval_plot import FAR, LOOK, draw_bars, finish_rows
+from implicit_delta.estimate.interval_plot import (
+    FAR,
+    draw_bars,
+    finish_rows,
+    interval_label,
+)
 from implicit_delta.estimate.scales import in_lines, label_rows
 
 if TYPE_CHECKING:
@@ -56,19 +61,17 @@ def group_plot(
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     if ax is None:
         (ax,) = row_axes([groups], height=max(0.3, BAR * len(kinds)))
-    look: dict[str, Any] = dict(LOOK) | style
     for s, kind in enumerate(kinds):
         own = [k for k, color in enumerate(colors) if color == kind]
         y = np.array([groups.index(rows[k]) for k in own]) + _shift(s, len(kinds))
-        mine = {"color": f"C{s}", "label": in_lines(kind)} | look
+        mine = {"color": f"C{s}", "label": in_lines(kind)} | style
         draw_bars(ax, found.take(own), y, mine)
     finish_rows(ax, found, FAR if null is None else np.inf)
     for g in range(1, len(groups)):
         ax.axhline(g - 0.5, color="0.9", linewidth=0.6, zorder=0)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     label_rows(ax, np.arange(len(groups)), groups)
-    several = simultaneous and len(estimate.names) > 1
-    ax.set_xlabel(f"estimate, {described(confidence_level, several)} interval")
+    ax.set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
     if len(kinds) > 1:
         legend_above(ax, kinds)
     return ax

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from implicit_delta.estimate import Estimate
 
-LOOK = {"fmt": "o", "capsize": 3.0, "markersize": 5.0}
+POINT = {"marker": "o", "linestyle": "none"}
 FAR = 20.0  # times the width of all intervals: a null further away would make them dots
 
 
@@ -37,7 +37,7 @@ def interval_plot(
     """
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     axes = _rows(estimate, ax, found, style, numbers=False, reach=0.0 if null is None else np.inf)
-    axes[-1].set_xlabel(_label(estimate, confidence_level, simultaneous, transform))
+    axes[-1].set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
     return axes[0]
 
 
@@ -75,7 +75,7 @@ def forest_plot(
     order = np.argsort(-found.value, kind="stable") if sort else np.arange(len(found.value))
     reach = FAR if null is None else np.inf
     axes = _rows(estimate, ax, found, style, numbers=numbers, reach=reach, order=order)
-    axes[-1].set_xlabel(_label(estimate, confidence_level, simultaneous, transform))
+    axes[-1].set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
     return axes[0]
 
 
@@ -98,7 +98,7 @@ def _rows(
     axes = [ax] if ax is not None else row_axes([[names[k] for k in g] for g in groups], width)
     for panel, group in zip(axes, groups, strict=True):
         part = found.take(group)
-        draw_bars(panel, part, np.arange(len(group)), dict(LOOK) | style)
+        draw_bars(panel, part, np.arange(len(group)), style)
         finish_rows(panel, part, reach)
         panel.set_ylim(len(group) - 0.4, -0.6)
         label_rows(panel, np.arange(len(group)), [names[k] for k in group])
@@ -107,8 +107,10 @@ def _rows(
     return axes
 
 
-def draw_bars(ax: Axes, part: Drawn, y: Any, look: dict[str, Any]) -> None:
+def draw_bars(ax: Axes, part: Drawn, y: Any, style: dict[str, Any]) -> None:
     """Draw points with horizontal bars at these heights."""
+    point = {} if "fmt" in style else POINT  # which is marker and line in one
+    look: dict[str, Any] = {**point, "capsize": 3.0, "markersize": 5.0, **style}
     ends = np.maximum([part.value - part.low, part.high - part.value], 0.0)  # but for rounding
     ax.errorbar(part.value, y, xerr=ends, **look)
 
@@ -133,7 +135,8 @@ def _write_numbers(ax: Axes, part: Drawn) -> None:
     beside.spines["right"].set_visible(False)
 
 
-def _label(estimate: Estimate, level: float, simultaneous: bool, transform: Any) -> str:
+def interval_label(estimate: Estimate, level: float, simultaneous: bool, transform: Any) -> str:
+    """Name the axis along which intervals are drawn."""
     what = {"exp": "exp(estimate)", "expit": "expit(estimate)"}.get(
         transform if isinstance(transform, str) else "", "estimate"
     )
