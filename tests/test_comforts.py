@@ -10,6 +10,8 @@ import pytest
 import implicit_delta as idm
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate import Diagnostics, Estimate, Influential, Rows
+from implicit_delta.estimate.files import content_of
+from implicit_delta.estimate.storage import write
 
 EST = Estimate([1.0, 3.0], np.diag([0.04, 0.09]), ("a", "b"), "by hand")
 ONE = Estimate(0.18, [[0.0357**2]], ("rate",), "by hand")
@@ -168,6 +170,19 @@ def test_evaluations_called_row_overwrite_nothing():
     influence = np.array([[1.0, 2.0], [3.0, 4.0]])
     top = Influential(np.array([7, 8]), influence, ("x", "y"), ("row", "label"))
     assert list(top.to_dict().values()) == [[7, 8], ["x", "y"], [1.0, 3.0], [2.0, 4.0]]
+
+
+def test_files_without_labels_load_and_wrong_labels_are_damage(tmp_path):
+    texts, arrays = content_of(rows(rows=Rows(4, texts=("ann", "bob", "cy", "di"))))
+    del texts["rows"]["texts"]  # as releases before this one have written it
+    write(tmp_path / "old.npz", texts, arrays)
+    old = Estimate.load(tmp_path / "old.npz")
+    assert old.top_influence(1).label is None
+    for wrong in (["ann"], [1, 2, 3, 4], 4, {"a": 1}, [["a"]] * 4):
+        texts["rows"]["texts"] = wrong
+        write(tmp_path / "bad.npz", texts, arrays)
+        with pytest.raises(ValueError, match="damaged"):
+            Estimate.load(tmp_path / "bad.npz")
 
 
 def test_texts_are_checked():

@@ -50,9 +50,9 @@ class Drawn(NamedTuple):
 
     def texts(self) -> list[str]:
         """Write each as value [low, high], with two digits of the width of a side at least."""
-        sides = self.high - self.value, self.value - self.low
-        # The shorter side of an exponential is as long as its low end, which needs digits too.
-        half = np.minimum(*sides) if self.logarithmic else sum(sides) / 2
+        half = (self.high - self.low) / 2
+        if self.logarithmic:  # the shorter side is as long as the low end, which needs digits too
+            half = np.minimum(self.high - self.value, self.value - self.low)
         places = [p - 2 if p < 0 else max(p - 2, 0) for p in decimals(half, self.value)]
         rows = zip(places, self.value, self.low, self.high, strict=True)
         return [f"{number(x, p)} [{number(a, p)}, {number(b, p)}]" for p, x, a, b in rows]
