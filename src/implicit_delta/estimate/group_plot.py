@@ -10,10 +10,10 @@ import numpy as np
 from implicit_delta.estimate.axes import legend_above, row_axes
 from implicit_delta.estimate.drawn import drawn
 from implicit_delta.estimate.interval_plot import (
-    FAR,
     draw_bars,
     finish_rows,
     interval_label,
+    reach_of,
 )
 from implicit_delta.estimate.scales import in_lines, label_rows
 
@@ -66,7 +66,7 @@ def group_plot(
         y = np.array([groups.index(rows[k]) for k in own]) + _shift(s, len(kinds))
         mine = {"color": f"C{s}", "label": in_lines(kind)} | style
         draw_bars(ax, found.take(own), y, mine)
-    finish_rows(ax, found, FAR if null is None else np.inf)
+    finish_rows(ax, found, reach_of(null, transform))
     for g in range(1, len(groups)):
         ax.axhline(g - 0.5, color="0.9", linewidth=0.6, zorder=0)
     ax.set_ylim(len(groups) - 0.5, -0.5)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.axes import described, logarithmic, mark_null, on_axis, row_axes
-from implicit_delta.estimate.drawn import Drawn, drawn
+from implicit_delta.estimate.drawn import SHOWN, Drawn, drawn
 from implicit_delta.estimate.scales import label_rows, letters, scales
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def forest_plot(
     """
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     order = np.argsort(-found.value, kind="stable") if sort else np.arange(len(found.value))
-    reach = FAR if null is None else np.inf
+    reach = reach_of(null, transform)
     axes = _rows(estimate, ax, found, style, numbers=numbers, reach=reach, order=order)
     axes[-1].set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
     return axes[0]
@@ -105,6 +105,15 @@ def _rows(
         if numbers:
             _write_numbers(panel, part)
     return axes
+
+
+def reach_of(null: float | None, transform: Any) -> float:
+    """Distance, in widths of all intervals, at which "no effect" is still drawn.
+
+    Any if it is asked for; none on scales of the interval such as "log", which never get there.
+    """
+    on_scale = transform is not None and transform not in SHOWN
+    return np.inf if null is not None else 0.0 if on_scale else FAR
 
 
 def draw_bars(ax: Axes, part: Drawn, y: Any, style: dict[str, Any]) -> None:
