@@ -215,6 +215,12 @@ def test_the_null_of_a_forest(value, error, null, seen):
     assert nulls(make(value, error).plot(kind="forest", null=null)) == seen
 
 
+@pytest.mark.parametrize("kind", ["forest", "groups"])
+def test_a_scale_without_zero_has_no_line_there(kind):
+    assert nulls(drawn(make([2.0, 3.0], [0.5, 0.5]), kind)) == [0.0]
+    assert nulls(drawn(make([2.0, 3.0], [0.5, 0.5]), kind, transform="log")) == []
+
+
 @pytest.mark.parametrize("K", [1, 30])
 @pytest.mark.parametrize(
     "name", ["x", "a name that is much longer than what fits into one line " * 2]
