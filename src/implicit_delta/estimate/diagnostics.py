@@ -59,7 +59,7 @@ class Diagnostics:
 
     def _repr_html_(self) -> str:
         """Return a table that folds, for notebooks."""
-        from implicit_delta.estimate.notebook import diagnostics_html  # which knows diagnostics
+        from implicit_delta.estimate.written import diagnostics_html  # which knows diagnostics
 
         return diagnostics_html(self)
 

@@ -20,32 +20,17 @@ from implicit_delta.estimate.combination import added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
 from implicit_delta.estimate.influential import Influential, strongest
+from implicit_delta.estimate.intervals import ends_of, least_df
 from implicit_delta.estimate.lineage import Lineage
-from implicit_delta.estimate.notebook import Budget, estimate_html
 from implicit_delta.estimate.operators import over, plus, times, under
-from implicit_delta.estimate.quantiles import (
-    checked_level,
-    deviations,
-    joint_test,
-    sidak_quantile,
-    sup_t_quantile,
-    t_quantile,
-    two_sided,
-)
-from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
+from implicit_delta.estimate.quantiles import checked_level, deviations, joint_test, two_sided
 from implicit_delta.estimate.results import Interval, WaldTest
 from implicit_delta.estimate.rows import Rows
 from implicit_delta.estimate.statsmodels_names import interval_array, prediction_frame
 from implicit_delta.estimate.storage import read, write
-from implicit_delta.estimate.tables import (
-    aligned,
-    data_frame,
-    diagnostic_cells,
-    estimate_table,
-    in_words,
-    percent,
-)
-from implicit_delta.estimate.transforms import Shown, Transform, ends_on_scale
+from implicit_delta.estimate.tables import data_frame, estimate_table, in_words
+from implicit_delta.estimate.transforms import Shown, Transform
+from implicit_delta.estimate.written import Budget, estimate_html, estimate_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,17 +193,7 @@ class Estimate:
         0.0045 0.0838
         """
         level = checked_level(confidence_level)
-        if kind in KINDS:
-            ends = self._replicate_ends(kind, level, transform, simultaneous)
-        elif kind == "normal":
-            critical: float | Array = t_quantile(level, self.df)
-            if simultaneous and self.errors_add:
-                critical = sidak_quantile(self.covariance, level, self._least_df)
-            elif simultaneous:
-                critical = sup_t_quantile(self.covariance, level, rng, self._least_df)
-            ends = self._normal_ends(critical, transform)
-        else:
-            raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
+        ends = ends_of(self, level, transform, simultaneous, kind, rng)
         return Interval(*map(self._like_value, ends))
 
     def conf_int(self, alpha: float = 0.05) -> Array:
@@ -267,7 +242,7 @@ class Estimate:
         gap = np.atleast_1d(self.value) - checked_null(null, len(self.names))
         if joint:
             V = added(self.parts, dominating) if self.errors_add else self.covariance
-            return WaldTest(*joint_test(gap, V, self._least_df, several=np.ndim(self.df) > 0))
+            return WaldTest(*joint_test(gap, V, least_df(self), several=np.ndim(self.df) > 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = gap / deviations(self.covariance)
         p_value = two_sided(statistic, self.df)
@@ -532,22 +507,7 @@ class Estimate:
         null, transform
             As in :meth:`to_dict`.
         """
-        K = len(self.names)
-        title = (
-            f"{K} evaluation{'s' * (K > 1)} by {self.method}, "
-            f"{percent(confidence_level)} confidence intervals"
-        )
-        columns = self.to_dict(confidence_level, null=null, transform=transform)
-        blocks = [title, estimate_table(columns)]
-        if self.target:
-            blocks.append(f"Target: {self.target}.")
-        if len(self.budget) > 2:
-            bias = "" if self.drift is None else " (drift, a possible bias, is not in the total)"
-            blocks.append(f"Standard error by source{bias}\n" + aligned(self.budget.cells()))
-        diagnostics = diagnostic_cells(self.diagnostics)
-        if diagnostics:
-            blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))
-        return "\n\n".join(blocks)
+        return estimate_text(self, confidence_level, null, transform)
 
     def __repr__(self) -> str:
         return estimate_table(self.to_dict())
@@ -634,30 +594,3 @@ class Estimate:
 
     def _like_value(self, numbers: Array) -> float | Array:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
-
-    @property
-    def _least_df(self) -> float:
-        """The smallest degrees of freedom among what moves: those of all of it together."""
-        moving = np.diag(self.covariance) > 0
-        return float(np.min(np.broadcast_to(self.df, moving.shape), where=moving, initial=np.inf))
-
-    def _normal_ends(
-        self, critical: float | Array, transform: Transform | None
-    ) -> tuple[Array, Array]:
-        value, error = np.atleast_1d(self.value), deviations(self.covariance)
-        if transform is None:
-            return value - critical * error, value + critical * error
-        return ends_on_scale(transform, value, error, critical, self.names)
-
-    def _replicate_ends(
-        self, kind: str, level: float, transform: Transform | None, simultaneous: bool
-    ) -> tuple[Array, Array]:
-        draws = check_replicates(kind, self.draws, self.covariance, self.names, self.method)
-        if transform is not None or simultaneous:
-            raise ValueError(
-                f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
-            )
-        reason = str(self.diagnostics.notes.get("no_bca", ""))
-        value = np.atleast_1d(self.value)
-        return replicate_ends(kind, level, value, draws, self.acceleration, reason)

@@ -56,8 +56,8 @@ def infer(
     psi : callable
         The evaluation: a function of the model in its own language (a parameter vector, a module,
         an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
-        are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped in `Smoothed` if it jumps, and takes an
-        argument `rng` if it is random (see `Replicated`).
+        are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
+        in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 

@@ -1,4 +1,4 @@
-"""An estimate for notebooks: the table, and below it what folds: sources of error, diagnostics."""
+"""An estimate with all it knows: as text, and for notebooks, where all but the table folds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.tables import (
+    aligned,
     as_html,
     budget_cells,
     decimals,
     diagnostic_cells,
     elided,
     estimate_rows,
+    estimate_table,
     percent,
     tests_line,
 )
@@ -23,6 +25,23 @@ if TYPE_CHECKING:
 
     from implicit_delta.estimate import Estimate
     from implicit_delta.estimate.diagnostics import Diagnostics
+
+
+def estimate_text(estimate: Estimate, level: float, null: Any, transform: Any) -> str:
+    """Write the table with the method, the sources of error and the diagnostics."""
+    K = len(estimate.names)
+    title = (
+        f"{K} evaluation{'s' * (K > 1)} by {estimate.method}, {percent(level)} confidence intervals"
+    )
+    blocks = [title, estimate_table(estimate.to_dict(level, null=null, transform=transform))]
+    if estimate.target:
+        blocks.append(f"Target: {estimate.target}.")
+    if len(estimate.budget) > 2:
+        blocks.append(f"{estimate.budget.title}\n{aligned(estimate.budget.cells())}")
+    diagnostics = diagnostic_cells(estimate.diagnostics)
+    if diagnostics:
+        blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))
+    return "\n\n".join(blocks)
 
 
 def estimate_html(estimate: Estimate) -> str:
@@ -55,9 +74,14 @@ class Budget(dict[str, Any]):
         """Rebuild through the constructor, which takes the names too."""
         return Budget, (dict(self), self.names)
 
-    def _repr_html_(self) -> str:
+    @property
+    def title(self) -> str:
+        """Heading of the table."""
         bias = " (drift, a possible bias, is not in the total)" if "drift" in self else ""
-        return _folded(f"Standard error by source{bias}", as_html(self.cells(), ""))
+        return f"Standard error by source{bias}"
+
+    def _repr_html_(self) -> str:
+        return _folded(self.title, as_html(self.cells(), ""))
 
     def cells(self) -> list[list[str]]:
         """Format one row per evaluation, one column per source."""
