@@ -21,13 +21,14 @@ COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy_
 class Owned:
     """The user's function, whose arrays are copied at once: they may be overwritten by a call.
 
-    A dict becomes one array, of numbers or (with `rows`) of columns. The names of its first call
-    are kept, and the order of the next ones is theirs.
+    A dict becomes one array, of numbers or (with `rows`) of columns. Its names in the first call,
+    or the labels of a Series, are kept, and the order of the next ones is theirs.
     """
 
     function: Callable[..., Any]
     rows: bool = False
     _names: list[tuple[str, ...]] = field(init=False, default_factory=list, compare=False)
+    _index: list[Any] = field(init=False, default_factory=list, compare=False)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -40,8 +41,19 @@ class Owned:
         if isinstance(result, Mapping):
             return self._in_order(*(side_by_side if self.rows else flattened)(result))
         library = type(result).__module__.partition(".")[0]
+        if library == "pandas" and not self.rows and type(result).__name__ == "Series":
+            result = self._as_labeled_first(result)
         copy = getattr(result, COPIES.get(library, ""), None)
         return result if copy is None else copy()
+
+    def _as_labeled_first(self, series: Any) -> Any:
+        """Put the same labels in another order back into that of the first call."""
+        if not self._index:
+            self._index.append(series.index)
+        first, index = self._index[0], series.index
+        moved = len(index) == len(first) and not index.equals(first)
+        same = moved and first.is_unique and index.is_unique and bool(index.isin(first).all())
+        return series.loc[first] if same else series
 
     def _in_order(self, names: tuple[str, ...], values: Any) -> Any:
         """Take the numbers in the order of the first call, whatever that of the keys is now."""
