@@ -33,19 +33,18 @@ def row_axes(names: list[list[str]], width: float = 6.0, height: float = 0.3) ->
 
 def logarithmic(ax: Axes) -> None:
     """Give the x-axis a logarithmic scale with plain numbers at its ticks."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
+    ticker = optional("matplotlib.ticker", "plot()")
     ax.set_xscale("log")
     low, high = ax.get_xlim()
     many = high > 1e3 * low
     ax.xaxis.set_major_locator(
-        MaxNLocator(6, steps=[1, 2, 5, 10])
+        ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
         if high < NARROW * low
-        else LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0), numticks=8)
+        else ticker.LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0), numticks=8)
     )
-    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
     digits = max(4, 3 + int(np.ceil(-np.log10(high / low - 1))))  # that tell ticks apart
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.{digits}g}"))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:.{digits}g}"))
 
 
 def mark_null(ax: Axes, null: float) -> None:
