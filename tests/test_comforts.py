@@ -142,6 +142,15 @@ def test_rows_are_labeled_through_statsmodels_and_files(name, tmp_path):
         assert list(top.to_frame().columns)[-1] == one.names[0]
 
 
+def test_rows_are_labeled_through_sklearn():
+    pd, linear = pytest.importorskip("pandas"), pytest.importorskip("sklearn.linear_model")
+    X = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0, 9.0]}, index=list("vwxyz"))
+    y = np.array([0.1, 0.8, 2.3, 2.9, 20.0])
+    model = idm.from_sklearn(linear.LinearRegression().fit(X, y), X, y)
+    top = idm.infer(model, lambda m: m.coef_, influence=True).top_influence(1)
+    assert top.label == ("vwxyz"[top.row[0]],)
+
+
 def test_dates_are_labels():
     pd, sm = pytest.importorskip("pandas"), pytest.importorskip("statsmodels.api")
     index = pd.date_range("2020-01-01", periods=4)
