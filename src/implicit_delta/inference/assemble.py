@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta._core.warn import warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.quantiles import welch_df
@@ -61,6 +61,11 @@ class Cost:
     def seconds(self) -> float:
         """Wall-clock time."""
         return perf_counter() - self.started
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts of the warnings so far."""
+        return warned_since(self.started)
 
 
 def assemble(
@@ -155,6 +160,7 @@ def assemble(
                 **part.notes,
                 **noise.notes(total.covariance),
             },
+            warnings=cost.warnings,
         ),
         influence=total.influence,
         parts=total.parts,
