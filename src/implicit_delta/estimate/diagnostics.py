@@ -8,6 +8,8 @@ from typing import Any
 from implicit_delta._core.warn import warn
 
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
+# Target of an estimate from which a penalty was taken; its drift has limits of its own.
+DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ STOPPED = (
     "psi of this training, from the same start and stopped where it was, on average over training "
     "sets; not psi at the maximum of the likelihood, nor at the truth"
 )
-DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
 class Target(NamedTuple):
