@@ -12,7 +12,7 @@ import numpy as np
 
 from implicit_delta._core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
 from implicit_delta.estimate.quantiles import deviations, t_quantile
-from implicit_delta.estimate.report.verdicts import Check, Level
+from implicit_delta.estimate.report.checks import Check, Level
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -50,7 +50,7 @@ class Opinion:
     def verdict(self, first: Opinion, error: float) -> tuple[Level, str]:
         """Compare with the first opinion: by offsets that change a coverage, as for a bias."""
         if self is first:
-            return "note", "the others are held against it"
+            return "note", "reference"
         if math.isnan(self.value):
             return "note", f"no answer: {self.reason}" if self.reason else "no answer"
         if not error > 0 or math.isnan(first.value):

@@ -1,4 +1,4 @@
-"""Text of a page: escaped, in numbers that can be read, in lists that end in "and"."""
+"""Text of a page: escaped, in elements, in numbers that can be read."""
 
 import html
 import math
@@ -15,6 +15,19 @@ MOST_LISTED = 3  # names in a sentence
 def escaped(text: object) -> str:
     """Make text harmless inside HTML, also inside attributes, and free of control characters."""
     return html.escape(one_line(text), quote=True)
+
+
+def tag(name: str, *content: str, **attributes: object) -> str:
+    """Write an element around content that is HTML already; attributes are escaped.
+
+    Examples
+    --------
+    >>> tag("p", "a &lt; b", class_="small", aria_label='"')
+    '<p class="small" aria-label="&quot;">a &lt; b</p>'
+    """
+    pairs = ((key.rstrip("_").replace("_", "-"), entry) for key, entry in attributes.items())
+    inside = "".join(f' {key}="{escaped(entry)}"' for key, entry in pairs if entry != "")
+    return f"<{name}{inside}>{''.join(content)}</{name}>"
 
 
 def one_line(text: object) -> str:
