@@ -96,7 +96,8 @@ def _picture(lines: Sequence[Line], level: float) -> str:
 
 def _single(one: Line, level: float) -> str:
     axis = svg.Axis.of(one.numbers)
-    texts = [one.shown(x) if np.isfinite(x) else "" for x in one.numbers]
+    told = [True, *(np.isfinite(x) and one.low < one.high for x in (one.low, one.high))]
+    texts = [one.shown(x) * bool(tell) for x, tell in zip(one.numbers, told, strict=True)]
     drawing = svg.single(axis, one.numbers, texts, one.label(level))
     return tag("figure", drawing, svg.scale(axis), class_="alone")
 

@@ -34,7 +34,7 @@ def graded(x: float, looks: float, fails: float = inf) -> Level:
 
 def little(x: float) -> str:
     """Write a number of standard errors."""
-    return "less than 0.01" if x < 0.01 else f"about {x:.2g}"
+    return "less than 0.01" if x < 0.01 else f"about {x:.2g}" if x < 1000 else "more than 1000"
 
 
 def mark(level: Level) -> str:

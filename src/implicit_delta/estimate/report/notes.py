@@ -19,7 +19,7 @@ from implicit_delta._core.thresholds import (
     UNCERTAIN,
 )
 from implicit_delta.estimate.report.checks import Check, Level, graded, little
-from implicit_delta.estimate.report.text import brief
+from implicit_delta.estimate.report.text import brief, share
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -28,14 +28,20 @@ if TYPE_CHECKING:
 def noted(estimate: Estimate) -> list[Check]:
     """Judge the notes that can be judged."""
     notes = estimate.diagnostics.notes
-    judged = (judge(notes[name], estimate) for name, judge in _NOTES.items() if name in notes)
+    known = [name for name in _NOTES if name in notes and not unknown(notes[name])]
+    judged = (_NOTES[name](notes[name], estimate) for name in known)
     return [check for check in judged if check is not None]
+
+
+def unknown(note: Any) -> bool:
+    """Whether a note is a number that nobody knows."""
+    return isinstance(note, float | np.floating) and math.isnan(note)
 
 
 def settings_of(estimate: Estimate) -> dict[str, str]:
     """Return the notes that are no check: settings, counts and reasons."""
-    notes = estimate.diagnostics.notes
-    return {name: brief(note) for name, note in notes.items() if name not in _NOTES}
+    found = estimate.diagnostics.notes.items()
+    return {name: brief(x) for name, x in found if name not in _NOTES and not unknown(x)}
 
 
 def _number(content: Any) -> float:
@@ -46,7 +52,7 @@ def _monte_carlo(x: Any, estimate: Estimate) -> Check | None:
     refitted = "replicates" in estimate.diagnostics.notes
     error = _number(x)
     level = graded(error, FEW_REPLICATES if refitted else UNCERTAIN)
-    text = f"Another seed would change the standard error by about {error:.1%} of itself" + (
+    text = f"Another seed would change the standard error by about {share(error)} of itself" + (
         "." if level == "ok" else ": take more draws before you rely on the second digit."
     )
     return Check("Monte-Carlo error", brief(x), level, text)
@@ -54,7 +60,7 @@ def _monte_carlo(x: Any, estimate: Estimate) -> Check | None:
 
 def _linear_draws(x: Any, estimate: Estimate) -> Check | None:
     level = graded(_number(x), NONLINEAR_WARNS)
-    text = f"{_number(x):.1%} of the variance over the draws is not linear in the parameters" + (
+    text = f"{share(_number(x))} of the variance over the draws is not linear in the parameters" + (
         "." if level == "ok" else ": the quantity turns or jumps here, or the draws go too far."
     )
     return Check("nonlinear share", brief(x), level, text)
@@ -72,7 +78,7 @@ def _share_reached(x: Any, estimate: Estimate) -> Check | None:
     if math.isnan(_number(x)):
         return Check("share reached", brief(x), "look", "Whether trainings finish is not known.")
     level: Level = "look" if _number(x) < REACHED else "ok"
-    text = f"The trainings reach {_number(x):.0%} of the variance" + (
+    text = f"The trainings reach {share(_number(x))} of the variance" + (
         ": they finish." if level == "ok" else ": they stop short, and the error is too small."
     )
     return Check("share reached", brief(x), level, text)
@@ -94,12 +100,12 @@ def _shift(x: Any, estimate: Estimate) -> Check | None:
 
 
 def _smoothing_change(x: Any, estimate: Estimate) -> Check | None:
-    text = f"With half the smoothing the standard error changes by {_number(x):.0%}."
+    text = f"With half the smoothing the standard error changes by {share(_number(x))}."
     return Check("smoothing change", brief(x), graded(_number(x), CHANGE_WARNS), text)
 
 
 def _smoothing_error(x: Any, estimate: Estimate) -> Check | None:
-    text = f"Another seed would change the smoothed slope by about {_number(x):.0%}."
+    text = f"Another seed would change the smoothed slope by about {share(_number(x))}."
     return Check("smoothing error", brief(x), graded(_number(x), UNCERTAIN), text)
 
 

@@ -69,8 +69,7 @@ class Axis:
         return list(zip(ticks, labels, strict=True))
 
     def _step(self, most: int) -> float:
-        raw = (self.high / 2 - self.low / 2) * 2 / most
-        raw = min(raw, 1e307)
+        raw = min((self.high / 2 - self.low / 2) / most * 2, 1e308)  # which may overflow
         power = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
         return next((s * power for s in STEPS if s * power >= raw), 10 * power)
 

@@ -57,8 +57,19 @@ def shown(x: float, count: int) -> str:
 def brief(content: object) -> str:
     """Format a diagnostic: three digits of a number, or text as it is."""
     if isinstance(content, float | np.floating):
-        return f"{content:.3g}"
+        return (
+            f"{content:.3g}"
+            if math.isfinite(content)
+            else "unknown"
+            if math.isnan(content)
+            else "infinite"
+        )
     return one_line(content)
+
+
+def share(x: float) -> str:
+    """Write a part of a whole as a percentage; one that is many times the whole, in words."""
+    return f"{100 * x:.2g}%" if x < 0.995 else f"{100 * x:.0f}%" if x < 10 else "more than 1000%"
 
 
 def interval_of(low: float, high: float, count: int) -> str:

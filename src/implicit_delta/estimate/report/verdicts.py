@@ -28,8 +28,8 @@ from implicit_delta._core.thresholds import (
 from implicit_delta.estimate.diagnostics import DEBIASED, Diagnostics
 from implicit_delta.estimate.quantiles import deviations, t_quantile
 from implicit_delta.estimate.report.checks import Check, graded, little, worst_first
-from implicit_delta.estimate.report.notes import noted
-from implicit_delta.estimate.report.text import brief, listed
+from implicit_delta.estimate.report.notes import noted, unknown
+from implicit_delta.estimate.report.text import brief, listed, share
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -76,8 +76,8 @@ def _measured(estimate: Estimate) -> list[Check]:
 def _drift(x: float, estimate: Estimate) -> Check:
     if estimate.drift is not None:
         text = (
-            f"The training stopped early. Going on with it would move the estimate by {x:.2g} "
-            "standard errors: a possible bias beside the interval, not a part of it."
+            f"The training stopped early. Going on with it would move the estimate by "
+            f"{little(x)} standard errors: a possible bias beside the interval, not a part of it."
         )
         return Check("drift", brief(x), graded(x, STOPPED_WARNS), text)
     limits = (DRIFT_WARNS, DRIFT_REFUSES)
@@ -107,7 +107,7 @@ def _curvature(x: float, estimate: Estimate) -> Check:
 
 def _nonlinearity(x: float, estimate: Estimate) -> Check:
     level = graded(x, BEND_WARNS, BEND_REFUSES)
-    text = f"Within half a standard error the quantity bends by {x:.1%}" + {
+    text = f"Within half a standard error the quantity bends by {share(x)}" + {
         "ok": ": a symmetric interval is fair.",
         "look": ": a symmetric interval is doubtful; a profile or a bootstrap is not symmetric.",
     }.get(level, ": it turns around there, and the interval has no meaning.")
@@ -197,6 +197,7 @@ def _unknown(found: Diagnostics) -> list[Check]:
         for item in fields(found)
         if item.name in _MEASURES and math.isnan(getattr(found, item.name))
     ]
+    names += [name.replace("_", " ") for name, note in found.notes.items() if unknown(note)]
     if not names:
         return []
     text = f"Not measured by this method, or not applicable: {listed(names, len(names))}."
