@@ -59,7 +59,7 @@ class Opinion:
         if not gap > SHRINKAGE_WARNS:
             return "ok", "agrees"
         wider = _width(self) / _width(first)
-        told = f"an end differs by {gap:.2g} standard errors ({_compared(wider)})"
+        told = f"{gap:.2g} standard errors away at one end, {_compared(wider)}"
         return ("problem" if gap > DRIFT_REFUSES else "look"), told
 
 
@@ -69,7 +69,7 @@ def _width(one: Opinion) -> float:
 
 def _compared(ratio: float) -> str:
     if not math.isfinite(ratio):
-        return "it has no end"
+        return "without an end"
     if 0.95 < ratio < 1.05:
         return "as wide"
     return f"{ratio:.2g} times as wide"

@@ -79,7 +79,8 @@ def _label(tick: float, step: float) -> str:
         return "0"
     if 1e-4 <= abs(tick) < 1e7:
         return f"{tick:,.{min(max(0, -math.floor(math.log10(step) + 1e-9) + _half(step)), 12)}f}"
-    return f"{tick:.3g}"
+    digits, power = f"{tick:.2e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
 
 
 def _half(step: float) -> int:
