@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
 WINDOWS = ((1000, "light"), (390, "dark"))
-HEIGHT, GAP, COLORS = 1150, 24, 64
+HEIGHT, GAP, COLORS = 1150, 24, 160
 
 
 def write_page(folder):
@@ -52,5 +52,5 @@ if __name__ == "__main__":
         whole.paste(picture, (left, 0))
         left += picture.width + GAP
     target = ROOT / "docs" / "images" / "report.png"
-    whole.quantize(COLORS).save(target, optimize=True)
+    whole.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")

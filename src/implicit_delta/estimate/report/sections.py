@@ -53,8 +53,9 @@ def budget(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     if len(names) > MOST_BARS:
         names, shares = [f"mean of {len(names):,}"], shares.mean(axis=1, keepdims=True)
     bars = [
-        row(name, svg.stacked(share, f"{name}: {_told(sources, share)}"), _percents(share))
+        row(name, svg.stacked(share, f"{name}: {told}"), escaped(told))
         for name, share in zip(names, shares.T.tolist(), strict=True)
+        for told in [_told(sources, share)]
     ]
     legend = (
         tag(
@@ -82,10 +83,6 @@ def _shares(errors: Array, power: int) -> Array:
 
 def _told(sources: Sequence[str], shares: Sequence[float]) -> str:
     return ", ".join(f"{one} {share:.0%}" for one, share in zip(sources, shares, strict=True))
-
-
-def _percents(shares: Sequence[float]) -> str:
-    return " + ".join(f"{share:.0%}" for share in shares)
 
 
 def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
