@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
@@ -18,7 +17,7 @@ from implicit_delta.estimate.report.text import escaped, interval_of, listed, pl
 from implicit_delta.estimate.rows import LARGEST_NUMBER
 
 if TYPE_CHECKING:
-    from implicit_delta.estimate import Estimate
+    from implicit_delta.estimate import Estimate, Influential
 
 MOST_BARS = 12  # evaluations whose budgets and second opinions are drawn one by one
 TOP = 10  # rows by influence
@@ -146,7 +145,7 @@ def influence(estimate: Estimate) -> list[str]:
     moves = scaled[np.arange(len(most)), most].tolist()
     axis = svg.Axis.of([0.0, *moves])
     terms = [estimate.names[k] if len(errors) > 1 else "" for k in most]
-    rows = map(_influence_row, [axis] * len(moves), _labels(estimate, top.row), moves, terms)
+    rows = map(_influence_row, [axis] * len(moves), _labels(estimate, top), moves, terms)
     text = (
         f"Of {len(estimate.influence):,} rows, these move the estimate most. Leaving one out moves "
         "it the other way by about as much, here in standard errors."
@@ -159,12 +158,14 @@ def _influence_row(axis: svg.Axis, label: str, move: float, term: str) -> str:
     return row(f"row {label}", svg.bar(axis, move, told), f"<b>{move:+.2f}</b> {escaped(term)}")
 
 
-def _labels(estimate: Estimate, rows: NDArray[np.intp]) -> list[str]:
-    """Name rows by the index of their data where that is of whole numbers, else by position."""
+def _labels(estimate: Estimate, top: Influential) -> Sequence[str]:
+    """Name rows by the index of their data where that is known, else by position."""
+    if (known := getattr(top, "label", None)) is not None:
+        return [str(label) for label in known]
     labels = None if estimate.rows is None else estimate.rows.labels
     if labels is None or np.any(np.abs(labels) > LARGEST_NUMBER):
-        return [str(one) for one in rows]
-    return [f"{labels[one]:.15g}" for one in rows]
+        return [str(one) for one in top.row]
+    return [f"{labels[one]:.15g}" for one in top.row]
 
 
 def checks(found: Sequence[Check]) -> list[str]:
