@@ -11,7 +11,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.report import svg
-from implicit_delta.estimate.report.answer import Line, row, strips
+from implicit_delta.estimate.report.answer import Line, finer, row, strips
 from implicit_delta.estimate.report.checks import SIGNS, Check, Level, mark
 from implicit_delta.estimate.report.opinions import Opinion
 from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, tag
@@ -122,15 +122,17 @@ def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | N
 def _opinions_of(own: list[Opinion], error: float, several: bool) -> str:
     first = own[0]
     (count,) = places([error], [first.value])
-    axis = svg.Axis.of(x for one in own for x in (one.value, one.low, one.high))
+    if any(len(one.spans) > 1 for one in own):
+        count = finer(count, [end for one in own for span in one.spans for end in span])
+    axis = svg.Axis.of(x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
     rows = [_opinion_row(axis, one, count, *one.verdict(first, error)) for one in own]
     return tag("h3", escaped(first.term)) * several + tag("figure", strips(axis, rows))
 
 
 def _opinion_row(axis: svg.Axis, one: Opinion, count: int, level: Level, verdict: str) -> str:
-    ends = "" if np.isnan(one.value) else interval_of(one.low, one.high, count)
+    ends = "" if np.isnan(one.value) else interval_of(one.spans, count)
     label = f"{one.method}: {ends or 'no interval'}, {verdict}"
-    drawing = svg.strip(axis, one.value, one.low, one.high, label, level)
+    drawing = svg.strip(axis, one.value, one.spans, label, level)
     told = tag("span", f"{SIGNS[level]} {escaped(verdict)}", class_=f"told {level}")
     return row(one.method, drawing, f"{escaped(ends)} {told}")
 

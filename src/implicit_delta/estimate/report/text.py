@@ -72,9 +72,9 @@ def share(x: float) -> str:
     return f"{100 * x:.2g}%" if x < 0.995 else f"{100 * x:.0f}%" if x < 10 else "more than 1000%"
 
 
-def interval_of(low: float, high: float, count: int) -> str:
-    """Write an interval in brackets."""
-    return f"[{shown(low, count)}, {shown(high, count)}]"
+def interval_of(spans: Sequence[tuple[float, float]], count: int) -> str:
+    """Write an interval, or its pieces, in brackets."""
+    return " or ".join(f"[{shown(low, count)}, {shown(high, count)}]" for low, high in spans)
 
 
 def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:
