@@ -74,7 +74,7 @@ def profile_report(
         Opinion(method, profile.name, profile.value, float(low), float(high), pieces=pieces)
         for method, (low, high), pieces in (
             ("profile", interval, profile.pieces[level]),
-            ("Wald (symmetric)", profile.wald(level), ()),
+            ("Wald", profile.wald(level), ()),
         )
     )
     return write_page(

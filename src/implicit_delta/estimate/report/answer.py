@@ -120,7 +120,7 @@ def _picture(lines: Sequence[Line], level: float) -> str:
 def _single(one: Line, level: float) -> str:
     axis = svg.Axis.of(one.numbers)
     ends = [end for low, high in one.spans for end in (low, high) if high > low]
-    texts = {x: one.shown(x) for x in (*ends, one.value) if np.isfinite(x)}
+    texts = {x: one.shown(x) for x in (one.value, *ends) if np.isfinite(x)}
     drawing = svg.single(axis, one.value, one.spans, texts, one.label(level))
     return tag("figure", drawing, svg.scale(axis), class_="alone")
 

@@ -65,7 +65,8 @@ class Opinion:
         if not error > 0 or math.isnan(first.value):
             return "note", "nothing to compare with"
         if len(self.spans) != len(first.spans):
-            return "problem", "in pieces, or whole where the first is in pieces"
+            kinds = ("one interval", "in pieces")[:: 1 if len(self.spans) == 1 else -1]
+            return "problem", f"{kinds[0]}, where the first is {kinds[1]}"
         gap = self.apart(first, error)
         if not gap > SHRINKAGE_WARNS:
             return "ok", "agrees"

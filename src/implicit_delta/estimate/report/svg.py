@@ -18,6 +18,7 @@ from implicit_delta.estimate.report.text import escaped, tag
 ROOM = 0.05  # of the range, left free on either side of an axis
 NEAR_ZERO = 0.6  # of the range: a zero that is not farther away is on the axis
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LETTER = 0.027  # of the width of a narrow screen, which a letter takes
 TINY = 5  # letters of a text that has room beside the edge
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
 EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
@@ -99,10 +100,23 @@ def strip(axis: Axis, value: float, spans: Spans, label: str, tone: str = "") ->
 
 def single(axis: Axis, value: float, spans: Spans, texts: Mapping[float, str], label: str) -> str:
     """Draw one interval alone, with texts above some of its numbers."""
-    kinds = {value: "main"}
-    above = [_text(axis, x, text, -4, kinds.get(x, "end")) for x, text in texts.items()]
+    kinds, free = {value: "main"}, _apart(axis, texts)
+    above = [_text(axis, x, text, -4, kinds.get(x, "end")) for x, text in free.items()]
     shapes = [_grid(axis), *_interval(axis, value, spans, 7), *above]
     return picture(shapes, 2 * MIDDLE, label, "strip single")
+
+
+def _apart(axis: Axis, texts: Mapping[float, str]) -> dict[float, str]:
+    """Leave out texts that would lie on an earlier one."""
+    free: dict[float, str] = {}
+    for x, text in texts.items():
+        gaps = (
+            abs(axis.share(x) - axis.share(y)) - LETTER * (len(text) + len(other)) / 2
+            for y, other in free.items()
+        )
+        if all(gap > 0 for gap in gaps):
+            free[x] = text
+    return free
 
 
 def _interval(axis: Axis, value: float, spans: Spans, radius: float) -> list[str]:
