@@ -213,6 +213,17 @@ def test_the_interval_is_drawn_where_it_is(tmp_path):
         np.testing.assert_allclose(drawn, [100 * axis.share(x) for x in true], atol=0.01)
 
 
+def test_a_value_without_error_keeps_its_digits(tmp_path):
+    est = Estimate(3.14159, [[0.0]], ("pi",), "by hand")
+    assert "pi is estimated at 3.142 , without any error." in parsed(est, tmp_path).words
+
+
+def test_a_small_share_is_not_none(tmp_path):
+    parts = {"model": [[1.0]], "evaluation": [[0.002]]}
+    est = Estimate(1.0, [[1.002]], ("a",), "by hand", parts=parts)
+    assert "model 100%, evaluation 0.2%" in parsed(est, tmp_path).words
+
+
 def test_shares_of_the_budget_are_those_of_the_variance(tmp_path):
     page = parsed(report_cases.with_parts(), tmp_path)
     widths = [float(attrs["width"][:-1]) for attrs in page.all("rect", "part")]

@@ -14,7 +14,7 @@ from implicit_delta.estimate.report import svg
 from implicit_delta.estimate.report.answer import Line, finer, row, strips
 from implicit_delta.estimate.report.checks import SIGNS, Check, Level, mark
 from implicit_delta.estimate.report.opinions import Opinion
-from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, tag
+from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, share, tag
 from implicit_delta.estimate.rows import LARGEST_NUMBER
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def budget(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     if len(names) > MOST_BARS:
         names, shares = [f"mean of {len(names):,}"], shares.mean(axis=1, keepdims=True)
     bars = [
-        row(name, svg.stacked(share, f"{name}: {told}"), escaped(told))
-        for name, share in zip(names, shares.T.tolist(), strict=True)
-        for told in [_told(sources, share)]
+        row(name, svg.stacked(parts, f"{name}: {told}"), escaped(told))
+        for name, parts in zip(names, shares.T.tolist(), strict=True)
+        for told in [_told(sources, parts)]
     ]
     legend = (
         tag(
@@ -83,7 +83,7 @@ def _shares(errors: Array, power: int) -> Array:
 
 
 def _told(sources: Sequence[str], shares: Sequence[float]) -> str:
-    return ", ".join(f"{one} {share:.0%}" for one, share in zip(sources, shares, strict=True))
+    return ", ".join(f"{one} {share(x)}" for one, x in zip(sources, shares, strict=True))
 
 
 def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:

@@ -39,8 +39,9 @@ def one_line(text: object) -> str:
 
 
 def places(errors: Sequence[float], values: Sequence[float]) -> list[int]:
-    """Return the decimals that show two digits of each standard error."""
-    return [count - 2 for count in decimals(errors, values)]
+    """Return the decimals that show two digits of each standard error; four of a known value."""
+    counts = decimals(errors, values)
+    return [count - 2 * (error > 0) for count, error in zip(counts, errors, strict=True)]
 
 
 def shown(x: float, count: int) -> str:
