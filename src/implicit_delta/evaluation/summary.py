@@ -124,7 +124,8 @@ class Summary:
         if self.groups is None:
             return None
         width = 1 if np.ndim(rows) == 1 else np.shape(rows)[1]
-        columns = [f": {name}" for name in known or getattr(rows, "columns", range(width))]
+        found: Any = known or getattr(rows, "columns", range(width))
+        columns = [f": {name}" for name in found]
         parts = [""] if width == 1 and not known else columns
         return tuple(f"{label}{part}" for label in self.groups.labels for part in parts)
 
