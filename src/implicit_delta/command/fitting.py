@@ -1,0 +1,233 @@
+"""A model of statsmodels fitted to a table, with its rows, outcome and weights checked first."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy import exp, expm1, log, log1p, log2, log10, sqrt  # noqa: F401 (formulas call them)
+
+from implicit_delta import from_statsmodels
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import WeightKind
+from implicit_delta.command.failure import Failure, listed, meant, one_line
+from implicit_delta.command.families import FAMILIES, GLM, LINKS, Family, family_of, link_of
+from implicit_delta.command.formulas import Formula, read_formula
+from implicit_delta.command.outcomes import check_outcome, coded
+from implicit_delta.command.reading import Table
+
+KINDS = {
+    "frequency": "freq_weights",  # each row stands for so many equal ones
+    "precision": "var_weights",  # one over the variance of each row, or trials of a share
+    "sampling": "freq_weights",  # shares of a population: always with the sandwich
+}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A model to fit: names of columns, and settings as the user gave them."""
+
+    formula: str
+    family: str = "ols"
+    link: str | None = None
+    weights: str | None = None
+    weight_kind: str | None = None
+    offset: str | None = None
+    exposure: str | None = None
+    clusters: tuple[str, ...] = ()
+    success: str | None = None
+    levels: tuple[str, ...] = ()
+
+    def columns(self) -> list[str]:
+        """Columns beside those of the formula."""
+        given = (self.weights, self.offset, self.exposure, *self.clusters)
+        return [name for name in given if name is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model, the rows it was fitted to, and notes on how these were chosen."""
+
+    model: Any
+    results: Any
+    frame: Any
+    clusters: Any
+    notes: tuple[str, ...]
+    rows_read: int
+
+
+def fit(table: Table, asked: Specification) -> Fit:
+    """Fit the model that is asked for to the complete rows of a table."""
+    optional("statsmodels.api", "implicit-delta fit")
+    family = _family(asked)
+    formula = read_formula(asked.formula, list(table.frame.columns))
+    _check_columns(table.frame, asked)
+    _refuse_mixed(table.frame, formula)
+    frame, dropped = _complete(table.frame, formula, asked)
+    frame, coding = coded(frame, formula.outcome, family.outcome, asked.success, asked.levels)
+    results = _fitted(frame, formula, family, asked)
+    kind: WeightKind = "sampling" if asked.weight_kind == "sampling" else "frequency"
+    model = from_statsmodels(results, weight_kind=kind)
+    return Fit(
+        model=model,
+        results=results,
+        frame=frame,
+        clusters=_clusters(frame, asked.clusters),
+        notes=(*dropped, *coding),
+        rows_read=len(table.frame),
+    )
+
+
+def _family(asked: Specification) -> Family:
+    """Choose the class: weights and links are those of a GLM."""
+    name = family_of(asked.family)
+    family = FAMILIES[name]
+    if (asked.weights is None) != (asked.weight_kind is None):
+        raise Failure(
+            "--weights and --weight-kind go together: frequency (each row stands for so many "
+            "equal ones), precision (one over the variance of a row), sampling (survey weights)."
+        )
+    if name == "ols" and asked.weight_kind == "precision" and asked.link is None:
+        return replace(family, model="regression.linear_model.WLS")
+    if asked.weights is not None or asked.link is not None:
+        if family.glm is None:
+            raise Failure(f"The family {name} takes neither --weights nor --link here.")
+        family = family.as_glm(use_t=name == "ols")
+        chosen = None if asked.link is None else LINKS[link_of(asked.link)]
+        family = replace(family, glm=(family.glm[0], chosen or family.glm[1]))  # type: ignore[index]
+    for shift in ("offset", "exposure"):
+        if getattr(asked, shift) is not None and shift not in family.shifts:
+            other = " Use --family gaussian." if name == "ols" and shift == "offset" else ""
+            raise Failure(f"The family {name} takes no --{shift}.{other}")
+    return family
+
+
+def _check_columns(frame: Any, asked: Specification) -> None:
+    for name in asked.columns():
+        if name not in frame.columns:
+            raise Failure(f"There is no column {name!r}: {meant(name, list(frame.columns))}")
+    if len(asked.clusters) > 2:
+        raise Failure(f"--clusters takes one column or two, not {len(asked.clusters)}.")
+    for name in filter(None, (asked.weights, asked.offset, asked.exposure)):
+        values = frame[name]
+        if values.dtype.kind not in "iuf":
+            raise Failure(f"The column {name!r} is not numeric: it holds {_shown(values)}.")
+        least = 0 if name == asked.weights else np.nextafter(0, 1)
+        if name != asked.offset and not bool((values.dropna() >= least).all()):
+            raise Failure(f"The column {name!r} has values that are negative or zero.")
+        if not np.all(np.isfinite(values.dropna())):
+            raise Failure(f"The column {name!r} has values that are infinite.")
+
+
+def _refuse_mixed(frame: Any, formula: Formula) -> None:
+    """Refuse text among numbers: the formula would take each number for a category."""
+    pandas = optional("pandas", "implicit-delta fit")
+    for name in formula.bare:
+        values = frame[name].dropna()
+        if values.dtype != object:
+            continue
+        texts = values.astype(str).str.strip().str.replace(",", ".", regex=False)
+        odd = pandas.to_numeric(texts, errors="coerce").isna()
+        if not odd.all():
+            commas = not odd.any()
+            first = values.index[0] if commas else odd.index[odd.to_numpy()][0]
+            advice = "give --decimal ','" if commas else "correct the file"
+            raise Failure(
+                f"The column {name!r} has text among its numbers, {values[first]!r:.40} in row "
+                f"{int(first) + 1}: {advice}, or write C({name}) if its values are categories."
+            )
+
+
+def _complete(frame: Any, formula: Formula, asked: Specification) -> tuple[Any, list[str]]:
+    """Drop the rows with missing values in a column that is used; count them."""
+    used = list(dict.fromkeys([*formula.columns, *asked.columns()]))
+    missing = frame[used].isna()
+    gone = int(missing.any(axis=1).sum())
+    if gone == len(frame):
+        empty = [name for name in used if missing[name].all()]
+        raise Failure(f"No row is complete: values are missing in {listed(empty or used)}.")
+    if not gone:
+        return frame, []
+    counts = [f"{name}: {number}" for name, number in missing.sum().items() if number]
+    note = f"dropped {gone} of {len(frame)} rows with missing values ({listed(counts)})"
+    return frame[~missing.any(axis=1)], [note]
+
+
+def _fitted(frame: Any, formula: Formula, family: Family, asked: Specification) -> Any:
+    try:
+        model = _built(frame, formula, family, asked)
+    except Exception as error:  # of the engine of formulas, and of the checks of each class
+        raise Failure(f"The model cannot be made: {_reason(error)}") from error
+    rows = len(model.endog)
+    if rows < len(frame):
+        raise Failure(
+            f"The formula has no value in {len(frame) - rows} of {len(frame)} rows: a logarithm or "
+            "a root of a negative number? Leave these rows out of the file, or change the term."
+        )
+    check_outcome(np.asarray(model.endog), family.outcome, formula.text.split("~")[0].strip())
+    columns = model.exog.shape[1]
+    if columns >= rows:
+        raise Failure(
+            f"The formula makes {columns} coefficients of {rows} rows: a column of text or dates "
+            "is taken for categories, one coefficient each."
+        )
+    try:
+        return model.fit(**family.fit)
+    except np.linalg.LinAlgError as error:
+        raise Failure(
+            f"The fit failed: {one_line(error)}. Usual causes: columns that are sums of others, or "
+            "a column that separates the outcomes."
+        ) from error
+    except Exception as error:
+        raise Failure(f"The fit failed: {_reason(error)}") from error
+
+
+def _built(frame: Any, formula: Formula, family: Family, asked: Specification) -> Any:
+    """Make the model here: names in its formula are looked up in this file."""
+    module, _, name = family.model.rpartition(".")
+    model = getattr(optional(f"statsmodels.{module}", "implicit-delta fit"), name)
+    settings: dict[str, Any] = dict(family.settings)
+    if family.model == GLM and family.glm is not None:
+        settings["family"] = _glm_family(*family.glm)
+    if asked.weights is not None and asked.weight_kind is not None:
+        kind = "weights" if name == "WLS" else KINDS[asked.weight_kind]
+        settings[kind] = np.asarray(frame[asked.weights], dtype=np.float64)
+    for shift in ("offset", "exposure"):
+        if (column := getattr(asked, shift)) is not None:
+            settings[shift] = np.asarray(frame[column], dtype=np.float64)
+    if family.outcome == "classes":
+        return _with_classes(model, formula, frame, settings)
+    return model.from_formula(formula.text, frame, **settings)
+
+
+def _with_classes(model: Any, formula: Formula, frame: Any, settings: dict[str, Any]) -> Any:
+    """Number the classes of the outcome in their order, and keep their names."""
+    if formula.outcome is None:
+        return model.from_formula(formula.text, frame, **settings)
+    labels = optional("pandas", "implicit-delta fit").Categorical(frame[formula.outcome])
+    numbered = frame.assign(**{formula.outcome: labels.codes.astype(int)})
+    made = model.from_formula(formula.text, numbered, **settings)
+    made._ynames_map = dict(enumerate(map(str, labels.categories)))
+    return made
+
+
+def _glm_family(family: str, link: str | None) -> Any:
+    families = optional("statsmodels.genmod.families", "implicit-delta fit")
+    make = getattr(families, family)
+    return make() if link is None else make(link=getattr(families.links, link)())
+
+
+def _clusters(frame: Any, names: tuple[str, ...]) -> Any:
+    if not names:
+        return None
+    labels = tuple(frame[name] for name in names)
+    return labels if len(labels) == 2 else labels[0]
+
+
+def _reason(error: Exception) -> str:
+    """First line of an error: engines of formulas draw arrows below it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return one_line(lines[0] if lines else type(error).__name__)[:300]
+
+
+def _shown(values: Any) -> str:
+    return listed(repr(value) for value in values.dropna().unique()[:3])
