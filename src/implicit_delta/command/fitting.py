@@ -72,7 +72,7 @@ def fit(table: Table, asked: Specification) -> Fit:
         results=results,
         frame=frame,
         clusters=_clusters(frame, asked.clusters),
-        notes=(*dropped, *coding),
+        notes=(*dropped, *coding, *_thresholds(family)),
         rows_read=len(table.frame),
     )
 
@@ -216,6 +216,12 @@ def _glm_family(family: str, link: str | None) -> Any:
     return make() if link is None else make(link=getattr(families.links, link)())
 
 
+def _thresholds(family: Family) -> list[str]:
+    if family.outcome != "ordered":
+        return []
+    return ["of the thresholds a/b, those after the first are logarithms of the steps between them"]
+
+
 def _clusters(frame: Any, names: tuple[str, ...]) -> Any:
     if not names:
         return None
@@ -226,7 +232,9 @@ def _clusters(frame: Any, names: tuple[str, ...]) -> Any:
 def _reason(error: Exception) -> str:
     """First line of an error: engines of formulas draw arrows below it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(lines[0] if lines else type(error).__name__)[:300]
+    text = one_line(lines[0] if lines else type(error).__name__)[:300]
+    infinite = "inf" in text and "nan" in text
+    return f"{text} (a logarithm of zero, or a division by it?)" if infinite else text
 
 
 def _shown(values: Any) -> str:

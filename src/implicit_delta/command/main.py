@@ -75,8 +75,6 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
     from implicit_delta.command.printing import as_json, as_text, document
     from implicit_delta.command.reading import read_table
 
-    if options.quiet:
-        os.environ[VARIABLE] = "off"
     if not 0 < options.level < 1:
         raise Failure(f"--level is between 0 and 1, not {options.level:g}.")
     settings = Settings(
@@ -98,7 +96,7 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
         levels=tuple(filter(None, (options.levels or "").split(","))),
     )
     notes = _Notes(options.quiet)
-    with _recorded() as warned:
+    with _bars(not options.quiet), _recorded() as warned:
         table = read_table(options.data, _dialect(options))
         fitted = fit(table, asked)
         notes(*fitted.notes)
@@ -164,6 +162,21 @@ class _Notes:
         for line in lines:
             if not self.quiet:
                 print(f"note: {line}", file=sys.stderr)
+
+
+@contextmanager
+def _bars(shown: bool) -> Iterator[None]:
+    """Hide progress bars while a quiet command runs."""
+    before = os.environ.get(VARIABLE)
+    if not shown:
+        os.environ[VARIABLE] = "off"
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[VARIABLE] = before
+        elif not shown:
+            del os.environ[VARIABLE]
 
 
 @contextmanager

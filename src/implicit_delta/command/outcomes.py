@@ -32,7 +32,7 @@ def coded(
     if values.dtype == bool:
         return frame.assign(**{name: values.astype(int)}), [f"{name} is 1 where it is True"]
     if kind == "classes":
-        first = sorted(values.unique())[0]
+        first = optional("pandas", "implicit-delta fit").Categorical(values).categories[0]
         return frame, [f"coefficients are those of each class of {name} against {first}"]
     if values.dtype.kind not in "iuf":
         raise Failure(_text(name, values, kind))

@@ -16,8 +16,9 @@ examples:
       --ask "contrast('2 * dose')" --json
 
 questions (--ask): average_comparison('x', values=(0, 1), how='difference', by='g'),
-  average_slope('x'), average_prediction(by='g'), predictions(datagrid(x=[0, 1])), contrast('x - z'), parameters,
-  or the name of a coefficient. They are read as calls with plain arguments, never run as code.
+  average_slope('x'), average_prediction(by='g'), predictions(datagrid(x=[0, 1])),
+  contrast('x - z'), parameters, or the name of a coefficient. They are read as
+  calls with plain arguments, never run as code.
 formulas: columns, + - * : ** and functions such as C(group), Q("a column"), I(x**2), bs(x, df=4),
   np.log(x).
 exit codes: 0 done; 2 nothing honest to print, with one line on stderr that says why; 70 a bug.
