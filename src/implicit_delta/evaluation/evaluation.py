@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from implicit_delta._core.cache import LastCache
-from implicit_delta._core.labels import places_in
+from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import (
     Sampling,
     checked_units,
@@ -18,6 +19,7 @@ from implicit_delta.evaluation.average import (
     sampling_of_mean,
 )
 from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import (
@@ -119,6 +121,8 @@ class Evaluation:
         model = model.free()
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
+        if isinstance(psi, Question):
+            return _of_question(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         if asked is parameters:
@@ -185,6 +189,8 @@ class Evaluation:
         if self.sample != "training":
             return self(theta)
         shares = ratio(weights, self.model.weights) * self.model.shares
+        if isinstance(self.function, Asked):
+            return self.function.weighed(theta, shares)
         return np.asarray(shares @ self._units_at(theta) / shares.sum())
 
     def _units_at(self, theta: Array) -> Array:
@@ -377,6 +383,24 @@ def check_order(raw: Any, rows: Any) -> None:
         'sample="training" means that row i is training row i. Return them in that order, for '
         "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
         "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluation:
+    """Read the tables of a question; as a sample, the training rows are units in first order."""
+    bound = question.bound(model)
+    value = bound.asked.value(model.theta)
+    units = None
+    if question.population:
+        units = checked_units(bound.asked.units(model.theta), "training", model.n)
+    return Evaluation(
+        value=checked_value(value, "at the fitted parameters"),
+        scalar=bound.scalar,
+        names=evaluation_names(names, distinct(bound.names)),
+        units=units,
+        sample="training" if question.population else None,
+        function=bound.asked,
+        fitted=model,
     )
 
 

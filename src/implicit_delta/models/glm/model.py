@@ -33,6 +33,7 @@ from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.prediction import InCoordinates, Predictor
 from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
@@ -174,6 +175,7 @@ class HostModel(FittedModel):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
+    predictor: Predictor | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -196,10 +198,12 @@ class HostModel(FittedModel):
         assert self.coordinates.basis is None
         z = chart.coordinates(self.theta)
         basis = chart.slope(self.theta)
+        along = Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis))
         return replace(
             self,
             theta=z,
-            coordinates=Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis)),
+            coordinates=along,
+            predictor=self.predictor and InCoordinates(self.predictor, along),
             names=self.names and tuple(self.names[j] for j in chart.free),
             claimed=self.claimed
             and replace(self.claimed, covariance=chart.part(self.claimed.covariance)),

@@ -17,6 +17,7 @@ from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
+from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -145,6 +146,7 @@ def from_statsmodels(
         claimed=claimed,
         notes=_precisions(bare.model),
         constraints=constraints_of(None, _equalities(bare), theta, names),
+        predictor=predictor_of(bare),
     )
     return checked_under_constraints(model)
 
