@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -250,7 +251,14 @@ def answer(
     warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
-    return estimate
+    return _with_warnings(estimate, cost.warnings)
+
+
+def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
+    """Add the warnings that came after the estimate was made."""
+    if texts == estimate.diagnostics.warnings:
+        return estimate
+    return replace(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
