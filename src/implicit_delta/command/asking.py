@@ -143,9 +143,8 @@ def _contrast(call: Call, names: tuple[str, ...]) -> Any:
 
 def _question(fit: Fit, call: Call) -> Any:
     keywords = {name: _grid(fit, value) for name, value in call.keywords.items()}
-    arguments = [_grid(fit, value) for value in _placed(call)]
-    if call.name == "predictions" and arguments == [None]:
-        arguments = [fit.frame]
+    own = _placed(call) != call.arguments
+    arguments = [fit.frame] if own else [_grid(fit, value) for value in call.arguments]
     return getattr(implicit_delta, call.name)(*arguments, **keywords)
 
 
@@ -155,4 +154,4 @@ def _grid(fit: Fit, value: Any) -> Any:
         return value
     if value.arguments:
         raise Failure("datagrid takes values of columns by name: datagrid(x=[0, 1]).")
-    return implicit_delta.datagrid(fit.model, **value.keywords)  # type: ignore[attr-defined]
+    return implicit_delta.datagrid(fit.model, **value.keywords)

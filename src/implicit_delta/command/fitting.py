@@ -21,6 +21,8 @@ KINDS = {
     "sampling": "freq_weights",  # shares of a population: always with the sandwich
 }
 
+UNDEFINED = "a logarithm of zero, or a root of a negative number?"
+
 
 @dataclass(frozen=True)
 class Specification:
@@ -64,6 +66,8 @@ def fit(table: Table, asked: Specification) -> Fit:
     _refuse_mixed(table.frame, formula)
     frame, dropped = _complete(table.frame, formula, asked)
     frame, coding = coded(frame, formula.outcome, family.outcome, asked.success, asked.levels)
+    if formula.outcome is not None and family.outcome not in ("classes", "ordered"):
+        check_outcome(frame[formula.outcome], family.outcome, formula.outcome)
     results = _fitted(frame, formula, family, asked)
     kind: WeightKind = "sampling" if asked.weight_kind == "sampling" else "frequency"
     model = from_statsmodels(results, weight_kind=kind)
@@ -157,14 +161,14 @@ def _fitted(frame: Any, formula: Formula, family: Family, asked: Specification) 
         model = _built(frame, formula, family, asked)
     except Exception as error:  # of the engine of formulas, and of the checks of each class
         raise Failure(f"The model cannot be made: {_reason(error)}") from error
-    rows = len(model.endog)
-    if rows < len(frame):
-        raise Failure(
-            f"The formula has no value in {len(frame) - rows} of {len(frame)} rows: a logarithm or "
-            "a root of a negative number? Leave these rows out of the file, or change the term."
-        )
     check_outcome(np.asarray(model.endog), family.outcome, formula.text.split("~")[0].strip())
-    columns = model.exog.shape[1]
+    wrong = int(np.sum(~np.all(np.isfinite(model.exog), axis=1)))
+    if wrong:
+        raise Failure(
+            f"The formula is infinite in {wrong} of {len(frame)} rows: a logarithm of zero, or a "
+            "division by it? Leave these rows out of the file, or change the term."
+        )
+    rows, columns = model.exog.shape
     if columns >= rows:
         raise Failure(
             f"The formula makes {columns} coefficients of {rows} rows: a column of text or dates "
@@ -196,16 +200,16 @@ def _built(frame: Any, formula: Formula, family: Family, asked: Specification) -
             settings[shift] = np.asarray(frame[column], dtype=np.float64)
     if family.outcome == "classes":
         return _with_classes(model, formula, frame, settings)
-    return model.from_formula(formula.text, frame, **settings)
+    return model.from_formula(formula.text, frame, missing="raise", **settings)
 
 
 def _with_classes(model: Any, formula: Formula, frame: Any, settings: dict[str, Any]) -> Any:
     """Number the classes of the outcome in their order, and keep their names."""
     if formula.outcome is None:
-        return model.from_formula(formula.text, frame, **settings)
+        return model.from_formula(formula.text, frame, missing="raise", **settings)
     labels = optional("pandas", "implicit-delta fit").Categorical(frame[formula.outcome])
     numbered = frame.assign(**{formula.outcome: labels.codes.astype(int)})
-    made = model.from_formula(formula.text, numbered, **settings)
+    made = model.from_formula(formula.text, numbered, missing="raise", **settings)
     made._ynames_map = dict(enumerate(map(str, labels.categories)))
     return made
 
@@ -233,8 +237,8 @@ def _reason(error: Exception) -> str:
     """First line of an error: engines of formulas draw arrows below it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = one_line(lines[0] if lines else type(error).__name__)[:300]
-    infinite = "inf" in text and "nan" in text
-    return f"{text} (a logarithm of zero, or a division by it?)" if infinite else text
+    undefined = "missing values" in text or ("inf" in text and "nan" in text)
+    return f"{text} ({UNDEFINED})" if undefined else text
 
 
 def _shown(values: Any) -> str:

@@ -71,7 +71,7 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
     try:
         found = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
-        raise Failure(f"The formula {text!r:.120} does not parse: a bracket is open.") from None
+        raise Failure(f"The formula {text!r:.120} does not parse: check its brackets.") from None
     found = [token for token in found if token.type not in dull]
     for token in found:
         if token.type not in allowed:

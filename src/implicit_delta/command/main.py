@@ -27,26 +27,33 @@ ISSUES = "https://github.com/implicit-delta/implicit-delta/issues"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
     try:
         _encode_anything()
         return _run(given)
-    except (Failure, ImplicitDeltaError, ImportError) as error:
-        code, text = REFUSED, one_line(error)
     except BrokenPipeError:  # of `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except KeyboardInterrupt:
-        code, text = INTERRUPTED, "interrupted"
-    except MemoryError:
-        code, text = REFUSED, "out of memory: the file or the formula is too large."
-    except Exception as error:
-        told = one_line(f"{type(error).__name__}: {error}")
-        code, text = BUG, f"this is a bug, please report it at {ISSUES} with --debug: {told:.300}"
-    if debug:
-        traceback.print_exc()
-    print(f"error: {text}", file=sys.stderr)
-    return code
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in given:
+            traceback.print_exception(error)
+        code, text = _verdict(error)
+        print(f"error: {text}", file=sys.stderr)
+        return code
+
+
+def _verdict(error: BaseException) -> tuple[int, str]:
+    """Exit code and line of an error."""
+    match error:
+        case Failure() | ImplicitDeltaError() | ImportError():
+            return REFUSED, one_line(error)
+        case MemoryError():
+            return REFUSED, "out of memory: the file or the formula is too large."
+        case OSError():
+            return REFUSED, one_line(error)
+        case KeyboardInterrupt():
+            return INTERRUPTED, "interrupted"
+    told = one_line(f"{type(error).__name__}: {error}")
+    return BUG, f"this is a bug, please report it at {ISSUES} with --debug: {told:.300}"
 
 
 def _run(given: list[str]) -> int:
@@ -122,7 +129,7 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
     else:
         print(as_text(answers, options.level))
     sys.stdout.flush()
-    for path in outputs.write(answers, options.level):
+    for path in outputs.write(answers, options.level, f"{asked.formula} ({asked.family})"):
         notes(f"wrote {path}")
 
 

@@ -38,14 +38,16 @@ class Outputs:
         if self.plot is not None:
             optional("matplotlib", "--plot")
 
-    def write(self, answers: Answers, level: float) -> Iterator[str]:
-        """Write all of them; yield their names."""
+    def write(self, answers: Answers, level: float, model: str) -> Iterator[str]:
+        """Write all of them; yield their names. The model is described in words."""
         if self.csv is not None:
             with open(self.csv, "w", encoding="utf-8", newline="") as file:
                 write_csv(file, answers, level)
             yield self.csv
-        writers: dict[str, Callable[[str, str, Estimate], None]] = {
-            "report": lambda path, text, estimate: _report(path, text, estimate),
+        writers: dict[str, Callable[[str, str, Estimate], object]] = {
+            "report": lambda path, text, estimate: estimate.report(
+                path, question=f"{text} of {model}", confidence_level=level
+            ),
             "plot": lambda path, _, estimate: _plot(path, estimate, level),
             "save": lambda path, _, estimate: estimate.save(path),
         }
@@ -79,10 +81,6 @@ def _check_place(option: str, path: str) -> None:
         raise Failure(f"--{option} {path} cannot be written.")
     if place.suffix.lower() not in SUFFIXES.get(option, (place.suffix.lower(),)):
         raise Failure(f"--{option} {path}: the name must end in {SUFFIXES[option][0]}.")
-
-
-def _report(path: str, text: str, estimate: Estimate) -> None:
-    estimate.report(path, question=text)  # type: ignore[attr-defined]
 
 
 def _plot(path: str, estimate: Estimate, level: float) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,15 +104,19 @@ def _read_csv(pandas: Any, content: bytes, name: str, dialect: Dialect) -> Any:
     if compression is None and encoding == "utf-8":
         _refuse_binary(content[:HEAD], name)
     try:
-        frame = pandas.read_csv(
-            io.BytesIO(content),
-            sep=delimiter,
-            decimal=dialect.decimal,
-            encoding=encoding,
-            compression=compression,
-            skipinitialspace=True,
-            low_memory=False,
-        )
+        with warnings.catch_warnings():
+            # Fields beyond the header would be lost, or make the first column the index.
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            frame = pandas.read_csv(
+                io.BytesIO(content),
+                sep=delimiter,
+                decimal=dialect.decimal,
+                encoding=encoding,
+                compression=compression,
+                skipinitialspace=True,
+                low_memory=False,
+                index_col=False,
+            )
     except (UnicodeError, LookupError) as error:
         raise Failure(
             f"{name} is not text in {encoding} ({one_line(error):.100}). For files of older "
@@ -120,14 +125,13 @@ def _read_csv(pandas: Any, content: bytes, name: str, dialect: Dialect) -> Any:
     except Exception as error:  # of the parser and of each decompressor
         header = "" if compression else content.partition(b"\n")[0].decode(encoding, "replace")
         _refuse_delimiter([header], delimiter, name)
+        if isinstance(error, pandas.errors.ParserWarning):
+            raise Failure(
+                f"{name} has more fields in its rows than in its header: name every column in the "
+                "first line, or give another --delimiter."
+            ) from None
         sheet = " Save the sheet as CSV." if Path(name).suffix in EXCEL else ""
         raise Failure(f"{name} cannot be read as CSV: {one_line(error):.200}{sheet}") from None
-    if not isinstance(frame.index, pandas.RangeIndex):
-        _refuse_delimiter(frame.columns, delimiter, name)
-        raise Failure(
-            f"{name} has more fields in its rows than in its header: name every column in the "
-            "first line, or give another --delimiter."
-        )
     if len(frame.columns) == 1:
         _refuse_delimiter(frame.columns, delimiter, name)
     return frame
