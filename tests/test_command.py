@@ -3,10 +3,15 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
+import pages
 import pytest
 
 pd = pytest.importorskip("pandas")
@@ -180,10 +185,14 @@ FITS = [
         lambda f, d: smf.ols(f, d).fit(cov_type="HAC", cov_kwds={"maxlags": 4}),
     ),
     (
-        "cost ~ bs(x, df=4) + np.log(years) + I(dose**2) + Q('my column') + center(dose):C(site, Sum)", "",
+        "cost ~ bs(x, df=4) + np.log(years) + I(dose**2) + Q('my column') + dose:C(site, Sum)",
+        "",
         lambda f, d: smf.ols(f, d).fit(),
     ),
-    ("log(cost) ~ (x + dose)**2 - 1", "", lambda f, d: smf.ols(f.replace("log", "np.log"), d).fit()),
+    (
+        "log(cost) ~ (x + dose)**2 - 1", "",
+        lambda f, d: smf.ols(f.replace("log", "np.log"), d).fit(),
+    ),
     ("cost ~ np.where(x > 0, 1, 0) + I((dose >= 2) * 1)", "", lambda f, d: smf.ols(f, d).fit()),
 ]  # fmt: skip
 
@@ -351,7 +360,10 @@ def test_level_df_and_seed(run, table):
 
 
 KEYS = {
-    "": ["schema", "command", "versions", "data", "model", "settings", "answers", "notes", "warnings"],
+    "": [
+        "schema", "command", "versions", "data", "model", "settings", "answers", "notes",
+        "warnings",
+    ],
     "data": ["file", "sha256", "rows_read", "rows_used"],
     "settings": ["level", "method", "seed", "robust", "df"],
 }  # fmt: skip
@@ -397,7 +409,8 @@ def test_warnings_are_lines_and_in_the_json(run):
 def test_files_are_written_and_numbered(run, tmp_path, table):
     pytest.importorskip("matplotlib")
     code, _, err = run(
-        "fit", "data.csv", *LOGIT, "--ask", "x", "--ask", "parameters", "--csv", tmp_path / "out.csv",
+        "fit", "data.csv", *LOGIT, "--ask", "x", "--ask", "parameters",
+        "--csv", tmp_path / "out.csv",
         "--plot", tmp_path / "a.png", "--save", tmp_path / "a.npz", "--report", tmp_path / "a.html",
     )  # fmt: skip
     assert code == 0, err
@@ -416,7 +429,7 @@ def test_files_are_written_and_numbered(run, tmp_path, table):
 OK = ("data.csv", "cost ~ x")
 # Arguments, and words of the one line.
 REFUSED = {
-    "no file": (("missing.csv", "y ~ x"), "no file missing.csv; in that folder there is binary.csv"),
+    "no file": (("missing.csv", "y ~ x"), "missing.csv; in that folder there is binary.csv"),
     "no folder": (("nowhere/data.csv", "y ~ x"), "there is no folder nowhere"),
     "a web address": (("https://example.org/data.csv", "y ~ x"), "There is no file"),
     "a folder": (("folder.csv", "y ~ x"), "is a folder"),
@@ -450,7 +463,7 @@ REFUSED = {
     "exposure of a logit": (
         ("data.csv", "y ~ x", "--family", "logit", "--exposure", "years"), "takes no --exposure"),
     "negative exposure": (
-        ("data.csv", "visits ~ x", "--family", "poisson", "--exposure", "below"), "negative or zero"),
+        ("data.csv", "visits ~ x", "--family", "poisson", "--exposure", "below"), "or zero"),
     "exposure without a log": (
         ("data.csv", "cost ~ x", "--family", "gaussian", "--exposure", "years"), "exposure"),
     "no family": ((*OK, "--family", "loogit"), "did you mean logit"),
@@ -481,7 +494,7 @@ REFUSED = {
     "a logarithm of zero": (("data.csv", "cost ~ np.log(dose)"), "logarithm of zero"),
     "too many categories": (("data.csv", "cost ~ C(day) + x"), "201 coefficients of 200 rows"),
     "yes and no": (("data.csv", "better ~ x", "--family", "logit"), "--success"),
-    "one and two": (("data.csv", "onetwo ~ x", "--family", "logit"), "must be 0 and 1, but holds 2"),
+    "one and two": (("data.csv", "onetwo ~ x", "--family", "logit"), "0 and 1, but holds 2"),
     "no such success": (
         ("data.csv", "better ~ x", "--family", "logit", "--success", "Yes"), "is never 'Yes'"),
     "success of a count": (
@@ -546,8 +559,9 @@ CODE = [
     "I(10**10000000 * x)", "I('a' * 1000000000)", "I((1,) * 1000000000)", "np.save('hit', x)",
     "np.lib.format.open_memmap('hit', 'w+', shape=(1,))", "np.fromfile('hit')", "eval('open(1)')",
     "exec('1')", "I(eval)", "C(x)(open('hit', 'w'))", "C(x).to_csv('hit')", "x.to_csv('hit')",
-    "I(x if open('hit', 'w') else x)", "I((y := x))", "I(x[open('hit', 'w')])", "Q(open('hit','w'))",
-    "Q('x' + 'y')", "`x`", "{open('hit', 'w')}", "x; import os", "I(x) @ open('hit', 'w')",
+    "I(x if open('hit', 'w') else x)", "I((y := x))", "I(x[open('hit', 'w')])",
+    "Q(open('hit','w'))", "Q('x' + 'y')", "`x`", "{open('hit', 'w')}", "x; import os",
+    "I(x) @ open('hit', 'w')",
     "I(*open('hit', 'w'))", "C(x, levels=open('hit', 'w'))", "I(globals())", "I(x and open('hit'))",
     "optional('os', '')", "from_statsmodels(x)", "I(frame)", "I(asked)", "I(1 << 9999999999)",
     "I(" * 500 + "x" + ")" * 500, "x + " * 5000 + "x", "yield", "await x", "print('hit')",
@@ -574,8 +588,9 @@ ASKED_CODE = [
     "datagrid(x=1)", "predictions(datagrid(datagrid(x=1)))", "predictions(datagrid(x=open('hit')))",
     "contrast(open('hit', 'w'))", "contrast('x.__class__')", "contrast('open(1)')",
     "contrast('9**9**9')", "contrast('x', 'y')", "contrast()", "parameters(1)", "averge_slope('x')",
-    "average_slope()", "average_slope('x', nonsense=1)", "average_slope('nowhere')", "", "(", "((((",
-    "[" * 300, "x" * 5000, "nowhere", "average_comparison('x', values=1j)", "average_comparison(b'x')",
+    "average_slope()", "average_slope('x', nonsense=1)", "average_slope('nowhere')", "", "(",
+    "((((", "[" * 300, "x" * 5000, "nowhere", "average_comparison('x', values=1j)",
+    "average_comparison(b'x')",
     "average_comparison('x', values=" + "9" * 5000 + ")", "average_comparison('x', values=...)",
     "average_comparison('x', how='sum')", "predictions('data.csv')",
 ]  # fmt: skip
@@ -664,6 +679,7 @@ sys.meta_path.insert(0, Hide())
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_as_a_process(folder):
     done = process("fit", *OK, "--ask", "x", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -673,6 +689,7 @@ def test_as_a_process(folder):
     check_refusal(done.returncode, done.stdout, done.stderr, "There is no column 'z'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "statsmodels"])
 def test_without_a_library_the_line_says_what_to_install(folder, library):
     done = process("fit", *OK, folder=folder, hidden=[library])
@@ -680,9 +697,28 @@ def test_without_a_library_the_line_says_what_to_install(folder, library):
     assert process("check", folder=folder, hidden=[library]).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_command_starts_without_the_libraries_of_models(folder):
     loaded = "print(sorted({'pandas', 'statsmodels', 'matplotlib', 'torch'} & set(sys.modules)))"
     done = process(
         folder=folder, code=f"def main():\n    {loaded}\nimport implicit_delta.command.main"
     )
     assert done.stdout.strip() == "[]"
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "guide" / "command.md"
+SESSION = re.compile(r"^```sh\n(implicit-delta .*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages of the site are not here")
+def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
+    text = PAGE.read_text()
+    (data,) = re.findall(r"^```csv\n(.*?)^```$", text, re.M | re.S)
+    (tmp_path / "flights.csv").write_text(data)
+    monkeypatch.chdir(tmp_path)
+    sessions = SESSION.findall(text)
+    assert len(sessions) == 4
+    for typed, shown in sessions:
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
+            main(shlex.split(typed)[1:])
+        assert pages.agree(shown, printed.getvalue()), printed.getvalue()

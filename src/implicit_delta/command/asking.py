@@ -149,9 +149,12 @@ def _question(fit: Fit, call: Call) -> Any:
 
 
 def _grid(fit: Fit, value: Any) -> Any:
-    """Make the grid that a nested call stands for."""
+    """Make the grid that a nested call stands for, with its rows named by the given values."""
     if not isinstance(value, Call):
         return value
     if value.arguments:
         raise Failure("datagrid takes values of columns by name: datagrid(x=[0, 1]).")
-    return implicit_delta.datagrid(fit.model, **value.keywords)
+    grid = implicit_delta.datagrid(fit.model, **value.keywords)
+    rows = zip(*(grid[name] for name in value.keywords), strict=True)
+    labels = [", ".join(map("{}={}".format, value.keywords, row)) for row in rows]
+    return grid.set_axis(labels, axis=0) if labels else grid
