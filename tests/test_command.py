@@ -85,6 +85,11 @@ def folder(tmp_path_factory, table):
     (place / "header.csv").write_text("y,x\n")
     (place / "ragged.csv").write_text("y,x\n1,2\n1,2,3,4\n")
     (place / "longer.csv").write_text("y,x\n1,2,3\n0,2,3\n")
+    (place / "twice.csv").write_text("y,x,x\n1,2,3\n0,1,1\n1,0,2\n2,5,1\n")
+    (place / "blanks.csv").write_text("y x\n1 2\n0 1\n1 0\n2 5\n")
+    (place / "headless.csv").write_text("1,2\n0,1\n1,0\n2,5\n")
+    (place / "infinite.csv").write_text("y,x\n1,inf\n0,1\n1,0\n2,5\n")
+    (place / "short.csv").write_text("y,x\n1,3\n0,1\n")
     (place / "binary.csv").write_bytes(bytes(range(256)) * 20)
     (place / "broken.parquet").write_bytes(b"PAR1 and then nothing of the kind")
     (place / "broken.csv.gz").write_bytes((place / "data.csv.gz").read_bytes()[:500])
@@ -151,6 +156,10 @@ FITS = [
     ),
     ("cost ~ x", "--family gaussian", lambda f, d: smf.glm(f, d).fit()),
     ("y ~ x", "--family binomial", lambda f, d: smf.glm(f, d, family=GLM.Binomial()).fit()),
+    (
+        "visits + times ~ x", "--family binomial",
+        lambda f, d: smf.glm(f, d, family=GLM.Binomial()).fit(),
+    ),
     (
         "y ~ x", "--family logit --link cloglog",
         lambda f, d: smf.glm(f, d, family=GLM.Binomial(GLM.links.CLogLog())).fit(),
@@ -439,6 +448,18 @@ REFUSED = {
     "ragged": (("ragged.csv", "y ~ x"), "cannot be read as CSV"),
     "longer rows": (("longer.csv", "y ~ x"), "more fields in its rows than in its header"),
     "binary": (("binary.csv", "y ~ x"), "is a binary file"),
+    "a column twice": (("twice.csv", "y ~ x"), "several columns named x"),
+    "blanks between columns": (("blanks.csv", "y ~ x"), "has one column: is --delimiter right?"),
+    "no header": (("headless.csv", "y ~ x"), "is its first line a header?"),
+    "infinite": (("infinite.csv", "y ~ x"), "'x' has values that are infinite"),
+    "two rows": (("short.csv", "y ~ x"), "2 coefficients of 2 rows"),
+    "nothing to explain with": (("data.csv", "y ~ 0"), "no columns"),
+    "two outcomes": (("data.csv", "y + dose ~ x"), "one outcome"),
+    "a comparison as outcome": (
+        ("data.csv", "I(x > 0) ~ dose", "--family", "binomial"), "is not a number"),
+    "no trials": (("data.csv", "visits + dose ~ x", "--family", "binomial"), "no trials"),
+    "negative trials": (("data.csv", "below + dose ~ x", "--family", "binomial"), "not negative"),
+    "text among counts": (("data.csv", "y + site ~ x", "--family", "binomial"), "one outcome"),
     "broken gzip": (("broken.csv.gz", "y ~ x"), "cannot be read as CSV"),
     "a sheet": (("sheet.xlsx", "y ~ x"), "Save the sheet as CSV"),
     "semicolons": (("semicolon.csv", "cost ~ x"), "separated by ';'. Give --delimiter ';'"),
@@ -512,7 +533,8 @@ REFUSED = {
     "a level too many": (
         ("data.csv", "pain ~ x", "--family", "ordered", "--levels", "low,mid,high,top"),
         "top never occurs"),
-    "separated": (("data.csv", "y ~ split", "--family", "logit"), ""),
+    "separated": (("data.csv", "y ~ split", "--family", "logit"), "separates the outcomes"),
+    "separated, GLM": (("data.csv", "y ~ split", "--family", "binomial"), "separates the outcomes"),
     "collinear": (("data.csv", "y ~ x + twice", "--family", "logit"), ""),
     "collinear, linear": (("data.csv", "cost ~ x + twice"), "flat"),
     "one cluster": ((*OK, "--clusters", "still"), "cluster"),
@@ -720,5 +742,5 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
     assert len(sessions) == 4
     for typed, shown in sessions:
         with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
-            main(shlex.split(typed)[1:])
+            main(shlex.split(typed.replace("\\\n", " "))[1:])
         assert pages.agree(shown, printed.getvalue()), printed.getvalue()

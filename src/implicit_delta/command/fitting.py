@@ -1,5 +1,6 @@
 """A model of statsmodels fitted to a table, with its rows, outcome and weights checked first."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from implicit_delta._core.types import WeightKind
 from implicit_delta.command.failure import Failure, listed, meant, one_line
 from implicit_delta.command.families import FAMILIES, GLM, LINKS, Family, family_of, link_of
 from implicit_delta.command.formulas import Formula, read_formula
-from implicit_delta.command.outcomes import check_outcome, coded
+from implicit_delta.command.outcomes import check_outcome, coded, is_number
 from implicit_delta.command.reading import Table
 
 KINDS = {
@@ -61,7 +62,9 @@ def fit(table: Table, asked: Specification) -> Fit:
     """Fit the model that is asked for to the complete rows of a table."""
     optional("statsmodels.api", "implicit-delta fit")
     family = _family(asked)
-    formula = read_formula(asked.formula, list(table.frame.columns))
+    formula = _formula(table, asked.formula)
+    if formula.pair:
+        _check_pair(table.frame, formula.pair, family)
     _check_columns(table.frame, asked)
     _refuse_mixed(table.frame, formula)
     frame, dropped = _complete(table.frame, formula, asked)
@@ -105,6 +108,35 @@ def _family(asked: Specification) -> Family:
     return family
 
 
+def _formula(table: Table, text: str) -> Formula:
+    """Read the formula; a table that was read in a wrong way has other columns than it should."""
+    names = list(table.frame.columns)
+    try:
+        return read_formula(text, names)
+    except Failure as error:
+        if len(names) == 1:
+            raise Failure(f"{error} {table.name} has one column: is --delimiter right?") from None
+        if "no column" in str(error) and all(map(is_number, names)):
+            raise Failure(f"{error}. Of {table.name}, is its first line a header?") from None
+        raise
+
+
+def _check_pair(frame: Any, names: tuple[str | None, ...], family: Family) -> None:
+    """Two outcomes are the successes and failures of a binomial family."""
+    counted = [name is not None and frame[name].dtype.kind in "iuf" for name in names]
+    if family.outcome != "share" or not all(counted):
+        raise Failure(
+            "Write one outcome before the '~'. Two are for --family binomial: columns with the "
+            "numbers of successes and failures, 'dead + alive ~ dose'."
+        )
+    counts = frame[list(names)].dropna()
+    if (counts < 0).any(axis=None):
+        raise Failure(f"Successes and failures must be counts, not negative: {listed(names)}.")
+    idle = int((counts.sum(axis=1) == 0).sum())
+    if idle:
+        raise Failure(f"There are no trials in {idle} rows: leave these out of the file.")
+
+
 def _check_columns(frame: Any, asked: Specification) -> None:
     for name in asked.columns():
         if name not in frame.columns:
@@ -118,8 +150,6 @@ def _check_columns(frame: Any, asked: Specification) -> None:
         least = 0 if name == asked.weights else np.nextafter(0, 1)
         if name != asked.offset and not bool((values.dropna() >= least).all()):
             raise Failure(f"The column {name!r} has values that are negative or zero.")
-        if not np.all(np.isfinite(values.dropna())):
-            raise Failure(f"The column {name!r} has values that are infinite.")
 
 
 def _refuse_mixed(frame: Any, formula: Formula) -> None:
@@ -144,6 +174,9 @@ def _refuse_mixed(frame: Any, formula: Formula) -> None:
 def _complete(frame: Any, formula: Formula, asked: Specification) -> tuple[Any, list[str]]:
     """Drop the rows with missing values in a column that is used; count them."""
     used = list(dict.fromkeys([*formula.columns, *asked.columns()]))
+    for name in used:
+        if frame[name].dtype.kind == "f" and np.isinf(frame[name]).any():
+            raise Failure(f"The column {name!r} has values that are infinite.")
     missing = frame[used].isna()
     gone = int(missing.any(axis=1).sum())
     if gone == len(frame):
@@ -161,7 +194,12 @@ def _fitted(frame: Any, formula: Formula, family: Family, asked: Specification) 
         model = _built(frame, formula, family, asked)
     except Exception as error:  # of the engine of formulas, and of the checks of each class
         raise Failure(f"The model cannot be made: {_reason(error)}") from error
-    check_outcome(np.asarray(model.endog), family.outcome, formula.text.split("~")[0].strip())
+    left = formula.text.split("~")[0].strip()
+    several = np.ndim(model.data.orig_endog) == 2 and np.shape(model.data.orig_endog)[1] > 1
+    if several and not formula.pair and family.outcome not in ("classes", "ordered"):
+        # A GLM would take the columns of False and True for successes and failures.
+        raise Failure(f"The outcome {left} is not a number: name a column, with --success.")
+    check_outcome(np.asarray(model.endog), family.outcome, left)
     wrong = int(np.sum(~np.all(np.isfinite(model.exog), axis=1)))
     if wrong:
         raise Failure(
@@ -169,13 +207,22 @@ def _fitted(frame: Any, formula: Formula, family: Family, asked: Specification) 
             "division by it? Leave these rows out of the file, or change the term."
         )
     rows, columns = model.exog.shape
+    exceptions = optional("statsmodels.tools.sm_exceptions", "implicit-delta fit")
+    separation = exceptions.PerfectSeparationWarning
     if columns >= rows:
         raise Failure(
-            f"The formula makes {columns} coefficients of {rows} rows: a column of text or dates "
-            "is taken for categories, one coefficient each."
+            f"The formula makes {columns} coefficients of {rows} rows: more rows are needed, "
+            "or a column of text or dates was taken for categories, one coefficient each."
         )
     try:
-        return model.fit(**family.fit)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", separation)
+            return model.fit(**family.fit)
+    except (separation, exceptions.PerfectSeparationError) as error:
+        raise Failure(
+            "A column separates the outcomes: its values foretell which rows are 1, so that its "
+            "coefficient has no finite estimate. Leave it out, or merge its categories."
+        ) from error
     except np.linalg.LinAlgError as error:
         raise Failure(
             f"The fit failed: {one_line(error)}. Usual causes: columns that are sums of others, or "

@@ -42,6 +42,7 @@ class Formula:
     outcome: str | None
     columns: tuple[str, ...]
     bare: tuple[str, ...]  # columns that stand as terms of their own
+    pair: tuple[str | None, ...] = ()  # successes and failures
 
 
 def read_formula(text: str, columns: Collection[str]) -> Formula:
@@ -60,9 +61,12 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
     left, right = (list(reader.terms(side)) for side in sides)
     if not left or not right:
         raise Failure(f"The formula {text!r:.120} has an empty side: write 'y ~ x', or 'y ~ 1'.")
+    if all(isinstance(term, ast.Constant) and not term.value for term in right):
+        raise Failure(f"The formula {text!r:.120} has no columns on its right: write 'y ~ 1'.")
     outcome = reader.column(left[0]) if len(left) == 1 else None
+    pair = tuple(map(reader.column, left)) if len(left) == 2 else ()
     bare = tuple(name for term in right if (name := reader.column(term)) is not None)
-    return Formula(text, outcome, tuple(reader.used), bare)
+    return Formula(text, outcome, tuple(reader.used), bare, pair)
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:

@@ -150,7 +150,7 @@ def _df(given: float | None) -> float | None:
 def _dialect(options: argparse.Namespace) -> Any:
     from implicit_delta.command.reading import Dialect
 
-    named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}
+    named = {"tab": "\t", "\\t": "\t", "comma": ",", "space": " ", "semicolon": ";"}
     delimiter = named.get(options.delimiter, options.delimiter)
     if delimiter is not None and len(delimiter) != 1:
         raise Failure(f"--delimiter is one character or 'tab', not {delimiter!r:.40}.")

@@ -44,7 +44,7 @@ def _succeeded(frame: Any, name: str, kind: Outcome, success: str) -> tuple[Any,
         raise Failure("--success is for outcomes of two kinds: --family logit or probit.")
     values = frame[name]
     hit = values.astype(str) == success
-    if values.dtype.kind in "iuf" and _is_number(success):
+    if values.dtype.kind in "iuf" and is_number(success):
         hit = values == float(success)
     if not hit.any():
         raise Failure(f"{name} is never {success!r}: it holds {_shown(values)}.")
@@ -88,8 +88,7 @@ def check_outcome(endog: Any, kind: Outcome, name: str) -> None:
         raise Failure(f"The outcome {name} is not a number: compare outside, or use --success.")
     if not np.all(np.isfinite(y)):
         raise Failure(f"The outcome {name} is infinite in {int(np.sum(~np.isfinite(y)))} rows.")
-    flat = y if y.ndim == 1 else y.argmax(axis=1)
-    if np.all(flat == flat[0]):
+    if np.all(y == y[0]):
         raise Failure(f"The outcome {name} is the same in every row: there is nothing to explain.")
     good = {
         "binary": (y == 0) | (y == 1),
@@ -110,7 +109,8 @@ def _shown(values: Any) -> str:
     return listed(repr(getattr(value, "item", lambda v=value: v)()) for value in values.unique())
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Tell whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -119,4 +119,4 @@ def _is_number(text: str) -> bool:
 
 
 def _mostly_numbers(values: Any) -> bool:
-    return any(_is_number(str(value).replace(",", ".")) for value in values.unique()[:100])
+    return any(is_number(str(value).replace(",", ".")) for value in values.unique()[:100])

@@ -104,19 +104,20 @@ def _read_csv(pandas: Any, content: bytes, name: str, dialect: Dialect) -> Any:
     if compression is None and encoding == "utf-8":
         _refuse_binary(content[:HEAD], name)
     try:
+        options = {
+            "sep": delimiter,
+            "decimal": dialect.decimal,
+            "encoding": encoding,
+            "compression": compression,
+            "skipinitialspace": True,
+            "low_memory": False,
+            "index_col": False,
+        }
         with warnings.catch_warnings():
             # Fields beyond the header would be lost, or make the first column the index.
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            frame = pandas.read_csv(
-                io.BytesIO(content),
-                sep=delimiter,
-                decimal=dialect.decimal,
-                encoding=encoding,
-                compression=compression,
-                skipinitialspace=True,
-                low_memory=False,
-                index_col=False,
-            )
+            frame = pandas.read_csv(io.BytesIO(content), **options)
+        first = pandas.read_csv(io.BytesIO(content), **options, header=None, nrows=1, dtype=str)
     except (UnicodeError, LookupError) as error:
         raise Failure(
             f"{name} is not text in {encoding} ({one_line(error):.100}). For files of older "
@@ -132,6 +133,9 @@ def _read_csv(pandas: Any, content: bytes, name: str, dialect: Dialect) -> Any:
             ) from None
         sheet = " Save the sheet as CSV." if Path(name).suffix in EXCEL else ""
         raise Failure(f"{name} cannot be read as CSV: {one_line(error):.200}{sheet}") from None
+    names = first.iloc[0].dropna().str.strip()
+    if names.duplicated().any():  # pandas would number them
+        raise Failure(f"There are several columns named {listed(set(names[names.duplicated()]))}.")
     if len(frame.columns) == 1:
         _refuse_delimiter(frame.columns, delimiter, name)
     return frame
@@ -161,8 +165,5 @@ def _decimal(delimiter: str) -> str:
 def _plain(frame: Any) -> Any:
     """Give columns of text the type object, which every formula engine takes; names are text."""
     frame = frame.rename(columns=lambda column: str(column).strip())
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()]
-        raise Failure(f"There are several columns named {listed(sorted(set(twice)))}.")
     texts = [name for name in frame.columns if str(frame[name].dtype) in ("str", "string")]
     return frame.astype(dict.fromkeys(texts, object))
