@@ -1,5 +1,6 @@
 """The command `implicit-delta`: its numbers are those of statsmodels, and its refusals one line."""
 
+import importlib
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -201,6 +203,10 @@ FITS = [
     (
         "log(cost) ~ (x + dose)**2 - 1", "",
         lambda f, d: smf.ols(f.replace("log", "np.log"), d).fit(),
+    ),
+    (
+        "cost ~ I(village**14 / 1e18) + I(year * year * year * year * year * year / 1e18) + x", "",
+        lambda f, d: smf.ols(f, d.astype({"village": float, "year": float})).fit(),
     ),
     ("cost ~ np.where(x > 0, 1, 0) + I((dose >= 2) * 1)", "", lambda f, d: smf.ols(f, d).fit()),
 ]  # fmt: skip
@@ -728,14 +734,15 @@ def test_the_command_starts_without_the_libraries_of_models(folder):
     assert done.stdout.strip() == "[]"
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "guide" / "command.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "guide" / "command.md"
 SESSION = re.compile(r"^```sh\n(implicit-delta .*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages of the site are not here")
 def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
     text = PAGE.read_text()
-    (data,) = re.findall(r"^```csv\n(.*?)^```$", text, re.M | re.S)
+    (data,) = re.findall(r"^```none\n(.*?)^```$", text, re.M | re.S)
     (tmp_path / "flights.csv").write_text(data)
     monkeypatch.chdir(tmp_path)
     sessions = SESSION.findall(text)
@@ -744,3 +751,10 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
         with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
             main(shlex.split(typed.replace("\\\n", " "))[1:])
         assert pages.agree(shown, printed.getvalue()), printed.getvalue()
+
+
+@pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="pyproject.toml is not here")
+def test_the_script_of_the_package_is_this_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    place, _, name = scripts["implicit-delta"].partition(":")
+    assert getattr(importlib.import_module(place), name) is main

@@ -143,8 +143,7 @@ def _contrast(call: Call, names: tuple[str, ...]) -> Any:
 
 def _question(fit: Fit, call: Call) -> Any:
     keywords = {name: _grid(fit, value) for name, value in call.keywords.items()}
-    own = _placed(call) != call.arguments
-    arguments = [fit.frame] if own else [_grid(fit, value) for value in call.arguments]
+    arguments = [_grid(fit, value) for value in _placed(call)]
     return getattr(implicit_delta, call.name)(*arguments, **keywords)
 
 

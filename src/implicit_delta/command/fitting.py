@@ -68,7 +68,10 @@ def fit(table: Table, asked: Specification) -> Fit:
     _check_columns(table.frame, asked)
     _refuse_mixed(table.frame, formula)
     frame, dropped = _complete(table.frame, formula, asked)
+    frame = _without_overflow(frame, formula)
     frame, coding = coded(frame, formula.outcome, family.outcome, asked.success, asked.levels)
+    if family.outcome == "ordered" and formula.text.split("~")[0].strip() != formula.outcome:
+        raise Failure("An ordered outcome must be a column with a plain name: rename it.")
     if formula.outcome is not None and family.outcome not in ("classes", "ordered"):
         check_outcome(frame[formula.outcome], family.outcome, formula.outcome)
     results = _fitted(frame, formula, family, asked)
@@ -164,7 +167,9 @@ def _refuse_mixed(frame: Any, formula: Formula) -> None:
         if not odd.all():
             commas = not odd.any()
             first = values.index[0] if commas else odd.index[odd.to_numpy()][0]
-            advice = "give --decimal ','" if commas else "correct the file"
+            advice = "correct the file"
+            if commas:
+                advice = "give --decimal ',' if that is a decimal comma, else correct the file"
             raise Failure(
                 f"The column {name!r} has text among its numbers, {values[first]!r:.40} in row "
                 f"{int(first) + 1}: {advice}, or write C({name}) if its values are categories."
@@ -187,6 +192,13 @@ def _complete(frame: Any, formula: Formula, asked: Specification) -> tuple[Any, 
     counts = [f"{name}: {number}" for name, number in missing.sum().items() if number]
     note = f"dropped {gone} of {len(frame)} rows with missing values ({listed(counts)})"
     return frame[~missing.any(axis=1)], [note]
+
+
+def _without_overflow(frame: Any, formula: Formula) -> Any:
+    """Turn whole numbers in arithmetic into floats: their powers and products would wrap around."""
+    whole = [name for name in formula.computed if name in formula.columns]
+    whole = [name for name in whole if frame[name].dtype.kind in "iu"]
+    return frame.astype(dict.fromkeys(whole, np.float64))
 
 
 def _fitted(frame: Any, formula: Formula, family: Family, asked: Specification) -> Any:

@@ -42,7 +42,8 @@ class Formula:
     outcome: str | None
     columns: tuple[str, ...]
     bare: tuple[str, ...]  # columns that stand as terms of their own
-    pair: tuple[str | None, ...] = ()  # successes and failures
+    pair: tuple[str | None, ...]  # successes and failures
+    computed: tuple[str, ...]  # columns in arithmetic
 
 
 def read_formula(text: str, columns: Collection[str]) -> Formula:
@@ -66,7 +67,8 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
     outcome = reader.column(left[0]) if len(left) == 1 else None
     pair = tuple(map(reader.column, left)) if len(left) == 2 else ()
     bare = tuple(name for term in right if (name := reader.column(term)) is not None)
-    return Formula(text, outcome, tuple(reader.used), bare, pair)
+    computed = {name: None for term in (*left, *right) for name in _computed(term)}
+    return Formula(text, outcome, tuple(reader.used), bare, pair, tuple(computed))
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
@@ -273,6 +275,18 @@ def _end(tokens: list[tokenize.TokenInfo], k: int) -> int:
         depth += (tokens[k].string in ("(", "[", "{")) - (tokens[k].string in (")", "]", "}"))
         k += 1
     return k
+
+
+def _computed(term: ast.expr) -> Iterator[str]:
+    """Columns in arithmetic and in functions of NumPy."""
+    for node in ast.walk(term):
+        of_numpy = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if of_numpy or isinstance(node, ast.BinOp | ast.UnaryOp):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name):
+                    yield part.id
+                elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value  # of Q("...")
 
 
 def _is_number(node: ast.expr) -> bool:

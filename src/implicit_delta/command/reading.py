@@ -59,6 +59,8 @@ def read_table(source: str, dialect: Dialect | None = None) -> Table:
 
 
 def _content(source: str) -> bytes:
+    if source == "-" and sys.stdin is None:
+        raise Failure("There is no standard input.")
     if source == "-":
         return sys.stdin.buffer.read()
     if os.path.isdir(source):
