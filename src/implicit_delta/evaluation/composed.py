@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import Statistic
@@ -75,6 +76,12 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
         raise TypeError(
             "A Statistic is smoothed by itself and averages nothing: pass it as psi, without "
             f"{type(psi).__name__} around it."
+        )
+    if isinstance(function, Question) and function is not psi:
+        raise TypeError(
+            f"A question is smooth and averages by itself: pass it as psi, without "
+            f"{type(psi).__name__} around it. As a sample of a population its rows count with "
+            "`population=True`."
         )
     if isinstance(function, Smoothed | Replicated | Average):
         raise TypeError(

@@ -130,6 +130,8 @@ class Evaluation:
             labels = evaluation_names(names, whole.names or _numbered(whole.d))
             identity = _Identity(chart=model.chart)
             return cls(identity.value(model.theta), False, labels, function=identity, fitted=model)
+        if isinstance(asked, Question):
+            raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(asked, model.shares)
         units, sampling = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
@@ -170,6 +172,16 @@ class Evaluation:
         """Evaluate at theta, (K,)."""
         assert self.function is not None
         return self.function.value(theta)
+
+    def bend(self, steps: Array) -> Array:
+        """Sum of second differences of psi along steps (S, d) from the model's theta: (K,)."""
+        theta = self.model.theta
+        known = self.function.bend(theta, steps) if isinstance(self.function, Asked) else None
+        if known is not None:
+            return known
+        center = self(theta)
+        ends = (self(theta + step) + self(theta - step) - 2 * center for step in steps)
+        return np.asarray(sum(ends, np.zeros_like(center)))
 
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
@@ -244,6 +256,8 @@ class Evaluation:
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
+        if isinstance(function, Asked) and self.model.bends:
+            return replace(self, function=function.tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))

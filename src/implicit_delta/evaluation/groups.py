@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array
-from implicit_delta.models.prediction import column_of, names_of, variable_in
+from implicit_delta.models.prediction import column_of, is_missing, names_of, variable_in
 
 SMALLEST = 2  # rows of a group whose own sampling counts
 
@@ -74,10 +74,16 @@ def _column(table: Any, name: Any) -> Any:
 
 
 def _given(labels: Any, rows: Any, m: int) -> Any:
-    places = places_in(getattr(labels, "index", None), rows)
     given = np.empty(len(labels), dtype=object)
     given[:] = list(labels)
-    if places is not None and not np.any(places < 0):
+    places = places_in(getattr(labels, "index", None), rows)
+    if places is not None:
+        if np.any(places < 0):
+            raise ValueError(
+                f"by= is labeled by its index, which lacks or repeats {int(np.sum(places < 0))} of "
+                f"the {len(places)} rows. Give a column of the same data, or, if its order is that "
+                "of the rows, `by.to_numpy()`."
+            )
         given = given[places]
     if len(given) != m:
         raise ValueError(
@@ -90,7 +96,7 @@ def _given(labels: Any, rows: Any, m: int) -> Any:
 def _numbered(names: list[Any], columns: list[Any]) -> Grouping:
     """Number the groups that occur, in the order of their labels."""
     for name, column in zip(names, columns, strict=True):
-        missing = sum(entry is None or entry != entry for entry in column)
+        missing = sum(map(is_missing, column))
         if missing:
             raise ValueError(
                 f"by={'labels' if name is None else repr(name)} has {missing} missing label(s) in "

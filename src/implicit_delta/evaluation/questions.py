@@ -12,6 +12,7 @@ from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of
 from implicit_delta.evaluation.scenarios import (
+    KINKED,
     Compared,
     Observed,
     Scenarios,
@@ -19,6 +20,7 @@ from implicit_delta.evaluation.scenarios import (
     check_values,
 )
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.plain_prediction import plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known, names_of
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
@@ -61,6 +63,28 @@ class Question:
                 "their own, taken as they are. Leave out one of them."
             )
 
+    def __call__(self, fitted: Any, data: Any = None) -> Any:
+        """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
+
+        Parameters
+        ----------
+        fitted : object
+            Results of statsmodels, or whatever has `predict_proba` or `predict`.
+        data : table, optional
+            The rows of the fit, over which a question without data of its own averages.
+        """
+        if self.population:
+            raise EvaluationError(
+                "population=True needs a fitted model with rows, `infer(model, question)`. A "
+                "bootstrap that averages over the rows of each replicate has their sampling in it."
+            )
+        own = data if self.data is None else self.data
+        predictor, theta = plain_predictor(fitted, own)
+        table = predictor.table if own is None else as_table(own, predictor.table)
+        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        value = bound.asked.value(theta)
+        return float(value[0]) if bound.scalar else _labeled(value, bound.names)
+
     def bound(self, model: FittedModel) -> "Bound":
         """Read the tables of the question for a model."""
         predictor = model.predictor
@@ -80,13 +104,18 @@ class Question:
                 "population=True needs one training row per observation, and the observations of "
                 "this model are groups of rows. Leave it out."
             )
-        return self._read(predictor, table, weights, model.rows if training else None)
+        rows = model.rows if training else getattr(table, "index", None)
+        bound = self._read(predictor, table, weights, rows)
+        self._check_smooth(bound, model.theta)
+        return bound
 
     def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
         sides = self.scenarios.sides(predictor, table)
         grouping = None
         if self.averaged:
             grouping = grouping_of(self.by, table, rows)
+            if grouping.names and table is predictor.table:
+                self._check_unchanged(predictor)
             self._check_groups(grouping, weights)
         outcomes, labels = self._outcomes(predictor.classes)
         asked = Asked(sides, grouping, weights, outcomes, CONTRASTS[self.how])
@@ -94,6 +123,19 @@ class Question:
         names = self._names(grouping, labels, index, len(table))
         single = grouping is not None and not grouping.names and len(labels) == 1
         return Bound(asked, names, single)
+
+    def _check_smooth(self, bound: "Bound", theta: Array) -> None:
+        doubt = self.scenarios.doubt(bound.asked.sides, theta)
+        if doubt > KINKED:
+            raise EvaluationError(
+                f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
+                "has kinks at values that occur in the data, as `I(x > 5)` in a formula does. Ask "
+                "for a change over a step, `average_comparison(variable, values=1)`."
+            )
+
+    def _check_unchanged(self, predictor: Predictor) -> None:
+        if changed := predictor.changed():
+            raise EvaluationError(changed)
 
     def _check_groups(self, grouping: Grouping, weights: Array) -> None:
         empty = grouping.sums(weights) <= 0
@@ -121,6 +163,8 @@ class Question:
                     "predicts one number. Leave it out."
                 )
             return None, (None,)
+        if self.outcome is None and len(classes) == 2:
+            return np.array([1]), classes[1:]
         if self.outcome is None:
             return np.arange(len(classes)), classes
         known = [c for c in classes if c == self.outcome or str(c) == str(self.outcome)]
@@ -148,6 +192,15 @@ class Bound:
     asked: Asked
     names: tuple[str, ...]
     scalar: bool
+
+
+def _labeled(value: Array, names: tuple[str, ...]) -> Any:
+    """Make a Series, where there is pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return value
+    return pd.Series(value, index=list(names))
 
 
 def predictions(data: Any, *, population: bool = False, outcome: Any = None) -> Question:

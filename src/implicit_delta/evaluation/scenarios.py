@@ -13,14 +13,17 @@ from implicit_delta.models.prediction import (
     Predictor,
     check_known,
     column_of,
+    is_missing,
     variable_in,
 )
 
 Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
 
 SHORTHANDS = ("sd", "2sd", "iqr", "minmax")
-# Steps of a slope, in standard deviations; less near zero, where logarithms and roots bend.
-STEP, NEAR, LEAST = 1e-3, 1.0, 1e-2
+# Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
+STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
+AT_ENDS = 0.1  # times the step: the one-sided formula has an order less
+KINKED = 1e-2  # by which slopes over one step and two may differ: a smooth one by 1e-4
 INSIDE = np.array([1.0, -8.0, 8.0, -1.0]) / 12, np.array([-2.0, -1.0, 1.0, 2.0])
 AT_END = np.array([-11.0, 18.0, -9.0, 2.0]) / 6, np.array([0.0, 1.0, 2.0, 3.0])
 
@@ -36,6 +39,10 @@ class Scenarios(ABC):
     @abstractmethod
     def name(self) -> str:
         """Name of the result."""
+
+    def doubt(self, sides: list[Side], theta: Array) -> float:
+        """Relative error of the sides at theta, if that is not rounding."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -154,17 +161,30 @@ class Sloped(Scenarios):
     def name(self) -> str:
         return f"slope of {self.variable}"
 
+    def doubt(self, sides: list[Side], theta: Array) -> float:
+        """Difference between slopes over two steps and over one, of rows inside of the data."""
+        values = [prediction.value(theta).T for prediction, _ in sides[0]]
+        factors = [factor for _, factor in sides[0]]
+        inside = factors[0] == -factors[3]
+        whole = sum(value * factor for value, factor in zip(values, factors, strict=True))
+        short = (values[2] - values[1]) * factors[2] * 0.75  # whose factor is 8 / 12 of a step
+        size = np.mean(abs(whole * inside))
+        return float(np.mean(abs((whole - short) * inside)) / size) if size > 0 else 0.0
+
 
 def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[Array]]:
     """Points (m,) around each x, inside of the known range if x is, and their factors (m,)."""
     spread = known.std()
     if not spread > 0:
         raise ValueError(f"{variable!r} is the same in all training rows, and has no slope.")
-    step = STEP * spread * np.clip(abs(x) / (NEAR * spread), LEAST, 1.0)
     low, high = known.min(), known.max()
+    least = LEAST * spread
+    if low > 0:
+        least = np.clip(SHARE * low, TINY * spread, least)
+    step = np.clip(SHARE * abs(x), least, STEP * spread)
     up = (x >= low) & (x - 2 * step < low)
     down = (x <= high) & (x + 2 * step > high)
-    direction = np.where(up, 1.0, -1.0) * step
+    direction = AT_ENDS * np.where(up, 1.0, -1.0) * step
     columns, factors = [], []
     for k in range(4):
         moved = np.where(up | down, AT_END[1][k] * direction, INSIDE[1][k] * step)
@@ -191,7 +211,7 @@ def check_values(variable: Any, values: Any, how: Any) -> None:
             f"{', '.join(map(repr, SHORTHANDS))}."
         )
     pair = np.atleast_1d(np.asarray(values, dtype=object))
-    if any(value is None or value != value for value in pair):
+    if any(map(is_missing, pair)):
         raise ValueError(f"values={values!r} has missing values.")
     if pair.size == 1 and (isinstance(values, bool) or not np.isreal(values)):
         raise TypeError(f"values={values!r} must be a number, a pair or a shorthand.")

@@ -27,6 +27,12 @@ class Prediction(Protocol):
         Without weights every row by itself: (m, d) or (m, C, d).
         """
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        """Second derivatives of sums with weights (K, m) along steps (S, d): (K, S).
+
+        None where these are not known; differences of values will do.
+        """
+
 
 class Predictor(ABC):
     """The reading of tables by a fitted model.
@@ -40,7 +46,7 @@ class Predictor(ABC):
     """
 
     table: Any
-    classes: tuple[Any, ...] | None = None
+    classes: tuple[Any, ...] | None
 
     @abstractmethod
     def on(self, data: Any) -> Prediction:
@@ -56,12 +62,19 @@ class Predictor(ABC):
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
 
+    def changed(self) -> str:
+        """Describe how `table` was changed since the fit, where that can be known; else empty."""
+        return ""
+
 
 class Coordinates(Protocol):
     """A linear map from the free parameters of a model to the coefficients of its host."""
 
     def coefficients(self, theta: Array) -> Array:
         """Map theta to coefficients."""
+
+    def push(self, v: Array) -> Array:
+        """Map steps (d, k) of theta to steps of the coefficients."""
 
     def pull(self, g: Array) -> Array:
         """Map gradients (D, k) in the coefficients to gradients in theta."""
@@ -92,6 +105,9 @@ class InCoordinates(Predictor):
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.host.levels(variable)
 
+    def changed(self) -> str:
+        return self.host.changed()
+
 
 @dataclass(frozen=True, eq=False)
 class _Moved:
@@ -107,6 +123,13 @@ class _Moved:
 
     def slope(self, theta: Array, weights: Array | None) -> Array:
         slopes = self.prediction.slope(self.coordinates.coefficients(theta), weights)
+        return self._pulled(slopes)
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        moved = self.coordinates.push(steps.T).T
+        return self.prediction.bends(self.coordinates.coefficients(theta), weights, moved)
+
+    def _pulled(self, slopes: Array) -> Array:
         flat = slopes.reshape(-1, slopes.shape[-1])
         return self.coordinates.pull(flat.T).T.reshape(*slopes.shape[:-1], -1)
 
@@ -209,9 +232,10 @@ def labels_of(column: Any) -> tuple[Any, ...] | None:
         return (False, True)
     if kind in "iuf":
         return None
-    return tuple(sorted(set(column[~_missing(column)]), key=str))
+    known = {entry for entry in np.asarray(column, dtype=object) if not is_missing(entry)}
+    return tuple(sorted(known, key=str))
 
 
-def _missing(column: Any) -> Any:
-    """Mark missing entries: None and whatever is not equal to itself."""
-    return np.array([entry is None or entry != entry for entry in np.asarray(column, dtype=object)])
+def is_missing(entry: Any) -> bool:
+    """Whether an entry of a table is None, NaN, NaT or NA."""
+    return entry is None or type(entry).__name__ in ("NAType", "NaTType") or bool(entry != entry)

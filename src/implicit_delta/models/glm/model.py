@@ -6,9 +6,10 @@ psi expects.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -86,6 +87,13 @@ class HostLikelihood(ABC):
         return type(self).__name__
 
 
+class Watches(Protocol):
+    """Looks for mistakes in psi while it is evaluated."""
+
+    def over(self, b: Array) -> AbstractContextManager[None]:
+        """Watch an evaluation at coefficients b."""
+
+
 @dataclass(frozen=True)
 class Coordinates:
     """Map between theta and coefficients: ``b = origin + basis @ theta``, ``theta = b[kept]``.
@@ -147,6 +155,8 @@ class HostModel(FittedModel):
     to_tangent : callable, optional
         Turns coefficients and a step of them into such an object whose outputs are linear in the
         step; for networks.
+    watch : Watches, optional
+        Looks for mistakes in psi while it is evaluated.
     notes : dict
         Further lines of `print(model)`.
     """
@@ -176,6 +186,7 @@ class HostModel(FittedModel):
     chart: Chart | None = None
     whole: FittedModel | None = None
     predictor: Predictor | None = None
+    watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -246,7 +257,11 @@ class HostModel(FittedModel):
         return self.likelihood.whitened(b, self.coordinates.push(v))
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
-        return psi(self.to_host(self.coordinates.coefficients(theta)))
+        b = self.coordinates.coefficients(theta)
+        if self.watch is None:
+            return psi(self.to_host(b))
+        with self.watch.over(b):
+            return psi(self.to_host(b))
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         """Move the coefficients: linear predictors are their own tangent."""

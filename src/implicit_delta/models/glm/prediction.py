@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ from scipy.special import softmax
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
+from implicit_delta.models.glm.model import blocks
+
+MOST_ROWS = 2**14  # of a sum whose second derivative is found
+TURN = 1e-4  # of the linear predictor: a step for second derivatives, which are for diagnostics
 
 
 class Response(ABC):
@@ -42,6 +46,12 @@ class Mean(Response):
 
     def pull(self, eta: Array, rest: Array, weights: Array) -> tuple[Array, Array | None]:
         return (weights * self.derivative(eta[:, 0]))[..., None], None
+
+    def turn(self, eta: Array) -> Array:
+        """Second derivative, (m,), by central differences of the first."""
+        z = eta[:, 0]
+        with np.errstate(all="ignore"):
+            return (self.derivative(z + TURN) - self.derivative(z - TURN)) / (2 * TURN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +122,38 @@ class LinearPrediction:
         after = np.zeros((len(weights), rest.size)) if others is None else others.sum(axis=1)
         return np.concatenate([slopes.reshape(len(weights), -1), after], axis=1)
 
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        """Second derivatives of weighted sums (K, m) along steps (S, d): (K, S).
+
+        They are for a diagnostic: of one sum over many rows some are taken, the same ones always.
+        None for a response to several linear predictors.
+        """
+        if not isinstance(self.response, Mean):
+            return None
+        if len(weights) == 1 and weights.size > MOST_ROWS:
+            some = np.random.default_rng(0).choice(weights.size, MOST_ROWS, replace=False)
+            found = self._picked(some).bends(theta, weights[:, some], steps)
+            return None if found is None else found * (weights.size / some.size)
+        eta, _ = self._predictors(theta)
+        turn = weights * self.response.turn(eta)
+        own = steps[:, : self.rows.X.shape[1]].T
+        total = np.zeros((len(weights), len(steps)))
+        for part in blocks(len(eta), len(steps)):
+            total += turn[:, part] @ (self._design(part) @ own) ** 2
+        return total
+
+    def _picked(self, rows: NDArray[np.intp]) -> "LinearPrediction":
+        """Take some rows."""
+        offset = np.broadcast_to(self.rows.offset, len(self.rows.X))[rows]
+        columns = self.columns[rows] if self.places.size else self.columns
+        return replace(self, rows=Rows(self.rows.X[rows], offset), columns=columns)
+
+    def _design(self, part: slice) -> Array:
+        X = self.rows.X[part].copy()
+        if self.places.size:
+            X[:, self.places] = self.columns[part]
+        return X
+
     def _by_row(self, eta: Array, rest: Array) -> Array:
         """Differentiate each row, (m, d), and each of its outcomes, (m, C, d)."""
         shape = self.response.value(eta, rest).shape
@@ -119,10 +161,9 @@ class LinearPrediction:
         if len(shape) == 2:
             weights = np.broadcast_to(np.eye(shape[1])[:, None, :], (shape[1], *shape))
         pulled, others = self.response.pull(eta, rest, weights)
-        X = self.rows.X.copy()
-        if self.places.size:
-            X[:, self.places] = self.columns
-        slopes = (pulled[..., None] * X[:, None, :]).reshape(*pulled.shape[:2], -1)
+        slopes = (pulled[..., None] * self._design(slice(None))[:, None, :]).reshape(
+            *pulled.shape[:2], -1
+        )
         after = np.zeros((*pulled.shape[:2], rest.size)) if others is None else others
         whole = np.concatenate([slopes, after], axis=-1)
         return whole[0] if len(shape) == 1 else np.moveaxis(whole, 0, 1)
