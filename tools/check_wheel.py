@@ -1,4 +1,4 @@
-"""Check that a wheel holds the package, its style sheet, its marker of types, its metadata, and nothing else."""
+"""Check that a wheel holds the package, its style and types, its metadata, and nothing else."""
 
 import sys
 from pathlib import Path

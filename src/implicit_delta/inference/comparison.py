@@ -114,7 +114,7 @@ class Comparison:
         title: str | None = None,
         question: str | None = None,
     ) -> Path:
-        """Write a page to show, as `Estimate.report` does: the first estimate, beside the other methods.
+        """Write a page to show: that of the first estimate, with all methods side by side.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ import numpy as np
 
 from implicit_delta._core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
 from implicit_delta.estimate.quantiles import deviations, t_quantile
-from implicit_delta.estimate.report.verdicts import Check, Level
+from implicit_delta.estimate.report.checks import Check, Level
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -50,7 +50,7 @@ class Opinion:
     def verdict(self, first: Opinion, error: float) -> tuple[Level, str]:
         """Compare with the first opinion: by offsets that change a coverage, as for a bias."""
         if self is first:
-            return "note", "the others are held against it"
+            return "note", "reference"
         if math.isnan(self.value):
             return "note", f"no answer: {self.reason}" if self.reason else "no answer"
         if not error > 0 or math.isnan(first.value):
@@ -59,7 +59,7 @@ class Opinion:
         if not gap > SHRINKAGE_WARNS:
             return "ok", "agrees"
         wider = _width(self) / _width(first)
-        told = f"an end differs by {gap:.2g} standard errors ({_compared(wider)})"
+        told = f"{gap:.2g} standard errors away at one end, {_compared(wider)}"
         return ("problem" if gap > DRIFT_REFUSES else "look"), told
 
 
@@ -69,7 +69,7 @@ def _width(one: Opinion) -> float:
 
 def _compared(ratio: float) -> str:
     if not math.isfinite(ratio):
-        return "it has no end"
+        return "without an end"
     if 0.95 < ratio < 1.05:
         return "as wide"
     return f"{ratio:.2g} times as wide"

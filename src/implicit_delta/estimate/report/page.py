@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.report import sections
+from implicit_delta.estimate.report.answer import answer, lines_of
 from implicit_delta.estimate.report.opinions import Opinion, agreement, own_opinions
+from implicit_delta.estimate.report.repeat import repeat
 from implicit_delta.estimate.report.sentences import question_of
-from implicit_delta.estimate.report.text import escaped
+from implicit_delta.estimate.report.text import escaped, tag
 from implicit_delta.estimate.report.verdicts import checks_of
 from implicit_delta.estimate.results import Interval
 
@@ -53,43 +55,47 @@ class Page:
         """Return the whole document."""
         question = self.question or question_of(self.estimate.names)
         heading = self.title or question
-        interval = self.interval or self.estimate.confidence_interval(self.level)
-        answer = sections.Answer.of(self.estimate, interval, self.level)
-        opinions = self.opinions or own_opinions(self.estimate, self.level)
-        summary = agreement(opinions, self.estimate)
-        checks = checks_of(self.estimate, [] if summary is None else [summary])
-        body = [
-            sections.header(heading, question if self.title else ""),
-            sections.answer(answer, self.estimate, checks, tested=self.interval is None),
-            sections.budget(self.estimate),
-            sections.opinions(opinions, self.estimate, summary),
-            sections.influence(self.estimate),
-            sections.checks(checks),
-            sections.repeat(self.estimate, self.level, _now()),
-        ]
         style = (files(__package__) / "page.css").read_text(encoding="utf-8")
-        return "\n".join(
-            [
-                "<!doctype html>",
-                '<html lang="en">',
-                "<head>",
-                '<meta charset="utf-8">',
-                f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-                '<meta name="viewport" content="width=device-width, initial-scale=1">',
-                '<meta name="color-scheme" content="light dark">',
-                '<link rel="icon" href="data:,">',
-                f"<title>{escaped(heading)}</title>",
-                f"<style>\n{style}</style>",
-                "</head>",
-                "<body>",
-                "<main>",
-                *(section for section in body if section),
-                "</main>",
-                "</body>",
-                "</html>",
-                "",
-            ]
+        head = [
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<link rel="icon" href="data:,">',
+            tag("title", escaped(heading)),
+            tag("style", "\n", style),
+        ]
+        top = tag(
+            "header",
+            tag("p", "Estimate with its error", class_="kicker"),
+            tag("h1", escaped(heading)),
+            tag("p", escaped(question), class_="lead") if self.title else "",
         )
+        body = tag("main", "\n".join([top, *self._sections()]))
+        whole = "\n".join(["", "<head>", *head, "</head>", tag("body", "\n", body, "\n"), ""])
+        return f"<!doctype html>\n{tag('html', whole, lang='en')}\n"
+
+    def _sections(self) -> list[str]:
+        estimate, level = self.estimate, self.level
+        lines = lines_of(estimate, self.interval or estimate.confidence_interval(level))
+        opinions = self.opinions or own_opinions(estimate, level)
+        summary = agreement(opinions, estimate)
+        checks = checks_of(estimate, [] if summary is None else [summary])
+        found = {
+            "Answer": answer(lines, estimate, level, checks, tested=self.interval is None),
+            "Where the error comes from": sections.budget(estimate, lines),
+            "Second opinions": sections.opinions(opinions, lines, summary),
+            "Rows that matter most": sections.influence(estimate),
+            "Checks": sections.checks(checks),
+            "How to repeat it": repeat(estimate, level, _now()),
+        }
+        return [_section(title, parts) for title, parts in found.items()]
+
+
+def _section(title: str, parts: Sequence[str]) -> str:
+    name = title.lower().replace(" ", "-")
+    heading = tag("h2", title, id=f"{name}-title")
+    return tag("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
 
 
 def write_page(

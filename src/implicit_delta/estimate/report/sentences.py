@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from implicit_delta.estimate.report.text import escaped, listed, one_line, shown
+from implicit_delta.estimate.report.text import escaped, listed, one_line, shown, tag
 from implicit_delta.estimate.tables import percent
 
 MOST_SENTENCES = 3  # beyond, a table says it better
@@ -28,7 +28,8 @@ def answer_sentence(
     opening = f"<b>{escaped(name)}</b> is estimated at {_number(value, places)}"
     if not high > low:
         return f"{opening}, without any error."
-    return f"{opening}; the data are compatible with {_range(low, high, places)} ({percent(level)} confidence)."
+    span = _range(low, high, places)
+    return f"{opening}; the data are compatible with {span} ({percent(level)} confidence)."
 
 
 def _range(low: float, high: float, places: int) -> str:
@@ -42,7 +43,7 @@ def _range(low: float, high: float, places: int) -> str:
 
 
 def _number(x: float, places: int) -> str:
-    return f'<span class="number">{shown(x, places)}</span>'
+    return tag("span", shown(x, places), class_="number")
 
 
 def many_sentence(count: int, level: float) -> str:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.estimate.report.text import escaped
+from implicit_delta.estimate.report.text import escaped, tag
 
 ROOM = 0.05  # of the range, left free on either side of an axis
 NEAR_ZERO = 0.6  # of the range: a zero that is not farther away is on the axis
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
-EDGE = 0.06  # of the width: a text so close to an edge is flush with it
+EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
 MIDDLE = 15.0  # pixels, of a strip
 MOST_POINTS = 400  # of a band: more than a screen shows
 
@@ -69,8 +69,7 @@ class Axis:
         return list(zip(ticks, labels, strict=True))
 
     def _step(self, most: int) -> float:
-        raw = (self.high / 2 - self.low / 2) * 2 / most
-        raw = min(raw, 1e307)
+        raw = min((self.high / 2 - self.low / 2) / most * 2, 1e308)  # which may overflow
         power = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
         return next((s * power for s in STEPS if s * power >= raw), 10 * power)
 
@@ -80,7 +79,8 @@ def _label(tick: float, step: float) -> str:
         return "0"
     if 1e-4 <= abs(tick) < 1e7:
         return f"{tick:,.{min(max(0, -math.floor(math.log10(step) + 1e-9) + _half(step)), 12)}f}"
-    return f"{tick:.3g}"
+    digits, power = f"{tick:.2e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
 
 
 def _half(step: float) -> int:
@@ -90,52 +90,47 @@ def _half(step: float) -> int:
 
 def strip(axis: Axis, value: float, low: float, high: float, label: str, tone: str = "") -> str:
     """Draw one interval: a line with its ends, and a dot at the value."""
-    shapes = [grid(axis, 2 * MIDDLE)]
-    if not math.isnan(low) and not math.isnan(high):
-        shapes += [
-            line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span"),
-            *(_end(axis, x) for x in (low, high)),
-        ]
-    if math.isfinite(value):
-        shapes.append(f'<circle class="dot" cx="{axis.at(value)}" cy="{MIDDLE}" r="5"/>')
+    shapes = [_grid(axis), *_interval(axis, value, low, high, 5)]
     return picture(shapes, 2 * MIDDLE, label, f"strip {tone}".strip())
 
 
-def single(
-    axis: Axis, value: float, low: float, high: float, texts: Sequence[str], label: str
-) -> str:
-    """Draw one interval alone, with its numbers at value, low and high."""
-    shapes = [grid(axis, 2 * MIDDLE)]
-    if not math.isnan(low) and not math.isnan(high):
-        shapes += [line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span")]
-        shapes += [_end(axis, x) for x in (low, high)]
-        shapes += [_text(axis, x, text, -4) for x, text in zip((low, high), texts[1:], strict=True)]
-    shapes.append(f'<circle class="dot" cx="{axis.at(value)}" cy="{MIDDLE}" r="7"/>')
-    shapes.append(_text(axis, value, texts[0], -4, "main"))
+def single(axis: Axis, numbers: Sequence[float], texts: Sequence[str], label: str) -> str:
+    """Draw one interval alone: value, low and high, with their texts above."""
+    kinds = ("main", "end", "end")
+    above = [_text(axis, x, t, -4, kind) for x, t, kind in zip(numbers, texts, kinds, strict=True)]
+    value, low, high = numbers
+    shapes = [_grid(axis), *_interval(axis, value, low, high, 7), *above]
     return picture(shapes, 2 * MIDDLE, label, "strip single")
 
 
+def _interval(axis: Axis, value: float, low: float, high: float, radius: float) -> list[str]:
+    shapes = []
+    if not math.isnan(low) and not math.isnan(high):
+        shapes = [_line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span")]
+        shapes += [_end(axis, x) for x in (low, high)]
+    if math.isfinite(value):
+        shapes.append(tag("circle", class_="dot", cx=axis.at(value), cy=MIDDLE, r=radius))
+    return shapes
+
+
 def _text(axis: Axis, x: float, text: str, y: float, kind: str = "end") -> str:
-    share = axis.share(x)
+    share = axis.share(x) if len(text) > SHORT else 0.5
     anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
-    place = f'x="{axis.at(x)}" y="{y:g}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {place}>{escaped(text)}</text>'
+    return tag("text", escaped(text), class_=kind, x=axis.at(x), y=f"{y:g}", text_anchor=anchor)
 
 
 def bar(axis: Axis, value: float, label: str) -> str:
     """Draw a bar from zero."""
     left, right = sorted([axis.share(0.0), axis.share(value)])
-    width = f'x="{100 * left:.2f}%" width="{100 * (right - left):.2f}%"'
-    rect = f'<rect class="bar" {width} y="{MIDDLE - 6}" height="12" rx="2"/>'
-    return picture([grid(axis, 2 * MIDDLE), rect], 2 * MIDDLE, label, "strip")
+    rect = _rect(left, right - left, "bar", y=MIDDLE - 6, height=12, rx=2)
+    return picture([_grid(axis), rect], 2 * MIDDLE, label, "strip")
 
 
 def stacked(shares: Sequence[float], label: str) -> str:
     """Draw shares that add to one, side by side."""
     shapes, left = [], 0.0
     for k, share in enumerate(shares):
-        place = f'x="{100 * left:.2f}%" width="{100 * share:.2f}%"'
-        shapes.append(f'<rect class="part part{k}" {place} y="0" height="28"/>')
+        shapes.append(_rect(left, share, f"part part{k}", y=0, height=28))
         left += share
     return picture(shapes, 28, label, "stack")
 
@@ -143,7 +138,12 @@ def stacked(shares: Sequence[float], label: str) -> str:
 def scale(axis: Axis) -> str:
     """Draw the numbers below strips of one axis."""
     texts = [_text(axis, tick, label, 15, "tick") for tick, label in axis.ticks()]
-    return f'<svg class="scale" height="20" aria-hidden="true">{"".join(texts)}</svg>'
+    return tag("svg", *texts, class_="scale", height=20, aria_hidden="true")
+
+
+def _rect(left: float, width: float, kind: str, **place: float) -> str:
+    across = {"x": f"{100 * left:.2f}%", "width": f"{100 * width:.2f}%"}
+    return tag("rect", class_=kind, **across, **place)
 
 
 def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
@@ -157,16 +157,16 @@ def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, heights, strict=True))
 
     back = " ".join(reversed(points(low).split()))
-    shapes = [
-        *(
-            f'<line class="{"zero" if text == "0" else "grid"}" x1="0" x2="1000" y1="{y}" y2="{y}"/>'
-            for tick, text in axis.ticks()
-            for y in [f"{200 * (1 - axis.share(tick)):.1f}"]
-        ),
-        f'<polygon class="band" points="{points(high)} {back}"/>',
-        f'<polyline class="curve" points="{points(value)}"/>',
+    levels = [
+        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), _kind(text))
+        for tick, text in axis.ticks()
     ]
-    inner = f'<svg viewBox="0 0 1000 200" preserveAspectRatio="none">{"".join(shapes)}</svg>'
+    shapes = [
+        *levels,
+        tag("polygon", class_="band", points=f"{points(high)} {back}"),
+        tag("polyline", class_="curve", points=points(value)),
+    ]
+    inner = tag("svg", *shapes, viewBox="0 0 1000 200", preserveAspectRatio="none")
     return picture([inner], 200, label, "wide"), axis
 
 
@@ -181,30 +181,28 @@ def _thinned(value: Array, low: Array, high: Array) -> tuple[Array, Array, Array
 
 def picture(shapes: Iterable[str], height: float, label: str, kind: str) -> str:
     """Wrap shapes, with a title for those who do not see them."""
-    title = f"<title>{escaped(label)}</title>"
-    return (
-        f'<svg class="{kind}" role="img" aria-label="{escaped(label)}" height="{height:g}">'
-        f"{title}{''.join(shapes)}</svg>"
-    )
+    title = tag("title", escaped(label))
+    told = {"role": "img", "aria_label": label}
+    return tag("svg", title, *shapes, class_=kind, height=f"{height:g}", **told)
 
 
-def grid(axis: Axis, height: float) -> str:
-    """Draw the ticks of an axis through a strip, zero more clearly."""
-    return "".join(
-        line(axis.at(tick), 0, axis.at(tick), height, "zero" if label == "0" else "grid")
-        for tick, label in axis.ticks()
-    )
+def _grid(axis: Axis) -> str:
+    """Draw the ticks of an axis through a strip."""
+    places = ((axis.at(tick), _kind(text)) for tick, text in axis.ticks())
+    return "".join(_line(x, 0, x, 2 * MIDDLE, kind) for x, kind in places)
 
 
-def line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:
-    """Draw a line."""
-    return f'<line class="{kind}" x1="{x1}" y1="{y1:g}" x2="{x2}" y2="{y2:g}"/>'
+def _kind(text: str) -> str:
+    return "zero" if text == "0" else "grid"
+
+
+def _line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:
+    return tag("line", class_=kind, x1=x1, y1=f"{y1:g}", x2=x2, y2=f"{y2:g}")
 
 
 def _end(axis: Axis, x: float) -> str:
     """Close an interval with a cap, or leave it open with an arrow where it has no end."""
     if math.isfinite(x):
-        return line(axis.at(x), MIDDLE - 6, axis.at(x), MIDDLE + 6, "cap")
+        return _line(axis.at(x), MIDDLE - 6, axis.at(x), MIDDLE + 6, "cap")
     place, turn = ("100%", "-8,-5 0,0 -8,5") if x > 0 else ("0%", "8,-5 0,0 8,5")
-    arrow = f'<polyline class="cap" points="{turn}"/>'
-    return f'<svg class="open" x="{place}" y="{MIDDLE}">{arrow}</svg>'
+    return tag("svg", tag("polyline", class_="cap", points=turn), class_="open", x=place, y=MIDDLE)

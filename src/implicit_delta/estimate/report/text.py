@@ -1,4 +1,4 @@
-"""Text of a page: escaped, in numbers that can be read, in lists that end in "and"."""
+"""Text of a page: escaped, in elements, in numbers that can be read."""
 
 import html
 import math
@@ -15,6 +15,19 @@ MOST_LISTED = 3  # names in a sentence
 def escaped(text: object) -> str:
     """Make text harmless inside HTML, also inside attributes, and free of control characters."""
     return html.escape(one_line(text), quote=True)
+
+
+def tag(name: str, *content: str, **attributes: object) -> str:
+    """Write an element around content that is HTML already; attributes are escaped.
+
+    Examples
+    --------
+    >>> tag("p", "a &lt; b", class_="small", aria_label='"')
+    '<p class="small" aria-label="&quot;">a &lt; b</p>'
+    """
+    pairs = ((key.rstrip("_").replace("_", "-"), entry) for key, entry in attributes.items())
+    inside = "".join(f' {key}="{escaped(entry)}"' for key, entry in pairs if entry != "")
+    return f"<{name}{inside}>{''.join(content)}</{name}>"
 
 
 def one_line(text: object) -> str:
@@ -44,8 +57,19 @@ def shown(x: float, count: int) -> str:
 def brief(content: object) -> str:
     """Format a diagnostic: three digits of a number, or text as it is."""
     if isinstance(content, float | np.floating):
-        return f"{content:.3g}"
+        return (
+            f"{content:.3g}"
+            if math.isfinite(content)
+            else "unknown"
+            if math.isnan(content)
+            else "infinite"
+        )
     return one_line(content)
+
+
+def share(x: float) -> str:
+    """Write a part of a whole as a percentage; one that is many times the whole, in words."""
+    return f"{100 * x:.2g}%" if x < 0.995 else f"{100 * x:.0f}%" if x < 10 else "more than 1000%"
 
 
 def interval_of(low: float, high: float, count: int) -> str:

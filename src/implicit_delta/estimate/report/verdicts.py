@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from implicit_delta._core.thresholds import (
     BEND_REFUSES,
     BEND_WARNS,
-    CHANGE_WARNS,
     DEBIASED_REFUSES,
     DEBIASED_WARNS,
     DRIFT_REFUSES,
     DRIFT_WARNS,
     FEW_CLUSTERS,
-    FEW_REPLICATES,
-    NONLINEAR_WARNS,
-    REACHED,
-    REJECTED,
     SHIFT_WARNS,
     SHRINKAGE_WARNS,
     STOPPED_WARNS,
@@ -32,25 +27,12 @@ from implicit_delta._core.thresholds import (
 )
 from implicit_delta.estimate.diagnostics import DEBIASED, Diagnostics
 from implicit_delta.estimate.quantiles import deviations, t_quantile
-from implicit_delta.estimate.report.text import brief, listed
+from implicit_delta.estimate.report.checks import Check, graded, little, worst_first
+from implicit_delta.estimate.report.notes import noted, unknown
+from implicit_delta.estimate.report.text import brief, listed, share
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
-
-Level = Literal["ok", "look", "problem", "note"]
-WORDS: Mapping[Level, str] = {"ok": "OK", "look": "Look", "problem": "Problem", "note": "Note"}
-SIGNS: Mapping[Level, str] = {"ok": "✓", "look": "!", "problem": "✕", "note": "○"}
-COSTS = ("passes", "seconds")
-
-
-@dataclass(frozen=True)
-class Check:
-    """A diagnostic, its value, its mark, and a sentence."""
-
-    name: str
-    value: str
-    level: Level
-    sentence: str
 
 
 def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
@@ -62,31 +44,10 @@ def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
         *_measured(estimate),
         *_degrees(estimate),
         *_bound(estimate),
-        *_noted(estimate),
+        *noted(estimate),
         *_unknown(estimate.diagnostics),
     ]
-    order = ["problem", "look", "ok", "note"]
-    return sorted(found, key=lambda check: order.index(check.level))
-
-
-def verdict_of(checks: list[Check]) -> tuple[Level, str]:
-    """Sum up: the worst mark, and how many have it."""
-    counts = {level: sum(check.level == level for check in checks) for level in WORDS}
-    if counts["problem"]:
-        return "problem", _counted(counts["problem"], "check fails", "checks fail")
-    if counts["look"]:
-        return "look", _counted(counts["look"], "check needs a look", "checks need a look")
-    if counts["ok"]:
-        return "ok", _counted(counts["ok"], "check passed", "checks passed")
-    return "note", "Nothing was checked"
-
-
-def _counted(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
-
-
-def _graded(x: float, looks: float, fails: float = math.inf) -> Level:
-    return "problem" if x > fails else "look" if x > looks else "ok"
+    return worst_first(found)
 
 
 def _no_error(estimate: Estimate) -> list[Check]:
@@ -115,15 +76,15 @@ def _measured(estimate: Estimate) -> list[Check]:
 def _drift(x: float, estimate: Estimate) -> Check:
     if estimate.drift is not None:
         text = (
-            f"The training stopped early. Going on with it would move the estimate by {x:.2g} "
-            "standard errors: a possible bias beside the interval, not a part of it."
+            f"The training stopped early. Going on with it would move the estimate by "
+            f"{little(x)} standard errors: a possible bias beside the interval, not a part of it."
         )
-        return Check("drift", brief(x), _graded(x, STOPPED_WARNS), text)
+        return Check("drift", brief(x), graded(x, STOPPED_WARNS), text)
     limits = (DRIFT_WARNS, DRIFT_REFUSES)
     if estimate.target == DEBIASED:
         limits = (DEBIASED_WARNS, DEBIASED_REFUSES)
-    level = _graded(x, *limits)
-    text = f"Finishing the fit would move the estimate by {_little(x)} standard errors" + {
+    level = graded(x, *limits)
+    text = f"Finishing the fit would move the estimate by {little(x)} standard errors" + {
         "ok": ": it is finished for all purposes.",
         "look": ": it stopped short of its maximum, and the interval is off by about as much.",
     }.get(level, ": the interval is around the wrong place. Finish the fit first.")
@@ -145,8 +106,8 @@ def _curvature(x: float, estimate: Estimate) -> Check:
 
 
 def _nonlinearity(x: float, estimate: Estimate) -> Check:
-    level = _graded(x, BEND_WARNS, BEND_REFUSES)
-    text = f"Within half a standard error the quantity bends by {x:.1%}" + {
+    level = graded(x, BEND_WARNS, BEND_REFUSES)
+    text = f"Within half a standard error the quantity bends by {share(x)}" + {
         "ok": ": a symmetric interval is fair.",
         "look": ": a symmetric interval is doubtful; a profile or a bootstrap is not symmetric.",
     }.get(level, ": it turns around there, and the interval has no meaning.")
@@ -154,8 +115,8 @@ def _nonlinearity(x: float, estimate: Estimate) -> Check:
 
 
 def _bias(x: float, estimate: Estimate) -> Check:
-    level = _graded(x, SHIFT_WARNS)
-    text = f"Because the quantity bends, the estimate is off by {_little(x)} standard errors" + (
+    level = graded(x, SHIFT_WARNS)
+    text = f"Because the quantity bends, the estimate is off by {little(x)} standard errors" + (
         ", which the interval absorbs."
         if level == "ok"
         else " on average, so that the interval covers less often than it says."
@@ -164,7 +125,7 @@ def _bias(x: float, estimate: Estimate) -> Check:
 
 
 def _asymmetry(x: float, estimate: Estimate) -> Check:
-    level = _graded(x, UNCERTAIN)
+    level = graded(x, UNCERTAIN)
     text = "Two ways to the same covariance" + (
         " agree." if level == "ok" else " disagree: refits did not finish, or pushed too far."
     )
@@ -172,7 +133,7 @@ def _asymmetry(x: float, estimate: Estimate) -> Check:
 
 
 def _residual(x: float, estimate: Estimate) -> Check:
-    level = _graded(x, UNCERTAIN)
+    level = graded(x, UNCERTAIN)
     text = "The equations behind the standard error are solved" + (
         " far more exactly than it is known."
         if level == "ok"
@@ -182,11 +143,11 @@ def _residual(x: float, estimate: Estimate) -> Check:
 
 
 def _shrinkage(x: float, estimate: Estimate) -> Check:
-    level = _graded(x, SHRINKAGE_WARNS)
-    text = f"The penalty has moved the estimate by {_little(x)} standard errors" + (
+    level = graded(x, SHRINKAGE_WARNS)
+    text = f"The penalty has moved the estimate by {little(x)} standard errors" + (
         ": the interval serves for the truth as well."
         if level == "ok"
-        else ": the interval is for the penalized fit, and covers the truth less often than it says."
+        else ": the interval is for the penalized fit, and covers the truth less often."
     )
     return Check("shrinkage", brief(x), level, text)
 
@@ -200,10 +161,6 @@ _MEASURES: Mapping[str, Callable[[float, Any], Check]] = {
     "residual": _residual,
     "asymmetry": _asymmetry,
 }
-
-
-def _little(x: float) -> str:
-    return "less than 0.01" if x < 0.01 else f"about {x:.2g}"
 
 
 def _degrees(estimate: Estimate) -> list[Check]:
@@ -233,144 +190,6 @@ def _bound(estimate: Estimate) -> list[Check]:
     return [Check("errors add", "yes", "note", text)]
 
 
-def _noted(estimate: Estimate) -> list[Check]:
-    notes = estimate.diagnostics.notes
-    found = []
-    for name, judge in _NOTES.items():
-        if name in notes and (check := judge(notes[name], estimate)) is not None:
-            found.append(check)
-    return found
-
-
-def _number(content: Any) -> float:
-    return float(content) if isinstance(content, int | float | np.number) else math.nan
-
-
-def _monte_carlo(x: Any, estimate: Estimate) -> Check | None:
-    refitted = "replicates" in estimate.diagnostics.notes
-    error = _number(x)
-    level = _graded(error, FEW_REPLICATES if refitted else UNCERTAIN)
-    text = f"Another seed would change the standard error by about {error:.1%} of itself" + (
-        "." if level == "ok" else ": take more draws before you rely on the second digit."
-    )
-    return Check("Monte-Carlo error", brief(x), level, text)
-
-
-def _linear_draws(x: Any, estimate: Estimate) -> Check | None:
-    level = _graded(_number(x), NONLINEAR_WARNS)
-    text = f"{_number(x):.1%} of the variance over the draws is not linear in the parameters" + (
-        "." if level == "ok" else ": the quantity turns or jumps here, or the draws go too far."
-    )
-    return Check("nonlinear share", brief(x), level, text)
-
-
-def _failed(x: Any, estimate: Estimate) -> Check | None:
-    total = brief(_number(estimate.diagnostics.notes.get("replicates", math.nan)))
-    if not _number(x) > 0:
-        return Check("failed replicates", "0", "ok", f"All {total} refits gave a value.")
-    text = f"{brief(x)} of {total} refits gave no value; the interval rests on the others."
-    return Check("failed replicates", brief(x), "look", text)
-
-
-def _share_reached(x: Any, estimate: Estimate) -> Check | None:
-    if math.isnan(_number(x)):
-        return Check("share reached", brief(x), "look", "Whether trainings finish is not known.")
-    level: Level = "look" if _number(x) < REACHED else "ok"
-    text = f"The trainings reach {_number(x):.0%} of the variance" + (
-        ": they finish." if level == "ok" else ": they stop short, and the error is too small."
-    )
-    return Check("share reached", brief(x), level, text)
-
-
-def _unfinished(x: Any, estimate: Estimate) -> Check | None:
-    if math.isnan(_number(x)):
-        return None
-    text = f"The trainings end {_little(_number(x))} standard errors from where they lead."
-    return Check("unfinished", brief(x), _graded(_number(x), DRIFT_WARNS), text)
-
-
-def _shift(x: Any, estimate: Estimate) -> Check | None:
-    text = (
-        f"On average over draws the statistic is {_little(_number(x))} standard errors from its "
-        "value here, a possible bias."
-    )
-    return Check("shift", brief(x), _graded(_number(x), SHIFT_WARNS), text)
-
-
-def _smoothing_change(x: Any, estimate: Estimate) -> Check | None:
-    text = f"With half the smoothing the standard error changes by {_number(x):.0%}."
-    return Check("smoothing change", brief(x), _graded(_number(x), CHANGE_WARNS), text)
-
-
-def _smoothing_error(x: Any, estimate: Estimate) -> Check | None:
-    text = f"Another seed would change the smoothed slope by about {_number(x):.0%}."
-    return Check("smoothing error", brief(x), _graded(_number(x), UNCERTAIN), text)
-
-
-def _flat(x: Any, estimate: Estimate) -> Check | None:
-    text = (
-        f"{brief(x)} directions of the parameters are not determined by the data. The quantity "
-        "does not change along them, so that its interval does not suffer."
-    )
-    return Check("flat directions", brief(x), "note", text)
-
-
-def _accuracy(x: Any, estimate: Estimate) -> Check | None:
-    level: Level = "look" if str(x).startswith("not") else "ok"
-    return Check("accuracy", "", level, f"The error of the iterative solve is {brief(x)}.")
-
-
-def _near(x: Any, estimate: Estimate) -> Check | None:
-    text = (
-        f"The fit is close to a limit of its constraints ({brief(x)}), where the normal "
-        "approximation fails: use a profile."
-    )
-    return Check("near a limit", "", "look", text)
-
-
-def _constraints(x: Any, estimate: Estimate) -> Check | None:
-    return Check("constraints", "", "note", f"Held at the fit: {brief(x)}.")
-
-
-def _hansen(x: Any, estimate: Estimate) -> Check | None:
-    level: Level = "look" if _number(x) < REJECTED else "ok"
-    text = "The estimating equations " + (
-        "do not contradict each other (Hansen's J)."
-        if level == "ok"
-        else "contradict each other (Hansen's J): not all of them can hold."
-    )
-    return Check("Hansen's J, p-value", brief(x), level, text)
-
-
-def _said(name: str, level: Level = "note") -> Callable[[Any, Any], Check | None]:
-    """Pass on a note that is a sentence by itself."""
-    return lambda x, _: Check(name, "", level, f"{brief(x)}.")
-
-
-_NOTES: Mapping[str, Callable[[Any, Any], Check | None]] = {
-    "monte_carlo_error": _monte_carlo,
-    "nonlinear_share": _linear_draws,
-    "failed": _failed,
-    "share_reached": _share_reached,
-    "unfinished": _unfinished,
-    "statistic_shift": _shift,
-    "smoothing_change": _smoothing_change,
-    "smoothing_error": _smoothing_error,
-    "hansen_p_value": _hansen,
-    "accuracy": _accuracy,
-    "near": _near,
-    "constraints": _constraints,
-    "flat_directions": _flat,
-    "stopped": _said("stopped training"),
-    "polished": _said("polished"),
-    "training_noise": _said("training noise"),
-    "initialization_noise": _said("initialization noise"),
-    "pieces": _said("more than one interval", "look"),
-    "limits": _said("limits that ends reach"),
-    "rows": _said("rows of joined estimates", "look"),
-}
-
-
 def _unknown(found: Diagnostics) -> list[Check]:
     """List what the method could not measure."""
     names = [
@@ -378,13 +197,8 @@ def _unknown(found: Diagnostics) -> list[Check]:
         for item in fields(found)
         if item.name in _MEASURES and math.isnan(getattr(found, item.name))
     ]
+    names += [name.replace("_", " ") for name, note in found.notes.items() if unknown(note)]
     if not names:
         return []
     text = f"Not measured by this method, or not applicable: {listed(names, len(names))}."
     return [Check("not measured", "", "note", text)]
-
-
-def settings_of(estimate: Estimate) -> dict[str, str]:
-    """Return the notes that are no check: settings, counts and reasons."""
-    notes = estimate.diagnostics.notes
-    return {name: brief(note) for name, note in notes.items() if name not in _NOTES}
