@@ -288,6 +288,16 @@ def test_missing_rows_are_counted(run, table):
     np.testing.assert_allclose(column(content, "std_error"), theirs.bse, rtol=1e-8)
 
 
+def test_rows_are_counted_from_one(run):
+    content = fit(run, "cost ~ x", "--ask", "predictions", data="gaps.csv")
+    assert [row["term"] for row in content["answers"][0]["rows"]][:2] == ["6", "7"]
+
+
+def test_repeated_rows_count_as_observations(run, table):
+    content = fit(run, "cost ~ x", "--weights", "times", "--weight-kind", "frequency")
+    assert content["answers"][0]["rows"][0]["df"] == table.times.sum() - 2
+
+
 def test_clusters_follow_the_rows_that_are_left(run, table):
     ours = fit(run, "cost ~ x", "--clusters", "village", data="gaps.csv")
     kept = table[5:]
@@ -554,6 +564,7 @@ REFUSED = {
     "a setting of the method": ((*OK, "--method", "Bootstrap(nonsense=1)"), "nonsense"),
     "no option": ((*OK, "--colour"), "unrecognized arguments: --colour (see"),
     "no formula": (("data.csv",), "arguments are required: formula"),
+    "columns first": (("--clusters", "village", *OK), "the file and the formula come first"),
     "a page that is none": ((*OK, "--report", "page.txt"), "must end in .html"),
     "no folder for the page": ((*OK, "--report", "no/page.html"), "no folder no"),
     "a folder for the page": ((*OK, "--csv", "folder.csv"), "is a folder"),

@@ -172,7 +172,7 @@ def _refuse_mixed(frame: Any, formula: Formula) -> None:
                 advice = "give --decimal ',' if that is a decimal comma, else correct the file"
             raise Failure(
                 f"The column {name!r} has text among its numbers, {values[first]!r:.40} in row "
-                f"{int(first) + 1}: {advice}, or write C({name}) if its values are categories."
+                f"{first}: {advice}, or write C({name}) if its values are categories."
             )
 
 

@@ -31,6 +31,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what the command prints."""
+        if "arguments are required" in message:  # lists of columns take all words that follow
+            message += "; the file and the formula come first"
         raise Failure(f"{message} (see {self.prog} --help)")
 
 

@@ -165,7 +165,11 @@ def _decimal(delimiter: str) -> str:
 
 
 def _plain(frame: Any) -> Any:
-    """Give columns of text the type object, which every formula engine takes; names are text."""
+    """Give columns of text the type object, which every formula engine takes; names are text.
+
+    Rows are counted from 1, as people do who look at the file.
+    """
+    frame = frame.set_axis(range(1, len(frame) + 1), axis=0)
     frame = frame.rename(columns=lambda column: str(column).strip())
     texts = [name for name in frame.columns if str(frame[name].dtype) in ("str", "string")]
     return frame.astype(dict.fromkeys(texts, object))
