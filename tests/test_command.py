@@ -288,6 +288,20 @@ def test_missing_rows_are_counted(run, table):
     np.testing.assert_allclose(column(content, "std_error"), theirs.bse, rtol=1e-8)
 
 
+def test_too_many_predictions_are_refused_before_they_fill_the_memory(run, tmp_path):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "long.csv"
+    pd.DataFrame(rng.normal(size=(5000, 2)), columns=["y", "x"]).to_csv(path, index=False)
+    check_refusal(*run("fit", path, "y ~ x", "--ask", "predictions"), "at most 2000")
+
+
+def test_names_cannot_steer_a_terminal(run, tmp_path):
+    path = tmp_path / "steer.csv"
+    path.write_text("y,\x1b[2Jx\n1,2\n2,1\n4,4\n")
+    code, out, err = run("fit", path, "y ~ z")
+    check_refusal(code, out, err, "?[2Jx")
+
+
 def test_rows_are_counted_from_one(run):
     content = fit(run, "cost ~ x", "--ask", "predictions", data="gaps.csv")
     assert [row["term"] for row in content["answers"][0]["rows"]][:2] == ["6", "7"]
@@ -565,11 +579,12 @@ REFUSED = {
     "no option": ((*OK, "--colour"), "unrecognized arguments: --colour (see"),
     "no formula": (("data.csv",), "arguments are required: formula"),
     "columns first": (("--clusters", "village", *OK), "the file and the formula come first"),
+    "a picture that is none": ((*OK, "--plot", "page.txt"), "must end in .png"),
     "a page that is none": ((*OK, "--report", "page.txt"), "must end in .html"),
     "no folder for the page": ((*OK, "--report", "no/page.html"), "no folder no"),
     "a folder for the page": ((*OK, "--csv", "folder.csv"), "is a folder"),
     "overwriting": ((*OK, "--csv", "data.csv"), "would overwrite the data"),
-    "overwriting twice": ((*OK, "--csv", "o.csv", "--plot", "o.csv"), "would overwrite --csv"),
+    "overwriting twice": ((*OK, "--csv", "o.png", "--plot", "o.png"), "would overwrite --csv"),
     "broken Parquet": (("broken.parquet", "y ~ x"), "arquet"),
 }  # fmt: skip
 
@@ -615,6 +630,7 @@ def test_no_code_in_a_formula_is_run(run, folder, code, form):
     assert not (folder / "hit").exists()
 
 
+GRID = f"predictions(datagrid(x=[{'1,' * 50}], dose=[{'1,' * 50}]))"
 ASKED_CODE = [
     "__import__('os').system('touch hit')", "average_comparison(open('hit', 'w'))",
     "average_comparison(__import__('os'))", "average_comparison('x').__class__",
@@ -626,6 +642,7 @@ ASKED_CODE = [
     "average_comparison('x')('y')", "average_comparison('x'); 1", "infer('x')", "from_draws(1)",
     "datagrid(x=1)", "predictions(datagrid(datagrid(x=1)))", "predictions(datagrid(x=open('hit')))",
     "contrast(open('hit', 'w'))", "contrast('x.__class__')", "contrast('open(1)')",
+    GRID,
     "contrast('9**9**9')", "contrast('x', 'y')", "contrast()", "parameters(1)", "averge_slope('x')",
     "average_slope()", "average_slope('x', nonsense=1)", "average_slope('nowhere')", "", "(",
     "((((", "[" * 300, "x" * 5000, "nowhere", "average_comparison('x', values=1j)",

@@ -2,8 +2,11 @@
 
 import dataclasses
 import inspect
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 import implicit_delta
 from implicit_delta import HAC, Estimate, infer, parameters
@@ -16,6 +19,7 @@ QUESTIONS = ("average_comparison", "average_slope", "average_prediction", "predi
 ASKED = (*QUESTIONS, "contrast", "parameters")
 EXAMPLE = "average_comparison('x') or contrast('x - z')"
 METHODS = ("Infinitesimal", "FiniteDifference", "Simulation", "Bootstrap")
+MOST_ROWS = 2_000  # of predictions: their covariance has the square of that
 CORRECTIONS = ("HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2")
 
 
@@ -144,6 +148,8 @@ def _contrast(call: Call, names: tuple[str, ...]) -> Any:
 def _question(fit: Fit, call: Call) -> Any:
     keywords = {name: _grid(fit, value) for name, value in call.keywords.items()}
     arguments = [_grid(fit, value) for value in _placed(call)]
+    if call.name == "predictions" and _placed(call) == (None,):
+        _check_size(len(fit.frame))
     return getattr(implicit_delta, call.name)(*arguments, **keywords)
 
 
@@ -153,7 +159,16 @@ def _grid(fit: Fit, value: Any) -> Any:
         return value
     if value.arguments:
         raise Failure("datagrid takes values of columns by name: datagrid(x=[0, 1]).")
+    _check_size(math.prod(np.size(entry) for entry in value.keywords.values()))
     grid = implicit_delta.datagrid(fit.model, **value.keywords)
     rows = zip(*(grid[name] for name in value.keywords), strict=True)
     labels = [", ".join(map("{}={}".format, value.keywords, row)) for row in rows]
     return grid.set_axis(labels, axis=0) if labels else grid
+
+
+def _check_size(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise Failure(
+            f"{rows} predictions have a joint covariance of {rows} x {rows}: ask for at most "
+            f"{MOST_ROWS}, by predictions(datagrid(x=[0, 1])) or average_prediction(by='group')."
+        )

@@ -11,8 +11,9 @@ class Failure(Exception):
 
 
 def one_line(text: object) -> str:
-    """Put a text on one line."""
-    return " ".join(str(text).split())
+    """Put a text on one line, without characters that would steer a terminal."""
+    line = " ".join(str(text).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def listed(names: Iterable[object]) -> str:

@@ -168,7 +168,7 @@ class _Notes:
     def __call__(self, *lines: str) -> None:
         for line in lines:
             if not self.quiet:
-                print(f"note: {line}", file=sys.stderr)
+                print(f"note: {one_line(line)}", file=sys.stderr)
 
 
 @contextmanager

@@ -11,7 +11,11 @@ from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure
 from implicit_delta.command.printing import Answers, write_csv
 
-SUFFIXES = {"report": (".html", ".htm"), "save": (".npz",)}
+SUFFIXES = {
+    "report": (".html", ".htm"),
+    "save": (".npz",),
+    "plot": (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,5 @@ def _plot(path: str, estimate: Estimate, level: float) -> None:
     figure: Any = estimate.plot(confidence_level=level).figure
     try:
         figure.savefig(path, dpi=150)
-    except ValueError as error:
-        raise Failure(f"--plot {path}: {error}") from None
     finally:
         optional("matplotlib.pyplot", "--plot").close(figure)

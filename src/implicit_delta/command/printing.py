@@ -18,7 +18,7 @@ from implicit_delta.command.reading import Table
 from implicit_delta.estimate.tables import estimate_table, percent
 
 SCHEMA = "implicit-delta/fit/1"
-LIBRARIES = ("numpy", "scipy", "pandas", "statsmodels", "patsy")
+LIBRARIES = ("numpy", "scipy", "pandas", "statsmodels", "patsy", "formulaic")
 UNREPEATABLE = {"seconds"}  # of the diagnostics: the rest is the same in every run
 Answers = Sequence[tuple[str, Estimate]]
 
