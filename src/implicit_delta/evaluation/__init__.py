@@ -1,13 +1,13 @@
 """Evaluations: psi bound to a model, and wrappers for averages, random psi and steps."""
 
 from implicit_delta.evaluation.average import Average
+from implicit_delta.evaluation.datagrid import datagrid
 from implicit_delta.evaluation.evaluation import Evaluation, parameters
 from implicit_delta.evaluation.questions import (
     Question,
     average_comparison,
     average_prediction,
     average_slope,
-    datagrid,
     predictions,
 )
 from implicit_delta.evaluation.replicated import Replicated

@@ -55,13 +55,18 @@ def grouping_of(by: Any, table: Any, rows: Any) -> Grouping:
         return Grouping(np.zeros(m, dtype=np.intp))
     if isinstance(by, str) or np.ndim(by) == 0:
         return _numbered([by], [_column(table, by)])
-    if isinstance(by, list | tuple) and all(_is_name(name, table) for name in by) and len(by) != m:
+    if isinstance(by, list | tuple) and _are_names(by, names_of(table), m):
         return _numbered(list(by), [_column(table, name) for name in by])
     return _numbered([None], [_given(by, rows, m)])
 
 
-def _is_name(name: Any, table: Any) -> bool:
-    return isinstance(name, str) or name in names_of(table)
+def _are_names(by: Any, names: list[Any], m: int) -> bool:
+    """Whether a list has names of columns in it, one of which may be misspelled, and no labels."""
+    possible = all(isinstance(name, str | int | np.integer) for name in by)
+    return possible and (
+        all(name in names for name in by)
+        or (len(by) != m and all(isinstance(name, str) for name in by))
+    )
 
 
 def _column(table: Any, name: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
@@ -21,7 +22,7 @@ from implicit_delta.evaluation.scenarios import (
 )
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.plain_prediction import plain_predictor
-from implicit_delta.models.prediction import Predictor, as_table, check_known, names_of
+from implicit_delta.models.prediction import Predictor, as_table, check_known
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
 
@@ -197,10 +198,10 @@ class Bound:
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:
     """Make a Series, where there is pandas."""
     try:
-        import pandas as pd
+        pandas = optional("pandas", "A question")
     except ImportError:
         return value
-    return pd.Series(value, index=list(names))
+    return pandas.Series(value, index=list(names))
 
 
 def predictions(data: Any, *, population: bool = False, outcome: Any = None) -> Question:
@@ -312,56 +313,3 @@ def average_slope(
     is exact up to rounding for polynomials. Factors have none: compare two labels.
     """
     return Question(Sloped(variable), "difference", data, by, population, outcome)
-
-
-def datagrid(model_or_frame: Any, **values: Any) -> Any:
-    """Make a table with one row per combination of given values, the other columns typical.
-
-    Parameters
-    ----------
-    model_or_frame : FittedModel or DataFrame
-        Whose training rows, or which rows, are typical.
-    **values : value or list of values
-        By column.
-
-    Returns
-    -------
-    DataFrame
-        Numbers are at their mean; labels, truth values and whole numbers that are few at their
-        mode.
-
-    Examples
-    --------
-    >>> import pandas as pd, implicit_delta as idm
-    >>> frame = pd.DataFrame({"x": [1.0, 2.0, 6.0], "g": ["a", "b", "b"]})
-    >>> idm.datagrid(frame, x=[0, 1])
-       x  g
-    0  0  b
-    1  1  b
-    """
-    from itertools import product
-
-    import pandas as pd
-
-    table = model_or_frame
-    if isinstance(model_or_frame, FittedModel):
-        if model_or_frame.predictor is None:
-            raise UnsupportedModelError("The model has no table of training rows. Give a frame.")
-        table = model_or_frame.predictor.table
-    if not hasattr(table, "columns"):
-        raise TypeError(
-            f"datagrid needs a model of a data frame, or a frame, not {type(table).__name__}."
-        )
-    for name in values:
-        check_known(name, names_of(table), "data")
-    lists = [v if np.ndim(v) else [v] for v in values.values()]
-    rows = pd.DataFrame(list(product(*lists)), columns=list(values))
-    typical = {name: _typical(table[name]) for name in table.columns if name not in values}
-    whole = rows.assign(**typical) if typical else rows
-    return whole[list(table.columns)]
-
-
-def _typical(column: Any) -> Any:
-    if getattr(column.dtype, "kind", "O") in "iuf":
-        return column.mean()
-    return column.mode().iloc[0]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 
 
@@ -135,11 +136,9 @@ class _Moved:
 
 
 def as_table(data: Any, like: Any) -> Any:
-    """Turn what a user gives as rows into a table like that of the training."""
+    """Turn what a user gives as rows into a table like that of the training, but never that one."""
     if isinstance(data, dict):
-        import pandas as pd
-
-        data = pd.DataFrame(data)
+        data = optional("pandas", "A dict of columns").DataFrame(data)
     if type(data).__module__.partition(".")[0] == "polars":
         data = data.to_pandas()
     table = data if hasattr(data, "iloc") else np.asarray(data)
@@ -151,6 +150,8 @@ def as_table(data: Any, like: Any) -> Any:
         )
     if len(table) == 0:
         raise ValueError("data has no rows: there is nothing to predict.")
+    if table is like:  # given rows are no training rows, even if they are equal
+        return table.copy(deep=False) if hasattr(table, "columns") else table.view()
     if hasattr(table, "columns") or not hasattr(like, "columns"):
         return table
     return _labeled(table, like)

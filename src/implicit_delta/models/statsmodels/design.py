@@ -186,13 +186,10 @@ class ByPatsy(ByFormula):
         self.places(variable)
         own = labels_of(column_of(self.table, variable))
         for factor, info in self.spec.factor_infos.items():
-            if variable in names_in(factor.code) and info.type == "categorical" and own is None:
-                return tuple(info.categories) if is_plain(factor.code) else self._codes(variable)
+            own_labels = info.type == "categorical" and own is None and is_plain(factor.code)
+            if own_labels and variable in names_in(factor.code):
+                return tuple(info.categories)
         return own
-
-    def _codes(self, variable: Any) -> tuple[Any, ...]:
-        """Values of a number that a transform makes a factor of."""
-        return tuple(np.unique(np.asarray(column_of(self.table, variable))))
 
     def _terms(self, variable: Any) -> list[Any]:
         def uses(term: Any) -> bool:

@@ -4,12 +4,13 @@ They are those of ``results.params``, with a method `predict`; whatever is compu
 ordinary array, Series or DataFrame. This module needs pandas, and is imported where that is used.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from implicit_delta.models.prediction import Predictor, as_table
+from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced, depending_on
 
@@ -28,9 +29,9 @@ class Params(pd.Series):  # type: ignore[misc]
     def _constructor_expanddim(self) -> Any:
         return pd.DataFrame
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.to_numpy(), data)
+        return predict_with(self.predictor, self.to_numpy(), data, offset)
 
 
 class ParamsTable(pd.DataFrame):  # type: ignore[misc]
@@ -47,9 +48,9 @@ class ParamsTable(pd.DataFrame):  # type: ignore[misc]
     def _constructor_sliced(self) -> Any:
         return pd.Series
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.to_numpy().ravel(order="F"), data)
+        return predict_with(self.predictor, self.to_numpy().ravel(order="F"), data, offset)
 
 
 class ParamsArray(np.ndarray):
@@ -57,9 +58,9 @@ class ParamsArray(np.ndarray):
 
     predictor: Predictor
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, np.asarray(self).ravel(order="F"), data)
+        return predict_with(self.predictor, np.asarray(self).ravel(order="F"), data, offset)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
@@ -80,9 +81,9 @@ class TracedParams(Traced):
         super().__init__(shaped.node)
         self.flat, self.predictor = flat, predictor
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.flat, data)
+        return predict_with(self.predictor, self.flat, data, offset)
 
 
 class TracedParamsSeries(TracedSeries):
@@ -92,19 +93,20 @@ class TracedParamsSeries(TracedSeries):
         super().__init__(flat, index)
         self.predictor = predictor
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.values, data)
+        return predict_with(self.predictor, self.values, data, offset)
 
 
-def predict_with(predictor: Predictor, b: Any, data: Any = None) -> Any:
+def predict_with(predictor: Any, b: Any, data: Any = None, offset: Any = None) -> Any:
     """Predict rows with coefficients b, plain or traced: (m,), or (m, C) with C outcomes.
 
     One number per row comes as a Series with the labels of the rows, if a frame was given.
-    Without data the rows are those of the fit, with their offset and exposure.
+    Without data the rows are those of the fit, with their offset and exposure; others have those
+    that are given, `offset` being their sum on the scale of the linear predictor, or none.
     """
     table = predictor.table if data is None else as_table(data, predictor.table)
-    prediction = predictor.on(table)
+    prediction = _read(predictor, table, offset, quiet=isinstance(b, Traced))
     labeled = hasattr(data, "index") or (data is None and hasattr(table, "index"))
     if isinstance(b, Traced):
         plain = b.node.value
@@ -112,6 +114,15 @@ def predict_with(predictor: Predictor, b: Any, data: Any = None) -> Any:
         return TracedSeries(value, prediction.index) if labeled and value.ndim == 1 else value
     numbers = prediction.value(b)
     return pd.Series(numbers, prediction.index) if labeled and numbers.ndim == 1 else numbers
+
+
+def _read(predictor: Any, table: Any, offset: Any, *, quiet: bool) -> Prediction:
+    """Read a table; a warning is for the plain call, as the traced one would end with it."""
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore")
+        found: Prediction = predictor.on(table, offset)
+        return found
 
 
 def like(params: Any, b: Any, predictor: Predictor) -> Any:

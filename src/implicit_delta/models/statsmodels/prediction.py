@@ -1,8 +1,9 @@
 """Predictors of statsmodels results."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,13 @@ CHANGED = (
     "The data frame of the fit was changed since: its rows or the columns of its formula are "
     "others now. Fit the model again, or to a copy: `smf.ols(formula, data.copy())`."
 )
+TOGETHER = (
+    "The formula gives a few of its own rows another design than all of them together: it computes "
+    "with the other rows, as `x - x.mean()` does, or its data frame was changed since the fit. "
+    "Predictions of other rows, or of rows that are changed, would then mean something else. Use "
+    "`center(x)` or `standardize(x)`, which remember the rows of the fit, or make the column first."
+)
+FEW = 5  # rows, to see that a design is made row by row
 COUNTS = {  # whose mean is no function of one linear predictor
     "HurdleCountModel",
     "TruncatedLFPoisson",
@@ -44,7 +52,7 @@ def predictor_of(results: Any) -> Predictor | None:
     if response is not None:
         X = np.asarray(model.exog, dtype=np.float64)
         return ByResponse(design, X, offset_of(model), _classes(model), response)
-    if type(model).__name__ in COUNTS:
+    if type(model).__name__ in COUNTS and type(model).__module__.startswith("statsmodels."):
         X = np.asarray(model.exog, dtype=np.float64)
         errors = np.asarray(getattr(results, "bse", np.nan), dtype=np.float64)
         return ByHost(design, X, offset_of(model), None, model, errors)
@@ -68,16 +76,17 @@ class StatsmodelsPredictor(Predictor):
     def table(self) -> Any:
         return self.design.table
 
-    def on(self, data: Any) -> Prediction:
-        return self._prediction(self._rows(data), data.index)
+    def on(self, data: Any, offset: Any = None) -> Prediction:
+        """Read the rows of a table, with an offset (m,) of their own if they have one."""
+        return self._prediction(self._rows(data, offset), data.index)
 
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Build the columns of the design that depend on the variable; the others are shared."""
         places, rows = self.design.places(variable), self._rows(data)
         if data is self.table:
-            built = self.design.part(data, variable)
-            if not self._same(places, built):
+            if not self._same(places, self.design.part(data, variable)):
                 raise EvaluationError(CHANGED)
+            self._check_by_row(places, partial(self.design.part, variable=variable))
         tables = [replaced(data, variable, column) for column in columns]
         parts = [self.design.part(table, variable) for table in tables]
         return [self._prediction(rows, data.index, places, part) for part in parts]
@@ -95,7 +104,23 @@ class StatsmodelsPredictor(Predictor):
     ) -> Prediction:
         """Predict rows, with other columns of the design at some places."""
 
-    def _rows(self, data: Any) -> Rows:
+    def _matrix(self, data: Any) -> Array:
+        """Build the design of other rows."""
+        if len(self.table) == len(self.X):
+            self._check_by_row(np.arange(self.X.shape[1]), self.design.matrix)
+        return self.design.matrix(data)
+
+    def _check_by_row(self, places: NDArray[np.intp], build: Callable[[Any], Array]) -> None:
+        """Refuse a design that depends on which rows are there."""
+        few = np.unique(np.linspace(0, len(self.X) - 1, FEW).astype(np.intp))
+        alone, fitted = build(self.table.iloc[few]), self.X[np.ix_(few, places)]
+        if not np.allclose(alone, fitted, rtol=SAME, atol=SAME):
+            raise EvaluationError(TOGETHER)
+
+    def _rows(self, data: Any, offset: Any = None) -> Rows:
+        if offset is not None:
+            X = self.X if data is self.table else self._matrix(data)
+            return Rows(X, np.broadcast_to(np.asarray(offset, dtype=np.float64), len(X)))
         if data is self.table:
             if len(data) != len(self.X):
                 raise EvaluationError(CHANGED)
@@ -108,7 +133,7 @@ class StatsmodelsPredictor(Predictor):
                 "`by=` takes groups of these.",
                 ImplicitDeltaWarning,
             )
-        return Rows(self.design.matrix(data))
+        return Rows(self._matrix(data))
 
     def _same(self, places: NDArray[np.intp], built: Array) -> bool:
         """Whether columns of the design are those of the fit, and its data frame with them."""
@@ -195,6 +220,7 @@ def _design(model: Any) -> Design | None:
             return None  # a formula that the model has changed
         kind = ByPatsy if hasattr(spec, "factor_infos") else ByFormulaic
         dropped = getattr(model.data, "missing_row_idx", None)
+        frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
         frame = frame if hasattr(frame, "iloc") else pd.DataFrame(frame)
         return kind(frame, spec, np.asarray([] if dropped is None else dropped, dtype=np.intp))
     exog = getattr(model.data, "orig_exog", None)
@@ -216,7 +242,7 @@ def _classes(model: Any) -> tuple[Any, ...] | None:
 
 
 def _response(model: Any) -> Response | None:
-    kind = type(model).__name__
+    kind = type(model).__name__ if type(model).__module__.startswith("statsmodels.") else ""
     if kind == "GLM":
         return Mean(model.family.fitted, model.family.link.inverse_deriv)
     if kind == "MNLogit":
