@@ -344,6 +344,22 @@ def test_methods_are_side_by_side_with_a_verdict(tmp_path):
     assert level_of(text, "second opinions") == "problem"
 
 
+def test_a_method_of_ones_own_may_name_its_answers_otherwise(tmp_path):
+    def named(model, psi):
+        est = idm.infer(model, psi)
+        return Estimate(est.value, est.covariance, ("other", "names"), "by hand")
+
+    rates = lambda th: np.exp(th[0]) * np.array([1.0, 2.0])
+    page = parsed(idm.compare(report_cases.model(), rates, [named, idm.Infinitesimal()]), tmp_path)
+    assert "2 of 2 agree" in page.words
+
+
+def test_code_in_warnings_is_set_as_code(tmp_path):
+    found = Diagnostics(warnings=("Use `robust=<b>` or `x`.",))
+    page = written(estimate(1, diagnostics=found), tmp_path)
+    assert "Use <code>robust=&lt;b&gt;</code> or <code>x</code>." in page
+
+
 def test_a_comparison_without_any_estimate_is_refused(tmp_path):
     only = idm.compare(report_cases.model(), lambda th: th[0], {"no": report_cases._refuse})
     with pytest.raises(ValueError, match="would not <converge>"):

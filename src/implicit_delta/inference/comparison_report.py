@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def comparison_report(
     ]  # fmt: skip
     return write_page(
         path,
-        estimates[first],
+        replace(estimates[first], names=tuple(comparison.names)),  # a function may name its own
         title=title,
         question=question,
         confidence_level=comparison.confidence_level,

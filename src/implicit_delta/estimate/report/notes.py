@@ -74,6 +74,18 @@ def _failed(x: Any, estimate: Estimate) -> Check | None:
     return Check("failed replicates", brief(x), "look", text)
 
 
+def _bootstrap_bias(x: Any, estimate: Estimate) -> Check | None:
+    text = f"The mean over the refits is {little(_number(x))} standard errors from the estimate."
+    return Check("bias over refits", brief(x), graded(_number(x), SHIFT_WARNS), text)
+
+
+def _random_fit(x: Any, estimate: Estimate) -> Check | None:
+    text = (
+        f"Fitting the same data again moves the estimate by {little(_number(x))} standard errors."
+    )
+    return Check("noise of the fit", brief(x), graded(_number(x), UNCERTAIN), text)
+
+
 def _share_reached(x: Any, estimate: Estimate) -> Check | None:
     if math.isnan(_number(x)):
         return Check("share reached", brief(x), "look", "Whether trainings finish is not known.")
@@ -153,6 +165,8 @@ _NOTES: Mapping[str, Callable[[Any, Any], Check | None]] = {
     "monte_carlo_error": _monte_carlo,
     "nonlinear_share": _linear_draws,
     "failed": _failed,
+    "bias": _bootstrap_bias,
+    "noise": _random_fit,
     "share_reached": _share_reached,
     "unfinished": _unfinished,
     "statistic_shift": _shift,

@@ -69,7 +69,7 @@ class Page:
             "header",
             tag("p", "Estimate with its error", class_="kicker"),
             tag("h1", escaped(heading)),
-            tag("p", escaped(question), class_="lead") if self.title else "",
+            tag("p", escaped(question), class_="lead") if self.title and self.question else "",
         )
         body = tag("main", "\n".join([top, *self._sections()]))
         whole = "\n".join(["", "<head>", *head, "</head>", tag("body", "\n", body, "\n"), ""])

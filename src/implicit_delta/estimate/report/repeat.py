@@ -27,7 +27,6 @@ def repeat(estimate: Estimate, level: float, date: str) -> list[str]:
     seed = re.search(r"\brng=(\w+)", estimate.method)
     entries = {
         "method": estimate.method,
-        "variance": "as the model has it",
         "quantiles": _quantiles(estimate),
         "confidence level": percent(level),
         **({"seed": seed[1]} if seed else {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 12  # evaluations whose budgets and second opinions are drawn one by one
 TOP = 10  # rows by influence
+CODE = re.compile("`([^`]+)`")  # as warnings have it
 
 SOURCES = {
     "model": "the parameters were estimated",
@@ -176,4 +178,5 @@ def checks(found: Sequence[Check]) -> list[str]:
 def _check(one: Check) -> str:
     value = tag("span", escaped(one.value), class_="value")
     name = tag("div", tag("b", escaped(one.name)), " ", value)
-    return tag("li", mark(one.level), name, tag("p", escaped(one.sentence)))
+    sentence = CODE.sub(r"<code>\1</code>", escaped(one.sentence))
+    return tag("li", mark(one.level), name, tag("p", sentence))
