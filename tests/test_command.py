@@ -23,6 +23,7 @@ smf = pytest.importorskip("statsmodels.formula.api")
 import implicit_delta as idm
 from implicit_delta import __main__ as module
 from implicit_delta.command.main import main
+from implicit_delta.command.parser import EXAMPLES
 
 N = 200
 
@@ -292,7 +293,8 @@ def test_too_many_predictions_are_refused_before_they_fill_the_memory(run, tmp_p
     rng = np.random.default_rng(1)
     path = tmp_path / "long.csv"
     pd.DataFrame(rng.normal(size=(5000, 2)), columns=["y", "x"]).to_csv(path, index=False)
-    check_refusal(*run("fit", path, "y ~ x", "--ask", "predictions"), "at most 2000")
+    for ask in ("predictions", "average_prediction(by='x')", "average_slope('x', by=['y', 'x'])"):
+        check_refusal(*run("fit", path, "y ~ x", "--ask", ask), "at most 2000")
 
 
 def test_names_cannot_steer_a_terminal(run, tmp_path):
@@ -786,3 +788,15 @@ def test_the_script_of_the_package_is_this_command():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     place, _, name = scripts["implicit-delta"].partition(":")
     assert getattr(importlib.import_module(place), name) is main
+
+
+def test_the_examples_of_the_help_work(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(2)
+    trial = made().rename(columns={"better": "improved", "cost": "weight", "x": "age"})
+    trial.assign(sex=rng.choice(["f", "m"], N)).to_csv(tmp_path / "trial.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    lines = EXAMPLES.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("  implicit-delta ")]
+    assert len(commands) == 3
+    for command in commands:
+        assert main(command) == 0, capsys.readouterr().err

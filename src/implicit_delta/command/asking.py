@@ -19,7 +19,7 @@ QUESTIONS = ("average_comparison", "average_slope", "average_prediction", "predi
 ASKED = (*QUESTIONS, "contrast", "parameters")
 EXAMPLE = "average_comparison('x') or contrast('x - z')"
 METHODS = ("Infinitesimal", "FiniteDifference", "Simulation", "Bootstrap")
-MOST_ROWS = 2_000  # of predictions: their covariance has the square of that
+MOST_ROWS = 2_000  # of predictions and groups: their covariance has the square of that
 CORRECTIONS = ("HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2")
 
 
@@ -150,6 +150,9 @@ def _question(fit: Fit, call: Call) -> Any:
     arguments = [_grid(fit, value) for value in _placed(call)]
     if call.name == "predictions" and _placed(call) == (None,):
         _check_size(len(fit.frame))
+    by = call.keywords.get("by")
+    groups = [name for name in ([by] if isinstance(by, str) else by or ()) if name in fit.frame]
+    _check_size(len(fit.frame[groups].drop_duplicates()) if groups else 1)
     return getattr(implicit_delta, call.name)(*arguments, **keywords)
 
 
@@ -169,6 +172,6 @@ def _grid(fit: Fit, value: Any) -> Any:
 def _check_size(rows: int) -> None:
     if rows > MOST_ROWS:
         raise Failure(
-            f"{rows} predictions have a joint covariance of {rows} x {rows}: ask for at most "
+            f"{rows} answers have a joint covariance of {rows} x {rows}: ask for at most "
             f"{MOST_ROWS}, by predictions(datagrid(x=[0, 1])) or average_prediction(by='group')."
         )

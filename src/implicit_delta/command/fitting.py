@@ -152,7 +152,8 @@ def _check_columns(frame: Any, asked: Specification) -> None:
             raise Failure(f"The column {name!r} is not numeric: it holds {_shown(values)}.")
         least = 0 if name == asked.weights else np.nextafter(0, 1)
         if name != asked.offset and not bool((values.dropna() >= least).all()):
-            raise Failure(f"The column {name!r} has values that are negative or zero.")
+            sign = "negative" if name == asked.weights else "negative or zero"
+            raise Failure(f"The column {name!r} has values that are {sign}.")
 
 
 def _refuse_mixed(frame: Any, formula: Formula) -> None:
