@@ -293,7 +293,11 @@ def test_too_many_predictions_are_refused_before_they_fill_the_memory(run, tmp_p
     rng = np.random.default_rng(1)
     path = tmp_path / "long.csv"
     pd.DataFrame(rng.normal(size=(5000, 2)), columns=["y", "x"]).to_csv(path, index=False)
-    for ask in ("predictions", "average_prediction(by='x')", "average_slope('x', by=['y', 'x'])"):
+    for ask in (
+        "predictions",
+        "average_prediction(None, 'x')",
+        "average_slope('x', by=['y', 'x'])",
+    ):
         check_refusal(*run("fit", path, "y ~ x", "--ask", ask), "at most 2000")
 
 
@@ -650,6 +654,7 @@ ASKED_CODE = [
     "((((", "[" * 300, "x" * 5000, "nowhere", "average_comparison('x', values=1j)",
     "average_comparison(b'x')",
     "average_comparison('x', values=" + "9" * 5000 + ")", "average_comparison('x', values=...)",
+    "average_prediction(by=3)", "average_prediction(by=['nowhere'])", "average_prediction(by=[[]])",
     "average_comparison('x', how='sum')", "predictions('data.csv')",
 ]  # fmt: skip
 

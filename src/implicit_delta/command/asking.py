@@ -150,10 +150,12 @@ def _question(fit: Fit, call: Call) -> Any:
     arguments = [_grid(fit, value) for value in _placed(call)]
     if call.name == "predictions" and _placed(call) == (None,):
         _check_size(len(fit.frame))
-    by = call.keywords.get("by")
-    groups = [name for name in ([by] if isinstance(by, str) else by or ()) if name in fit.frame]
+    question = getattr(implicit_delta, call.name)
+    by = inspect.signature(question).bind(*arguments, **keywords).arguments.get("by")
+    columns = by if isinstance(by, list | tuple) else [by]
+    groups = [name for name in columns if name in fit.frame]
     _check_size(len(fit.frame[groups].drop_duplicates()) if groups else 1)
-    return getattr(implicit_delta, call.name)(*arguments, **keywords)
+    return question(*arguments, **keywords)
 
 
 def _grid(fit: Fit, value: Any) -> Any:
