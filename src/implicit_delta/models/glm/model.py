@@ -6,7 +6,6 @@ psi expects.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -90,8 +89,8 @@ class HostLikelihood(ABC):
 class Watches(Protocol):
     """Looks for mistakes in psi while it is evaluated."""
 
-    def over(self, b: Array) -> AbstractContextManager[None]:
-        """Watch an evaluation at coefficients b."""
+    def call(self, psi: Psi, argument: Any, b: Array) -> Any:
+        """Call psi with its argument, which is that of coefficients b, and watch."""
 
 
 @dataclass(frozen=True)
@@ -258,10 +257,8 @@ class HostModel(FittedModel):
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
         b = self.coordinates.coefficients(theta)
-        if self.watch is None:
-            return psi(self.to_host(b))
-        with self.watch.over(b):
-            return psi(self.to_host(b))
+        host = self.to_host(b)
+        return psi(host) if self.watch is None else self.watch.call(psi, host, b)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         """Move the coefficients: linear predictors are their own tangent."""

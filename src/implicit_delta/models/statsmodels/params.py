@@ -139,7 +139,7 @@ def like(params: Any, b: Any, predictor: Predictor) -> Any:
         made = ParamsTable(shaped, index=params.index, columns=params.columns)
     else:
         made = Params(shaped, index=params.index)
-    made.predictor = predictor
+    object.__setattr__(made, "predictor", predictor)  # pandas looks around for long
     return made
 
 

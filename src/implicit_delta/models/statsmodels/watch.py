@@ -1,14 +1,12 @@
 """Watch for predictions with the fitted parameters inside psi: a constant, the usual mistake."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 
 
@@ -25,16 +23,14 @@ class Watch:
     fitted: Array
     advice: str
 
-    @contextmanager
-    def over(self, b: Array) -> Iterator[None]:
-        """Watch while psi is evaluated at coefficients b."""
+    def call(self, psi: Psi, argument: Any, b: Array) -> Any:
+        """Call psi with its argument, which is that of coefficients b, and watch."""
         own = getattr(self.model, "__dict__", {"predict": None})
-        if "predict" in own or np.array_equal(b, self.fitted):
-            yield  # watched already (by another thread), or nothing to tell apart
-            return
+        if "predict" in own or b.tobytes() == self.fitted.tobytes():
+            return psi(argument)  # watched already (by another thread), or nothing to tell apart
         own["predict"] = _Watched(self, self.model.predict, get_ident())
         try:
-            yield
+            return psi(argument)
         finally:
             own.pop("predict", None)
 
