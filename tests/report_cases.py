@@ -1,6 +1,7 @@
 """Estimates whose pages differ: few and many evaluations, odd names, sources, diagnostics."""
 
 import math
+import warnings
 
 import numpy as np
 
@@ -98,7 +99,16 @@ def model():
     return idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
 
 
-def compared(names=None):
+def ratio():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(1, 1, 40), rng.normal(0.15, 1, 40)
+    terms = lambda th: -((x - th[0]) ** 2) / 2 - (y - th[1]) ** 2 / 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the pole
+        return idm.profile(idm.from_loglik(terms, start=[0.0, 0.1]), lambda th: th[0] / th[1])
+
+
+def compared():
     rate = lambda th: np.exp(th[0])
     methods = {
         "Infinitesimal": idm.Infinitesimal(),
@@ -143,6 +153,7 @@ CASES = {
         [123456.0, 0.00012, -5e9], np.diag([1e6, 1e-10, 1e16]), ("dollars", "share", "debt"), "x"
     ),
     "comparison": compared,
+    "pieces": ratio,
     "profile": lambda: idm.profile(model(), lambda th: np.exp(th[0])),
     "bootstrap": lambda: idm.bootstrap(
         np.mean, np.random.default_rng(0).normal(size=30), lambda mean: mean, rng=0, replicates=50

@@ -169,7 +169,7 @@ def test_title_and_question_are_shown(tmp_path):
     ("low", "high", "words"),
     [
         (-math.inf, math.inf, "compatible with any value ("),
-        (0.5, math.inf, "compatible with 0.5 and anything above"),
+        (0.5, math.inf, "compatible with 0.50 and anything above"),
         (-math.inf, 2.0, "compatible with 2.0 and anything below"),
     ],
 )
@@ -177,7 +177,7 @@ def test_open_intervals_are_said_and_drawn_open(low, high, words, tmp_path):
     from implicit_delta.estimate.report import write_page
 
     est = Estimate(1.0, [[4.0]], ("ratio",), "profile")
-    path = write_page(tmp_path / "p.html", est, interval=idm.Interval(low, high))
+    path = write_page(tmp_path / "p.html", est, pieces=[idm.Interval(low, high)])
     page = Parsed(path.read_text())
     assert words in page.words
     assert len(page.all("svg", "open")) == sum(map(math.isinf, (low, high)))
@@ -211,6 +211,17 @@ def test_the_interval_is_drawn_where_it_is(tmp_path):
     ends = [[float(span[end][:-1]) for span in spans] for end in ("x1", "x2")]
     for drawn, true in zip(ends, est.confidence_interval(), strict=True):
         np.testing.assert_allclose(drawn, [100 * axis.share(x) for x in true], atol=0.01)
+
+
+def test_a_value_without_error_keeps_its_digits(tmp_path):
+    est = Estimate(3.14159, [[0.0]], ("pi",), "by hand")
+    assert "pi is estimated at 3.142 , without any error." in parsed(est, tmp_path).words
+
+
+def test_a_small_share_is_not_none(tmp_path):
+    parts = {"model": [[1.0]], "evaluation": [[0.002]]}
+    est = Estimate(1.0, [[1.002]], ("a",), "by hand", parts=parts)
+    assert "model 100%, evaluation 0.2%" in parsed(est, tmp_path).words
 
 
 def test_shares_of_the_budget_are_those_of_the_variance(tmp_path):
@@ -373,7 +384,22 @@ def test_a_profile_shows_its_own_interval(tmp_path):
     page = parsed(found, tmp_path)
     assert f"{low:.2f} to {high:.2f} (90% confidence)" in page.words.replace(" to ", " to ")
     assert "p-value" not in page.words
-    assert "Wald (symmetric)" in page.words
+    assert "Wald" in page.words
+
+
+def test_values_that_are_not_one_interval_are_all_told_and_drawn(tmp_path):
+    """A ratio whose denominator may be zero: everything but a gap around zero."""
+    found = report_cases.ratio()
+    (_, low), (high, _) = found.pieces[0.95]
+    text = written(found, tmp_path)
+    page = Parsed(text)
+    assert -5 < low < 0 < high < 5
+    told = f"compatible with {low:.1f} and anything below, or with {high:.1f} and anything above"
+    assert told in page.words
+    assert f"[-infinity, {low:.1f}] or [{high:.1f}, infinity]" in page.words
+    assert len(page.all("line", "span")) == 2 + 2 + 1
+    assert level_of(text, "second opinions") == "problem"
+    assert level_of(text, "more than one interval") == "look"
 
 
 def test_draws_and_influences_are_second_opinions(tmp_path):

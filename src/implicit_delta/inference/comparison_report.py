@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from implicit_delta.estimate import Diagnostics, Estimate, Interval
+from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.report import Opinion, write_page
 
 if TYPE_CHECKING:
-    from implicit_delta.inference.comparison import Comparison
+    from implicit_delta.estimate import Interval
+    from implicit_delta.inference.comparison import Comparison, Row
     from implicit_delta.inference.profile.result import Profile
 
 
@@ -39,7 +40,7 @@ def comparison_report(
     opinions = [
         Opinion(
             row.method, row.term, row.estimate, row.low, row.high,
-            comparison.failures.get(row.method, ""),
+            comparison.failures.get(row.method, ""), _pieces(comparison, row),
         )
         for row in rows
     ]  # fmt: skip
@@ -53,6 +54,14 @@ def comparison_report(
     )
 
 
+def _pieces(comparison: Comparison, row: Row) -> tuple[Interval, ...]:
+    """Return all pieces of a profile; other methods have one interval."""
+    found = comparison.results.get(row.method)
+    if not isinstance(found, tuple):
+        return ()
+    return found[comparison.names.index(row.term)].pieces[comparison.confidence_level]
+
+
 def profile_report(
     profile: Profile,
     path: str | os.PathLike[str],
@@ -61,19 +70,21 @@ def profile_report(
 ) -> Path:
     """Write the page of the likelihood-ratio interval, with the symmetric one beside it."""
     level, interval = next(iter(profile.intervals.items()))
-    wald = profile.wald(level)
-    answers = {"profile (likelihood ratio)": interval, "Wald (symmetric)": wald}
+    own, wald = (
+        Opinion(method, profile.name, profile.value, float(low), float(high), pieces=pieces)
+        for method, (low, high), pieces in (
+            ("profile", interval, profile.pieces[level]),
+            ("Wald", profile.wald(level), ()),
+        )
+    )
     return write_page(
         path,
         _estimate_of(profile, level),
         title=title,
         question=question,
         confidence_level=level,
-        interval=Interval(*map(float, interval)),
-        opinions=[
-            Opinion(method, profile.name, profile.value, float(low), float(high))
-            for method, (low, high) in answers.items()
-        ],
+        pieces=profile.pieces[level],
+        opinions=[own, wald],
     )
 
 
@@ -83,8 +94,7 @@ def _estimate_of(profile: Profile, level: float) -> Estimate:
     parts = {name: [[error**2]] for name, error in sources.items()} if len(sources) > 1 else {}
     notes = {"limits": ", ".join(profile.limits)} if profile.limits else {}
     if len(profile.pieces[level]) > 1:
-        pieces = (f"[{low:.4g}, {high:.4g}]" for low, high in profile.pieces[level])
-        notes["pieces"] = f"the values are not one interval but {' and '.join(pieces)}"
+        notes["pieces"] = "the values are not one interval: all pieces are in the answer"
     penalty = "psi at the maximum of the penalized likelihood, not at the true parameters"
     return Estimate(
         value=profile.value,

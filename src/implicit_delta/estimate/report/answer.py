@@ -27,28 +27,38 @@ if TYPE_CHECKING:
 
 FEW = 30  # intervals that are drawn one by one
 MOST_ROWS = 1000  # of a table
+MOST_FINER = 3  # decimals beyond those that the standard error asks for
 
 
 @dataclass(frozen=True)
 class Line:
-    """The answer for one evaluation, with the decimals to show."""
+    """The answer for one evaluation: one interval, or its pieces, and the decimals to show."""
 
     name: str
     value: float
-    low: float
-    high: float
+    spans: tuple[tuple[float, float], ...]
     error: float
     places: int
 
     @property
     def interval(self) -> str:
-        """Both ends in brackets."""
-        return interval_of(self.low, self.high, self.places)
+        """The ends in brackets."""
+        return interval_of(self.spans, self.places)
 
     @property
-    def numbers(self) -> tuple[float, float, float]:
-        """Value, low and high."""
-        return self.value, self.low, self.high
+    def numbers(self) -> list[float]:
+        """The value and all ends."""
+        return [self.value, *(end for span in self.spans for end in span)]
+
+    @property
+    def low(self) -> float:
+        """The lowest end."""
+        return self.spans[0][0]
+
+    @property
+    def high(self) -> float:
+        """The highest end."""
+        return self.spans[-1][1]
 
     def shown(self, x: float) -> str:
         """Format a number like the others of the line."""
@@ -60,12 +70,25 @@ class Line:
         return f"{self.name}: {value}, {percent(level)} interval {self.interval}"
 
 
-def lines_of(estimate: Estimate, interval: Interval) -> list[Line]:
-    """Lay out K answers."""
+def lines_of(estimate: Estimate, level: float, pieces: Sequence[Interval] = ()) -> list[Line]:
+    """Lay out K answers; pieces are those of one evaluation, instead of its normal interval."""
+    interval = estimate.confidence_interval(level)
     value, low, high = (np.atleast_1d(x).tolist() for x in (estimate.value, *interval))
     errors = deviations(estimate.covariance).tolist()
-    columns = (value, low, high, errors, places(errors, value))
+    spans: list[tuple[tuple[float, float], ...]]
+    spans = [((a, b),) for a, b in zip(low, high, strict=True)]
+    count = places(errors, value)
+    if pieces:
+        spans = [tuple((float(a), float(b)) for a, b in pieces)]
+        count = [finer(count[0], [value[0], *(end for span in spans[0] for end in span)])]
+    columns = (value, spans, errors, count)
     return [Line(*row) for row in zip(estimate.names, *columns, strict=True)]
+
+
+def finer(count: int, numbers: Sequence[float]) -> int:
+    """Add decimals where an end, which no standard error made, is much smaller than that."""
+    sizes = [abs(x) for x in numbers if np.isfinite(x) and x != 0]
+    return min(max([count, *places(sizes, sizes)]), count + MOST_FINER) if sizes else count
 
 
 def answer(
@@ -74,7 +97,7 @@ def answer(
     """State the answer; p-values are shown if they belong to the interval."""
     few = len(lines) <= MOST_SENTENCES
     said = (
-        [answer_sentence(one.name, *one.numbers, one.places, level) for one in lines]
+        [answer_sentence(one.name, one.value, one.spans, one.places, level) for one in lines]
         if few
         else [many_sentence(len(lines), level)]
     )
@@ -96,9 +119,9 @@ def _picture(lines: Sequence[Line], level: float) -> str:
 
 def _single(one: Line, level: float) -> str:
     axis = svg.Axis.of(one.numbers)
-    told = [True, *(np.isfinite(x) and one.low < one.high for x in (one.low, one.high))]
-    texts = [one.shown(x) * bool(tell) for x, tell in zip(one.numbers, told, strict=True)]
-    drawing = svg.single(axis, one.numbers, texts, one.label(level))
+    ends = [end for low, high in one.spans for end in (low, high) if high > low]
+    texts = {x: one.shown(x) for x in (one.value, *ends) if np.isfinite(x)}
+    drawing = svg.single(axis, one.value, one.spans, texts, one.label(level))
     return tag("figure", drawing, svg.scale(axis), class_="alone")
 
 
@@ -113,7 +136,7 @@ def _forest(lines: Sequence[Line], level: float) -> str:
 
 
 def _interval_row(axis: svg.Axis, one: Line, level: float) -> str:
-    drawing = svg.strip(axis, *one.numbers, one.label(level))
+    drawing = svg.strip(axis, one.value, one.spans, one.label(level))
     numbers = f"{tag('b', escaped(one.shown(one.value)))} {escaped(one.interval)}"
     return row(one.name, drawing, numbers)
 
@@ -165,10 +188,11 @@ def _numbers(
     body = [
         [
             escaped(one.name),
-            *(one.shown(x) for x in (one.value, one.error, one.low, one.high)),
+            *(one.shown(x) for x in (one.value, one.error, low, high)),
             *([_p_value(p_values[k])] if tested else []),
         ]
         for k, one in enumerate(lines[:MOST_ROWS])
+        for low, high in one.spans
     ]
     about = f"Low and high: {percent(level)} confidence interval."
     about += " p-value: of the hypothesis that the value is zero." * tested

@@ -13,6 +13,7 @@ import numpy as np
 from implicit_delta._core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
 from implicit_delta.estimate.quantiles import deviations, t_quantile
 from implicit_delta.estimate.report.checks import Check, Level
+from implicit_delta.estimate.results import Interval
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -30,6 +31,8 @@ class Opinion:
     value, low, high : float
     reason : str
         Why there is no answer.
+    pieces : sequence of Interval
+        All values, where they are not one interval.
     """
 
     method: str
@@ -38,6 +41,12 @@ class Opinion:
     low: float = math.nan
     high: float = math.nan
     reason: str = ""
+    pieces: Sequence[Interval] = ()
+
+    @property
+    def spans(self) -> Sequence[tuple[float, float]]:
+        """The interval, or its pieces."""
+        return [(float(a), float(b)) for a, b in self.pieces] or [(self.low, self.high)]
 
     def apart(self, first: Opinion, error: float) -> float:
         """Return the largest distance between ends of two intervals, in standard errors."""
@@ -55,10 +64,15 @@ class Opinion:
             return "note", f"no answer: {self.reason}" if self.reason else "no answer"
         if not error > 0 or math.isnan(first.value):
             return "note", "nothing to compare with"
+        if len(self.spans) != len(first.spans):
+            kinds = ("one interval", "in pieces")[:: 1 if len(self.spans) == 1 else -1]
+            return "problem", f"{kinds[0]}, where the first is {kinds[1]}"
         gap = self.apart(first, error)
         if not gap > SHRINKAGE_WARNS:
             return "ok", "agrees"
-        wider = _width(self) / _width(first)
+        if math.isinf(gap):
+            return "problem", "one has an end where the other has none"
+        wider = _width(self) / _width(first) if _width(first) < math.inf else 1.0
         told = f"{gap:.2g} standard errors away at one end, {_compared(wider)}"
         return ("problem" if gap > DRIFT_REFUSES else "look"), told
 
@@ -68,8 +82,6 @@ def _width(one: Opinion) -> float:
 
 
 def _compared(ratio: float) -> str:
-    if not math.isfinite(ratio):
-        return "without an end"
     if 0.95 < ratio < 1.05:
         return "as wide"
     return f"{ratio:.2g} times as wide"

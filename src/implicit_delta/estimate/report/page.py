@@ -37,8 +37,8 @@ class Page:
     estimate : Estimate
     level : float
         Confidence level.
-    interval : Interval, optional
-        To show instead of the normal one of the estimate.
+    pieces : sequence of Interval
+        To show instead of the normal interval of the estimate, in ascending order.
     opinions : sequence of Opinion
         Second opinions, the first of which is the one that the others are held against.
     title, question : str, optional
@@ -46,7 +46,7 @@ class Page:
 
     estimate: Estimate
     level: float = 0.95
-    interval: Interval | None = None
+    pieces: Sequence[Interval] = ()
     opinions: Sequence[Opinion] = ()
     title: str | None = None
     question: str | None = None
@@ -77,12 +77,12 @@ class Page:
 
     def _sections(self) -> list[str]:
         estimate, level = self.estimate, self.level
-        lines = lines_of(estimate, self.interval or estimate.confidence_interval(level))
+        lines = lines_of(estimate, level, self.pieces)
         opinions = self.opinions or own_opinions(estimate, level)
         summary = agreement(opinions, estimate)
         checks = checks_of(estimate, [] if summary is None else [summary])
         found = {
-            "Answer": answer(lines, estimate, level, checks, tested=self.interval is None),
+            "Answer": answer(lines, estimate, level, checks, tested=not self.pieces),
             "Where the error comes from": sections.budget(estimate, lines),
             "Second opinions": sections.opinions(opinions, lines, summary),
             "Rows that matter most": sections.influence(estimate),
@@ -105,7 +105,7 @@ def write_page(
     title: str | None = None,
     question: str | None = None,
     confidence_level: float = 0.95,
-    interval: Interval | None = None,
+    pieces: Sequence[Interval] = (),
     opinions: Sequence[Opinion] = (),
 ) -> Path:
     """Write the page of an estimate and return its path; see `Estimate.report`."""
@@ -114,7 +114,7 @@ def write_page(
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} is a text, not {text!r:.60}.")
     level = checked_level(confidence_level)
-    page = Page(estimate, level, interval, opinions, title, question)
+    page = Page(estimate, level, pieces, opinions, title, question)
     target.write_text(page.html(), encoding="utf-8", newline="\n")
     return target
 

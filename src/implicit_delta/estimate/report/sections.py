@@ -11,10 +11,10 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.report import svg
-from implicit_delta.estimate.report.answer import Line, row, strips
+from implicit_delta.estimate.report.answer import Line, finer, row, strips
 from implicit_delta.estimate.report.checks import SIGNS, Check, Level, mark
 from implicit_delta.estimate.report.opinions import Opinion
-from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, tag
+from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, share, tag
 from implicit_delta.estimate.rows import LARGEST_NUMBER
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def budget(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     if len(names) > MOST_BARS:
         names, shares = [f"mean of {len(names):,}"], shares.mean(axis=1, keepdims=True)
     bars = [
-        row(name, svg.stacked(share, f"{name}: {told}"), escaped(told))
-        for name, share in zip(names, shares.T.tolist(), strict=True)
-        for told in [_told(sources, share)]
+        row(name, svg.stacked(parts, f"{name}: {told}"), escaped(told))
+        for name, parts in zip(names, shares.T.tolist(), strict=True)
+        for told in [_told(sources, parts)]
     ]
     legend = (
         tag(
@@ -83,7 +83,7 @@ def _shares(errors: Array, power: int) -> Array:
 
 
 def _told(sources: Sequence[str], shares: Sequence[float]) -> str:
-    return ", ".join(f"{one} {share:.0%}" for one, share in zip(sources, shares, strict=True))
+    return ", ".join(f"{one} {share(x)}" for one, x in zip(sources, shares, strict=True))
 
 
 def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
@@ -122,15 +122,17 @@ def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | N
 def _opinions_of(own: list[Opinion], error: float, several: bool) -> str:
     first = own[0]
     (count,) = places([error], [first.value])
-    axis = svg.Axis.of(x for one in own for x in (one.value, one.low, one.high))
+    if any(len(one.spans) > 1 for one in own):
+        count = finer(count, [end for one in own for span in one.spans for end in span])
+    axis = svg.Axis.of(x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
     rows = [_opinion_row(axis, one, count, *one.verdict(first, error)) for one in own]
     return tag("h3", escaped(first.term)) * several + tag("figure", strips(axis, rows))
 
 
 def _opinion_row(axis: svg.Axis, one: Opinion, count: int, level: Level, verdict: str) -> str:
-    ends = "" if np.isnan(one.value) else interval_of(one.low, one.high, count)
+    ends = "" if np.isnan(one.value) else interval_of(one.spans, count)
     label = f"{one.method}: {ends or 'no interval'}, {verdict}"
-    drawing = svg.strip(axis, one.value, one.low, one.high, label, level)
+    drawing = svg.strip(axis, one.value, one.spans, label, level)
     told = tag("span", f"{SIGNS[level]} {escaped(verdict)}", class_=f"told {level}")
     return row(one.method, drawing, f"{escaped(ends)} {told}")
 

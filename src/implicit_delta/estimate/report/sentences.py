@@ -22,13 +22,13 @@ def question_of(names: Sequence[str]) -> str:
 
 
 def answer_sentence(
-    name: str, value: float, low: float, high: float, places: int, level: float
+    name: str, value: float, spans: Sequence[tuple[float, float]], places: int, level: float
 ) -> str:
     """Write the answer for one evaluation, as HTML."""
     opening = f"<b>{escaped(name)}</b> is estimated at {_number(value, places)}"
-    if not high > low:
+    if not any(high > low for low, high in spans):
         return f"{opening}, without any error."
-    span = _range(low, high, places)
+    span = ", or with ".join(_range(low, high, places) for low, high in spans)
     return f"{opening}; the data are compatible with {span} ({percent(level)} confidence)."
 
 

@@ -7,7 +7,7 @@ its letters and lines keep their size. Colors are classes of the style sheet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,14 @@ from implicit_delta.estimate.report.text import escaped, tag
 ROOM = 0.05  # of the range, left free on either side of an axis
 NEAR_ZERO = 0.6  # of the range: a zero that is not farther away is on the axis
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LETTER = 0.027  # of the width of a narrow screen, which a letter takes
+TINY = 5  # letters of a text that has room beside the edge
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
 EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
 MIDDLE = 15.0  # pixels, of a strip
 MOST_POINTS = 400  # of a band: more than a screen shows
+
+Spans = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -88,33 +92,46 @@ def _half(step: float) -> int:
     return int(f"{step:.1e}".startswith("2.5"))
 
 
-def strip(axis: Axis, value: float, low: float, high: float, label: str, tone: str = "") -> str:
-    """Draw one interval: a line with its ends, and a dot at the value."""
-    shapes = [_grid(axis), *_interval(axis, value, low, high, 5)]
+def strip(axis: Axis, value: float, spans: Spans, label: str, tone: str = "") -> str:
+    """Draw one interval, or its pieces: a line with its ends, and a dot at the value."""
+    shapes = [_grid(axis), *_interval(axis, value, spans, 5)]
     return picture(shapes, 2 * MIDDLE, label, f"strip {tone}".strip())
 
 
-def single(axis: Axis, numbers: Sequence[float], texts: Sequence[str], label: str) -> str:
-    """Draw one interval alone: value, low and high, with their texts above."""
-    kinds = ("main", "end", "end")
-    above = [_text(axis, x, t, -4, kind) for x, t, kind in zip(numbers, texts, kinds, strict=True)]
-    value, low, high = numbers
-    shapes = [_grid(axis), *_interval(axis, value, low, high, 7), *above]
+def single(axis: Axis, value: float, spans: Spans, texts: Mapping[float, str], label: str) -> str:
+    """Draw one interval alone, with texts above some of its numbers."""
+    kinds, free = {value: "main"}, _apart(axis, texts)
+    above = [_text(axis, x, text, -4, kinds.get(x, "end")) for x, text in free.items()]
+    shapes = [_grid(axis), *_interval(axis, value, spans, 7), *above]
     return picture(shapes, 2 * MIDDLE, label, "strip single")
 
 
-def _interval(axis: Axis, value: float, low: float, high: float, radius: float) -> list[str]:
+def _apart(axis: Axis, texts: Mapping[float, str]) -> dict[float, str]:
+    """Leave out texts that would lie on an earlier one."""
+    free: dict[float, str] = {}
+    for x, text in texts.items():
+        gaps = (
+            abs(axis.share(x) - axis.share(y)) - LETTER * (len(text) + len(other)) / 2
+            for y, other in free.items()
+        )
+        if all(gap > 0 for gap in gaps):
+            free[x] = text
+    return free
+
+
+def _interval(axis: Axis, value: float, spans: Spans, radius: float) -> list[str]:
     shapes = []
-    if not math.isnan(low) and not math.isnan(high):
-        shapes = [_line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span")]
-        shapes += [_end(axis, x) for x in (low, high)]
+    for low, high in spans:
+        if not math.isnan(low) and not math.isnan(high):
+            shapes.append(_line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span"))
+            shapes += [_end(axis, x) for x in (low, high)]
     if math.isfinite(value):
         shapes.append(tag("circle", class_="dot", cx=axis.at(value), cy=MIDDLE, r=radius))
     return shapes
 
 
 def _text(axis: Axis, x: float, text: str, y: float, kind: str = "end") -> str:
-    share = axis.share(x) if len(text) > SHORT else 0.5
+    share = axis.share(x) if len(text) > TINY else 0.5
     anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
     return tag("text", escaped(text), class_=kind, x=axis.at(x), y=f"{y:g}", text_anchor=anchor)
 

@@ -39,8 +39,9 @@ def one_line(text: object) -> str:
 
 
 def places(errors: Sequence[float], values: Sequence[float]) -> list[int]:
-    """Return the decimals that show two digits of each standard error."""
-    return [count - 2 for count in decimals(errors, values)]
+    """Return the decimals that show two digits of each standard error; four of a known value."""
+    counts = decimals(errors, values)
+    return [count - 2 * (error > 0) for count, error in zip(counts, errors, strict=True)]
 
 
 def shown(x: float, count: int) -> str:
@@ -72,9 +73,9 @@ def share(x: float) -> str:
     return f"{100 * x:.2g}%" if x < 0.995 else f"{100 * x:.0f}%" if x < 10 else "more than 1000%"
 
 
-def interval_of(low: float, high: float, count: int) -> str:
-    """Write an interval in brackets."""
-    return f"[{shown(low, count)}, {shown(high, count)}]"
+def interval_of(spans: Sequence[tuple[float, float]], count: int) -> str:
+    """Write an interval, or its pieces, in brackets."""
+    return " or ".join(f"[{shown(low, count)}, {shown(high, count)}]" for low, high in spans)
 
 
 def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:
