@@ -153,6 +153,8 @@ def _question(fit: Fit, call: Call) -> Any:
     question = getattr(implicit_delta, call.name)
     by = inspect.signature(question).bind(*arguments, **keywords).arguments.get("by")
     columns = by if isinstance(by, list | tuple) else [by]
+    if by is not None and not all(isinstance(name, str) for name in columns):
+        raise Failure("by= takes names of columns in quotes: by='group', or by=['a', 'b'].")
     groups = [name for name in columns if name in fit.frame]
     _check_size(len(fit.frame[groups].drop_duplicates()) if groups else 1)
     return question(*arguments, **keywords)
