@@ -466,12 +466,15 @@ def test_few_predictions_and_designs(monkeypatch):
     from implicit_delta.models.statsmodels.design import ByPatsy
 
     calls = {"value": 0, "slope": 0, "_built": 0}
+    rows = []
 
     def counted(kind, name):
         plain = getattr(kind, name)
 
         def call(self, *args):
             calls[name] += 1
+            if name == "_built":
+                rows.append(len(args[1]))
             return plain(self, *args)
 
         monkeypatch.setattr(kind, name, call)
@@ -485,7 +488,8 @@ def test_few_predictions_and_designs(monkeypatch):
     assert model.d > 20
     assert calls["value"] <= 10
     assert calls["slope"] <= 4
-    assert calls["_built"] <= 3
+    assert rows.count(N) <= 3  # as it was, and the two scenarios
+    assert sum(rows) <= 3 * N + 10  # and a few rows, to see that they are made one by one
 
 
 def test_the_second_order_bias_is_that_of_psi_written_out():
