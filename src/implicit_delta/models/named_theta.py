@@ -13,9 +13,6 @@ from implicit_delta._core.labels import as_names, near_match
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.tracing.traced import Node, Traced
 
-NO_LABELS = (
-    "Slices are by position, `th[1:3]`; several parameters by name are a list, `th[['a', 'b']]`."
-)
 _item = np.ndarray.__getitem__
 
 
@@ -29,6 +26,11 @@ class Block(NamedTuple):
     def size(self) -> int:
         """Number of its entries."""
         return 1 if self.shape is None else int(np.prod(self.shape))
+
+    @property
+    def where(self) -> int | slice:
+        """Place in the flat array."""
+        return self.first if self.shape is None else slice(self.first, self.first + self.size)
 
 
 @dataclass(frozen=True)
@@ -62,71 +64,72 @@ class Layout:
 
     @cached_property
     def kind(self) -> type["NamedTheta"]:
-        """The class of arrays for functions of a user: without attributes that names hide."""
-        hidden = [name for name in self.blocks if hasattr(np.ndarray, name)]
-        if not hidden:
-            return NamedTheta
-        refusals: dict[str, Any] = dict.fromkeys(hidden, property(_refuse_attribute))
-        return type("NamedTheta", (NamedTheta,), {"__slots__": (), **refusals})
+        """The class of arrays for functions of a user: a property for each name.
+
+        That is faster than `__getattr__`, and hides attributes of arrays that a name would be.
+        """
+        properties: dict[str, Any] = {
+            name: property(_refused if hasattr(np.ndarray, name) else self._getter(block))
+            for name, block in self.blocks.items()
+        }
+        return type("NamedTheta", (NamedTheta,), {"__slots__": (), **properties})
+
+    @staticmethod
+    def _getter(block: Block) -> Callable[[Any], Any]:
+        index, shape = block.where, block.shape
+        if shape is None or len(shape) == 1:
+            return lambda theta: theta._plain[index]
+        return lambda theta: theta._plain[index].reshape(shape)
 
     def named(self, theta: Any) -> Any:
         """Give an array (d,), traced or not, its names."""
         if isinstance(theta, Traced):
             return NamedTraced(theta.node, self)
-        point = theta.view(self.kind)
-        point._layout = self
-        return point
+        return _with_names(theta, self, self.kind)
 
     def places(self, name: Any) -> NDArray[np.intp]:
         """Find the entries of a name, (k,)."""
-        block = self.blocks.get(name) if isinstance(name, str) else None
-        if block is None:
-            raise KeyError(f"{name!r} is no parameter: {near_match(str(name), self.spoken)}")
+        block = self._block(name)
         return np.arange(block.first, block.first + block.size)
 
     def take(self, plain: Any, key: Any) -> Any:
-        """Take what an index means: names, a slice that keeps them, or whatever arrays know."""
+        """Take what an index means: a name, a list of them, or whatever arrays know."""
         if isinstance(key, str):
-            (first, *_), block = self.places(key), self.blocks[key]
-            if block.shape is None:
-                return plain[int(first)]
-            return plain[block.first : block.first + block.size].reshape(block.shape)
-        if isinstance(key, slice):
-            if any(isinstance(end, str) for end in (key.start, key.stop)):
-                raise TypeError(NO_LABELS)
-            return self._part(key.start, key.stop, key.step).named(plain[key])
+            block = self._block(key)
+            part = plain[block.where]
+            return part if block.shape is None else part.reshape(block.shape)
         if _are_names(key):
             return plain[np.concatenate([self.places(name) for name in key])]
         return plain[key]
 
-    def _part(self, *ends: Any) -> "Layout":
-        """Names of a slice; kept, since a function of a user takes the same ones each time."""
-        if ends not in self._parts:
-            self._parts[ends] = Layout(self.names[slice(*ends)])
-        return self._parts[ends]
-
-    @cached_property
-    def _parts(self) -> dict[Any, "Layout"]:
-        return {}
+    def _block(self, name: Any) -> Block:
+        if name not in self.blocks:
+            raise KeyError(f"{name!r} is no parameter: {near_match(str(name), self.spoken)}")
+        return self.blocks[name]
 
 
 class NamedTheta(np.ndarray):
-    """Array of parameters with names; what is computed from it is a plain array.
+    """Array of parameters with names; what is computed from it, or a slice, is a plain array.
 
     A name that arrays have as an attribute of their own (`T`, `sum`, `size`) is an item only:
-    `th["T"]`, and `th.T` is refused.
+    `th["T"]`, and `th.T` is refused in functions of a user.
     """
 
-    __slots__ = ("_layout",)
+    __slots__ = ("_layout", "_plain")  # the second is the array itself, without names
     _layout: Layout | None
+    _plain: Array | None
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is int or self._layout is None:
+        plain = self._plain
+        if plain is None:
             return _item(self, key)
-        return self._layout.take(self.view(np.ndarray), key)
+        if type(key) is int or type(key) is slice:
+            return plain[key]
+        assert self._layout is not None
+        return self._layout.take(plain, key)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_layout":  # of a view that NumPy has made
+        if name in ("_layout", "_plain"):  # of a view that NumPy has made
             return None
         layout = self._layout
         if layout is None or (name[:1] == "_" and name not in layout.blocks):
@@ -137,7 +140,7 @@ class NamedTheta(np.ndarray):
             raise AttributeError(
                 f"{name!r} is a parameter, and an attribute of all arrays: write `th[{name!r}]`."
             )
-        return layout.take(self.view(np.ndarray), name)
+        return layout.take(self._plain, name)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return array[()] if array.ndim == 0 else np.asarray(array)
@@ -311,11 +314,12 @@ def _are_names(key: Any) -> bool:
     return several and len(key) > 0 and all(isinstance(name, str) for name in key)
 
 
-def _refuse_attribute(self: Any) -> NoReturn:
+def _refused(theta: Any) -> NoReturn:
     raise AttributeError  # `__getattr__` then explains it
 
 
 def _with_names(theta: Array, layout: Layout, kind: type[NamedTheta]) -> NamedTheta:
-    point = theta.view(kind)
-    point._layout = layout
+    plain = theta if type(theta) is np.ndarray else theta.view(np.ndarray)
+    point = plain.view(kind)
+    point._layout, point._plain = layout, plain
     return point
