@@ -1,6 +1,6 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,8 +22,10 @@ from implicit_delta.models.constrained_fit import (
     checked_under_constraints,
     constrained_maximum,
     inner_slope,
+    maximum_along,
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
+from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
 from implicit_delta.models.weights import observation_weights
@@ -179,7 +181,8 @@ class LoglikModel(FittedModel):
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
     log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
-    known, `redraw` builds the model with new ones.
+    known, `redraw` builds the model with new ones. A fit that is more than a maximum (a noise
+    variance) is made again by `refit`.
     """
 
     loglik: Callable[[Array], Any]
@@ -200,6 +203,9 @@ class LoglikModel(FittedModel):
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     layout: Layout | None = None
+    fixed: Mapping[int, float] = field(default_factory=dict)
+    unfixed: Constraints | None = None  # constraints without those of `fixed`
+    refit: "Callable[[LoglikModel], LoglikModel] | None" = None
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
@@ -264,6 +270,34 @@ class LoglikModel(FittedModel):
 
     def at(self, theta: Array) -> "LoglikModel":
         return replace(self, theta=as_parameters(theta), climbing=False)
+
+    @property
+    def maker(self) -> str:
+        return "from_loglik" if self.residuals is None else "from_residuals"
+
+    def log_likelihood(self) -> float:
+        if self.weight_kind == "sampling":
+            return np.nan
+        whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
+        if whole is not None:
+            return float(whole(self.theta, self.weights, self.weight_kind))
+        return float(self.weights @ self.terms(self.theta))
+
+    @property
+    def limits(self) -> Constraints | None:
+        """Constraints that the model was given, without those of fixed parameters."""
+        return self.unfixed if self.fixed else self.constraints
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
+        return self._fitted_again(fixed_at(self, values, named))
+
+    def release(self, *names: Any) -> "LoglikModel":
+        return self._fitted_again(released_from(self, names))
+
+    def _fitted_again(self, placed: "LoglikModel") -> "LoglikModel":
+        if placed.refit is not None:
+            return placed.refit(placed)
+        return placed.at(maximum_along(placed))
 
     def slope_inside(self, theta: Array) -> Array:
         """Differentiate one-sidedly where L ends together with what bounds allow."""

@@ -138,6 +138,7 @@ class LeastSquares:
             l2=self.l2,
             weight_kind=self.weight_kind,
             redraw=redraw_residuals,
+            refit=refit_residuals,
             constraints=self.constraints,
         )
 
@@ -252,6 +253,19 @@ class GaussianResiduals:
         """Log-likelihood of each row, (n,)."""
         return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
 
+    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+        """Gaussian log-likelihood with its constants, at the variance that maximizes it.
+
+        That of R's `logLik`; a variance that was given stays. A precision is one over the variance
+        of its row, up to that variance.
+        """
+        count, problem = count_of(weights, kind), self.problem
+        squares = float(weights @ (problem.residuals(theta) - self.targets) ** 2)
+        known = isinstance(problem.variance, float)
+        variance = self.likelihood.noise if known else squares / count
+        roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
+
     def redrawn(
         self, theta: Array, weights: Array, rng: np.random.Generator
     ) -> "GaussianResiduals":
@@ -281,3 +295,22 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     drawn = rows.redrawn(model.theta, model.weights, rng)
     scores = None if model.row_scores is None else drawn.scores
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
+
+
+def refit_residuals(model: LoglikModel) -> LoglikModel:
+    """Fit again under the constraints of the model, from its theta, with a new noise variance."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    problem = replace(rows.problem, constraints=model.constraints, weights=model.weights)
+    theta, (noise, df) = problem.solve(np.array(model.theta))
+    fitted = problem.model(theta, noise)
+    return replace(
+        model,
+        theta=theta,
+        loglik=fitted.loglik,
+        row_scores=fitted.row_scores,
+        gauss_newton=fitted.gauss_newton,
+        residuals=fitted.residuals,
+        df=df,
+        climbing=False,
+    )
