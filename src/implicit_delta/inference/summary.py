@@ -78,7 +78,7 @@ class Summary:
     def _correlations(self) -> str:
         names = self.estimate.names
         rows = [
-            [name, *("-" if np.isnan(r) else f"{r:.3f}" for r in row[: k + 1])]
+            [name, *("-" if np.isnan(r) else f"{round(r, 3) + 0.0:.3f}" for r in row[: k + 1])]
             + [""] * (len(names) - k - 1)
             for k, (name, row) in enumerate(zip(names, self.correlations, strict=True))
         ]
@@ -91,14 +91,13 @@ def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:
     errors = np.atleast_1d(estimate.standard_error)
     with np.errstate(all="ignore"):
         correlations = np.atleast_2d(estimate.covariance) / np.outer(errors, errors)
-    fixed = getattr(model, "fixed", {})
     return Summary(
         headline=model.headline(),
         estimate=estimate,
         statistics=FitStatistics.of(model),
         correlations=correlations,
         limits=() if model.constraints is None else tuple(limit_distances(model.free())),
-        fixed=tuple(estimate.names[j] for j in fixed),
+        fixed=tuple(estimate.names[j] for j in model.fixed),
         confidence_level=confidence_level,
     )
 

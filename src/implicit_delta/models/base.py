@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -131,6 +132,8 @@ class FittedModel(ABC):
         Of a model that `free` has made: how all parameters follow from its theta.
     whole : FittedModel or None
         Of such a model: the one of all parameters.
+    fixed : mapping of int to float
+        Values of the parameters that `fix` holds, by their places.
     """
 
     theta: Array
@@ -160,6 +163,7 @@ class FittedModel(ABC):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
+    fixed: Mapping[int, float] = MappingProxyType({})
 
     @property
     def n(self) -> int:
@@ -340,7 +344,8 @@ class FittedModel(ABC):
 
     def headline(self) -> str:
         """Write where the model comes from, its sizes and its log-likelihood in one line."""
-        sizes = f"{self.maker or type(self).__name__}: {self.n} rows, {self.d} parameters"
+        held = f" ({len(self.fixed)} fixed)" if self.fixed else ""
+        sizes = f"{self.maker or type(self).__name__}: {self.n} rows, {self.d} parameters{held}"
         value = self.log_likelihood()
         if not np.isfinite(value):
             return sizes
@@ -358,6 +363,16 @@ class FittedModel(ABC):
         Summary
         """
         return DOORS["summary"](self, confidence_level)
+
+    def as_start(self, theta: Array) -> str:
+        """Write all parameters as one would give them as `start=`."""
+        point = theta if self.chart is None else self.chart.point(theta)
+        numbers = [f"{value:.6g}" for value in point]
+        layout = self.layout
+        if layout is None or layout.arrays:
+            return f"[{', '.join(numbers)}]"
+        pairs = zip(layout.names, numbers, strict=True)
+        return "{" + ", ".join(f"{name!r}: {number}" for name, number in pairs) + "}"
 
     @property
     def maker(self) -> str:

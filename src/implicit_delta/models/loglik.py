@@ -28,6 +28,13 @@ from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.starts import (
+    Optimum,
+    best_of,
+    first_start,
+    points_of,
+    spelled_optima,
+)
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
@@ -73,6 +80,7 @@ def from_loglik(
     theta: Any = None,
     *,
     start: Any = None,
+    starts: int | Sequence[Any] | None = None,
     score: Callable[[Array], Any] | None = None,
     penalty: Callable[[Array], float] | None = None,
     l2: float = 0.0,
@@ -99,6 +107,10 @@ def from_loglik(
     start : (d,) array, dict, named tuple or pandas Series, optional
         Where to start looking for the maximum. With names, ``{"S": 100.0, "beta": np.zeros(3)}``,
         all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
+    starts : int or sequence of starts, optional
+        Fit from each of them and keep the best: that many random ones around `start` (within
+        `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
+        the maxima that were found.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
     penalty : callable, optional
@@ -133,6 +145,7 @@ def from_loglik(
     >>> model.theta.round(6)
     array([ 1.2     , -0.499836])
     """
+    start, given = first_start(theta, start, starts)
     point, layout = named_point(theta, start, l2, "the maximum of the log-likelihood", names)
     loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
@@ -162,8 +175,12 @@ def from_loglik(
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
         return checked_under_constraints(model)
+    climbing = replace(model, climbing=True)
     try:
-        fitted = model.at(constrained_maximum(replace(model, climbing=True)))
+        if starts is not None:
+            fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
+        else:
+            fitted = model.at(constrained_maximum(climbing))
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
@@ -206,6 +223,7 @@ class LoglikModel(FittedModel):
     fixed: Mapping[int, float] = field(default_factory=dict)
     unfixed: Constraints | None = None  # constraints without those of `fixed`
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
+    optima: tuple[Optimum, ...] = ()
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
@@ -281,7 +299,7 @@ class LoglikModel(FittedModel):
         whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
         if whole is not None:
             return float(whole(self.theta, self.weights, self.weight_kind))
-        return float(self.weights @ self.terms(self.theta))
+        return float(np.sum(weighted(self.weights, self.terms(self.theta))))
 
     @property
     def limits(self) -> Constraints | None:
@@ -357,21 +375,25 @@ class LoglikModel(FittedModel):
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
-        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe(), **under}
+        optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
+        told = {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        return {**told, **under, **optima}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
             return self._gradient(lambda point: self._parts(point, weights), theta)
-        gradient = weights @ self._rows(theta) - self.l2 * theta
+        rows = self._rows(theta)
+        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
+        gradient = weights @ rows - self.l2 * theta
         if self.penalty is None:
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
 
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
-        weights = self.weights if weights is None else weights
-        return np.concatenate([weights * self.terms(theta), -self._penalty(theta)])
+        terms = weighted(self.weights if weights is None else weights, self.terms(theta))
+        return np.concatenate([terms, -self._penalty(theta)])
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
@@ -507,6 +529,13 @@ class RedrawAlong:
         """Draw from the model of all parameters."""
         whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
         return replace(whole.redrawn(rng).along(self.chart), theta=model.theta)
+
+
+def weighted(weights: Array, terms: Array) -> Array:
+    """Multiply; a row of weight zero is not there, even where its term is minus infinity."""
+    if np.all(weights):
+        return weights * terms
+    return weights * np.where(weights > 0, terms, 0.0)
 
 
 def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:
