@@ -48,6 +48,9 @@ class Layout:
     names: tuple[str, ...]
     arrays: tuple[tuple[str, Block], ...] = ()
 
+    def __reduce__(self) -> Any:
+        return Layout, (self.names, self.arrays)  # without what is kept, a class among it
+
     @cached_property
     def blocks(self) -> dict[str, Block]:
         """Every name that may be asked for: of entries and of arrays."""
