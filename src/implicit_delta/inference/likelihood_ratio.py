@@ -10,6 +10,7 @@ from scipy.stats import chi2, f
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
+from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
 from implicit_delta.models.loglik import LoglikModel
@@ -352,7 +353,7 @@ def _local_tests(
 
 def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
     """Measure how far the larger fit is from what the smaller one holds, in its own errors."""
-    free = m1.free()
+    free = _along_equalities(m1)
     gradients, limits, values = _tested(m0, m1)
     along = gradients if free.chart is None else gradients @ free.chart.slope(np.array(m1.theta))
     moving = np.any(along != 0, axis=1)
@@ -374,7 +375,7 @@ def _score(
     """Measure the slope of the larger likelihood at the smaller fit."""
     there = m1.at(within)
     basis = np.eye(m1.d)
-    free = m1.free()
+    free = _along_equalities(m1)
     if free.chart is not None:
         basis = free.chart.slope(within)
     matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.curvature))
@@ -383,6 +384,11 @@ def _score(
         return found
     s0, s1 = fits  # the slope is that of the variance of the smaller fit
     return found * s1.noise * s0.observations / (s0.squares * s0.noise)
+
+
+def _along_equalities(model: LoglikModel) -> Any:
+    """Leave bounds open: a test asks what is beyond them, too."""
+    return model if model.constraints is None else without_inequalities(model)
 
 
 def _information(free: Any) -> Array:

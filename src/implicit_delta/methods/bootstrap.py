@@ -32,7 +32,9 @@ from implicit_delta.methods.outcomes import (
 from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+
+SEARCH = lbfgs(max_iterations=40)  # in natural units a maximum close by takes 10 to 30 steps
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
 
@@ -164,7 +166,8 @@ class Bootstrap(Method):
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         at_rest = ascent.climb(model)
-        refit = _Replicate(model, evaluation, ascent, replication, at_rest.value)
+        climb = ascent if self.maximizer is not None else _in_reach(ascent)
+        refit = _Replicate(model, evaluation, climb, replication, at_rest.value)
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
         outcomes = named._run(refit)
@@ -246,6 +249,11 @@ class _Replicate:
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return Outcome(psi, failure, self.model.passes - before, theta, gain)
+
+
+def _in_reach(ascent: Ascent) -> Ascent:
+    """Limit the steps in natural units: drawn data may have a likelihood without bounds."""
+    return ascent if ascent.scale is None else replace(ascent, maximizer=SEARCH)
 
 
 def _check_average(evaluation: Evaluation, replication: Replication) -> None:

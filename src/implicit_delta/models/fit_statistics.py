@@ -19,7 +19,7 @@ class FitStatistics:
         With its constants; NaN where these are not known, and with it all others.
     observations : float
     parameters : int
-        That are free; an estimated noise variance is one of them.
+        That are free, also at a bound; an estimated noise variance is one of them.
     squares : float
         Sum of squared residuals of least squares over the noise variance; NaN for other models.
     df : float
@@ -41,7 +41,7 @@ class FitStatistics:
     @classmethod
     def of(cls, model: FittedModel) -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
-        count, free = count_of(model.weights, model.weight_kind), model.free().d
+        count, free = count_of(model.weights, model.weight_kind), free_parameters(model)
         residuals = getattr(model, "residuals", None)
         problem = getattr(getattr(model, "loglik", None), "problem", None)
         estimated = problem is not None and not isinstance(problem.variance, float)
@@ -73,3 +73,13 @@ class FitStatistics:
         if self.estimated or self.df <= 0:
             return np.nan
         return float(chi2.sf(self.squares, self.df))
+
+
+def free_parameters(model: FittedModel) -> int:
+    """Count the parameters that no equality determines."""
+    under = model.constraints
+    if under is None or not under.equal.any():
+        return model.d
+    gradients = under.slope(np.array(model.theta))[under.equal] * model.units
+    lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+    return model.d - int(np.linalg.matrix_rank(gradients / np.where(lengths > 0, lengths, 1.0)))
