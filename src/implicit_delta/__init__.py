@@ -30,7 +30,18 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
-from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
+from implicit_delta.evaluation import (
+    Average,
+    Replicated,
+    Smoothed,
+    Statistic,
+    average_comparison,
+    average_prediction,
+    average_slope,
+    datagrid,
+    parameters,
+    predictions,
+)
 from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
@@ -109,6 +120,9 @@ __all__ = [
     "StochasticFiniteDifference",
     "Summary",
     "UnsupportedModelError",
+    "average_comparison",
+    "average_prediction",
+    "average_slope",
     "averaged",
     "bayesian_optimization",
     "bootstrap",
@@ -117,6 +131,7 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "datagrid",
     "from_draws",
     "from_equations",
     "from_jax",
@@ -133,6 +148,7 @@ __all__ = [
     "newton_krylov",
     "parameters",
     "polish",
+    "predictions",
     "profile",
     "refit",
 ]

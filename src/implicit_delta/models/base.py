@@ -17,6 +17,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.prediction import Predictor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -134,6 +135,8 @@ class FittedModel(ABC):
         Of such a model: the one of all parameters.
     fixed : mapping of int to float
         Values of the parameters that `fix` holds, by their places.
+    predictor : Predictor or None
+        Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
 
     theta: Array
@@ -164,6 +167,7 @@ class FittedModel(ABC):
     chart: Chart | None = None
     whole: "FittedModel | None" = None
     fixed: Mapping[int, float] = MappingProxyType({})
+    predictor: Predictor | None = None
 
     @property
     def n(self) -> int:

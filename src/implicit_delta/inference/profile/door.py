@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Question
+from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -47,7 +47,7 @@ SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not e
 
 def profile(
     model: FittedModel,
-    psi: Question,
+    psi: Asked,
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
@@ -354,7 +354,8 @@ def _check_evaluation(evaluation: Evaluation) -> None:
     if evaluation.size > 1:
         raise EvaluationError(
             f"psi returns {evaluation.size} values, and a profile is that of one: profile them one "
-            "at a time, for example with `lambda theta: psi(theta)[0]`."
+            "at a time, for example with `lambda theta: psi(theta)[0]`, or with the key in the "
+            "place of 0 if psi returns a dict."
         )
     if evaluation.sample == "training":
         raise EvaluationError(
