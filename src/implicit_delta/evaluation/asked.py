@@ -14,6 +14,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.contrasts import Contrast
 from implicit_delta.evaluation.groups import Grouping
 from implicit_delta.evaluation.scenarios import Side
+from implicit_delta.models.prediction import tangent_of
 
 LARGEST = 2**24  # numbers of the weights of rows that are held at a time
 
@@ -88,9 +89,10 @@ class Asked:
     def component(self, k: int) -> "Asked":
         return replace(self, picked=k)
 
-    def tangent(self, theta: Array) -> "Tangent":
-        """Ask the same of predictions that are linear in the step from theta."""
-        return Tangent(self, theta, self._side_means(theta), self._side_slopes(theta))
+    def in_tangent(self, theta: Array) -> "Asked":
+        """Ask the tangent of the model at theta."""
+        sides = [[(tangent_of(p, theta), factor) for p, factor in side] for side in self.sides]
+        return replace(self, sides=sides)
 
     def units(self, theta: Array) -> Array:
         r"""Pseudo-units of the rows, (m, K), whose weighted mean is psi.
@@ -222,33 +224,3 @@ class Asked:
 
     def _one(self, values: Array) -> Array:
         return values if self.picked is None else values[self.picked : self.picked + 1]
-
-
-@dataclass(frozen=True, eq=False)
-class Tangent:
-    """Contrasts of means that move along their derivatives: of networks, whose weights go astray.
-
-    Attributes
-    ----------
-    asked : Asked
-    center : (d,) array
-    means : list of (K,) arrays
-    slopes : list of (K, d) arrays
-    """
-
-    asked: Asked
-    center: Array
-    means: list[Array]
-    slopes: list[Array]
-
-    def value(self, theta: Array) -> Array:
-        step = theta - self.center
-        pairs = zip(self.means, self.slopes, strict=True)
-        return self.asked.of_means([mean + slope @ step for mean, slope in pairs])
-
-    def jacobian(self, theta: Array) -> Array:
-        assert np.array_equal(theta, self.center)
-        return self.asked.jacobian(theta)
-
-    def component(self, k: int) -> "Tangent":
-        return replace(self, asked=self.asked.component(k))

@@ -12,12 +12,7 @@ from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
-from implicit_delta.evaluation.average import (
-    Sampling,
-    checked_units,
-    clusters_of,
-    sampling_of_mean,
-)
+from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.picked import Picked
 from implicit_delta.evaluation.questions import Question
@@ -126,13 +121,13 @@ class Evaluation:
         if isinstance(asked, Question):
             raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(asked, model.shares)
-        units, sampling = _units(model, inner)
+        units, sampling, groups = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
             value=np.atleast_1d(value),
             scalar=value.ndim == 0,
-            names=evaluation_names(names, inner, raw, value),
+            names=evaluation_names(names, groups or inner, raw, None if groups else value),
             noise=noise_of_mean(values),
             units=units,
             sampling=sampling,
@@ -194,19 +189,17 @@ class Evaluation:
         if self.sample != "training":
             return self(theta)
         shares = ratio(weights, self.model.weights) * self.model.shares
-        if isinstance(self.function, Asked):
-            return self.function.weighed(theta, shares)
-        return np.asarray(shares @ self._units_at(theta) / shares.sum())
-
-    def _units_at(self, theta: Array) -> Array:
-        """Rows of an average at theta, (n, K); those of a surrogate move together."""
-        assert self.units is not None
         function = self.function
+        if isinstance(function, Asked):
+            return function.weighed(theta, shares)
         if not isinstance(function, _PsiOfModel) or not isinstance(function.psi, Composed):
-            return self.units + (self(theta) - self.value)
-        rows = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
-        checked_value(rows.mean(axis=0), "near the fitted parameters")
-        return rows.reshape(self.units.shape)
+            assert self.units is not None
+            moved = self.units + (self(theta) - self.value)  # rows of a surrogate move together
+            return np.asarray(shares @ moved / shares.sum())
+        raw = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
+        kept = shares * (self.model.shares.sum() / shares.sum())  # a total is one of as many rows
+        value = function.psi.summary(raw, kept)
+        return np.atleast_1d(checked_value(value, "near the fitted parameters"))
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate at theta, (K, d); once at the model's own."""
@@ -250,7 +243,7 @@ class Evaluation:
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
         if isinstance(function, Asked) and self.model.bends:
-            return replace(self, function=function.tangent(self.model.theta))
+            return replace(self, function=function.in_tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))
@@ -366,17 +359,19 @@ class _Identity:
         return _Identity((k if self.places is None else self.places[k],), self.chart)
 
 
-def _units(model: FittedModel, psi: Psi) -> tuple[Array | None, Sampling | None]:
-    """Evaluate each row of an average, before anything else: a bad row is then named."""
+def _units(
+    model: FittedModel, psi: Psi
+) -> tuple[Array | None, Sampling | None, tuple[str, ...] | None]:
+    """Evaluate each row of an average, before anything else: a bad row is then named.
+
+    With the error from sampling these, and the names of groups.
+    """
     if not isinstance(psi, Composed) or psi.sample is None:
-        return None, None
+        return None, None, None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.rows)
-    units = checked_units(np.asarray(raw), psi.sample, model.n)
-    if psi.sample == "training":
-        return units, None
-    return units, sampling_of_mean(units, clusters_of(psi.clusters, raw))
+    return *psi.sampled(raw, model.shares), psi.summary.names(raw)
 
 
 def check_order(raw: Any, rows: Any) -> None:

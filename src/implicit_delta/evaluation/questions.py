@@ -64,6 +64,11 @@ class Question:
                 "their own, taken as they are. Leave out one of them."
             )
 
+    @property
+    def __name__(self) -> str:
+        """Name of the result, as of a function."""
+        return self.scenarios.name
+
     def __call__(self, fitted: Any, data: Any = None) -> Any:
         """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
 
@@ -93,8 +98,9 @@ class Question:
             raise UnsupportedModelError(
                 f"{type(model).__name__} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
-                "discrete and ordered models) and `from_sklearn` have. Write the question as a "
-                "function of the model instead: `infer(model, lambda theta: ...)`."
+                "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
+                "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
+                "write the question as a function of the model: `infer(model, lambda theta: ...)`."
             )
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)

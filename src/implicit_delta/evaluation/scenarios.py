@@ -1,7 +1,7 @@
 """Scenarios of a question: the table as it is, with a variable set to two values, or moved."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ class Scenarios(ABC):
     @abstractmethod
     def name(self) -> str:
         """Name of the result."""
+
+    def fixed(self, table: Any) -> "Scenarios":
+        """Replace values that depend on the distribution in the training rows by numbers."""
+        return self
 
     def doubt(self, sides: list[Side], theta: Array) -> float:
         """Relative error of the sides at theta, if that is not rounding."""
@@ -82,6 +86,12 @@ class Compared(Scenarios):
             return f"{self.variable}: +{self.values}"
         low, high = self.values
         return f"{self.variable}: {CONTRASTS[self.how].sign.format(high, low)}"
+
+    def fixed(self, table: Any) -> "Compared":
+        if not isinstance(self.values, str):
+            return self
+        column = column_of(table, variable_in(table, self.variable))
+        return replace(self, values=_spread(np.asarray(column, np.float64), self.values))
 
     def _numbers(self, predictor: Predictor, variable: Any, column: Any) -> tuple[Array, Array]:
         """Columns of a numeric variable."""

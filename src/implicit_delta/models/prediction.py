@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -63,6 +63,10 @@ class Predictor(ABC):
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
 
+    def tangent(self, theta: Array) -> "Predictor":
+        """Predict by the tangent of the model at theta; a linear predictor is its own."""
+        return self
+
     def changed(self) -> str:
         """Describe how `table` was changed since the fit, where that can be known; else empty."""
         return ""
@@ -96,6 +100,9 @@ class InCoordinates(Predictor):
     def classes(self) -> tuple[Any, ...] | None:  # type: ignore[override]
         return self.host.classes
 
+    def tangent(self, theta: Array) -> "InCoordinates":
+        return replace(self, host=self.host.tangent(self.coordinates.coefficients(theta)))
+
     def on(self, data: Any) -> Prediction:
         return _Moved(self.host.on(data), self.coordinates)
 
@@ -122,6 +129,11 @@ class _Moved:
     def value(self, theta: Array) -> Array:
         return self.prediction.value(self.coordinates.coefficients(theta))
 
+    def tangent(self, theta: Array) -> "_Moved":
+        return replace(
+            self, prediction=tangent_of(self.prediction, self.coordinates.coefficients(theta))
+        )
+
     def slope(self, theta: Array, weights: Array | None) -> Array:
         slopes = self.prediction.slope(self.coordinates.coefficients(theta), weights)
         return self._pulled(slopes)
@@ -135,12 +147,19 @@ class _Moved:
         return self.coordinates.pull(flat.T).T.reshape(*slopes.shape[:-1], -1)
 
 
+def tangent_of(prediction: Prediction, theta: Array) -> Prediction:
+    """Predict by the tangent of the model at theta; a linear predictor is its own."""
+    touched: Prediction = getattr(prediction, "tangent", lambda _: prediction)(theta)
+    return touched
+
+
 def as_table(data: Any, like: Any) -> Any:
     """Turn what a user gives as rows into a table like that of the training, but never that one."""
     if isinstance(data, dict):
         data = optional("pandas", "A dict of columns").DataFrame(data)
     if type(data).__module__.partition(".")[0] == "polars":
-        data = data.to_pandas()
+        # to_pandas() would want pyarrow
+        data = optional("pandas", "A question").DataFrame(data.to_dict(as_series=False))
     table = data if hasattr(data, "iloc") else np.asarray(data)
     if table.ndim != 2:
         raise TypeError(

@@ -278,6 +278,7 @@ class HostModel(FittedModel):
             likelihood=self.likelihood.touching(b),
             to_host=partial(_moved_from, to_tangent, b),
             to_tangent=partial(_moved_from, to_tangent, b),
+            predictor=self.predictor and self.predictor.tangent(self.theta),
         )
 
     def tethered(self) -> "HostModel":

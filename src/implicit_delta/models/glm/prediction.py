@@ -12,6 +12,7 @@ from scipy.special import softmax
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.models.glm.model import blocks
+from implicit_delta.models.glm.network import Network
 
 MOST_ROWS = 2**14  # of a sum whose second derivative is found
 TURN = 1e-4  # of the linear predictor: a step for second derivatives, which are for diagnostics
@@ -52,6 +53,21 @@ class Mean(Response):
         z = eta[:, 0]
         with np.errstate(all="ignore"):
             return (self.derivative(z + TURN) - self.derivative(z - TURN)) / (2 * TURN)
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Response):
+    """Probabilities of two classes, from one linear predictor of the second."""
+
+    inverse: Callable[[Array], Array]
+
+    def value(self, eta: Array, rest: Array) -> Array:
+        p = self.inverse(eta[:, 0])
+        return np.column_stack([1 - p, p])
+
+    def pull(self, eta: Array, rest: Array, weights: Array) -> tuple[Array, Array | None]:
+        p = self.inverse(eta[:, 0])
+        return ((weights[..., 1] - weights[..., 0]) * p * (1 - p))[..., None], None
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,3 +193,36 @@ class LinearPrediction:
         moved = self.columns @ B[self.places]
         B[self.places] = 0.0
         return self.rows.eta(B) + moved, theta[E * p :]
+
+
+NONE = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPrediction:
+    """Predictions of rows by a response to the outputs of a perceptron."""
+
+    network: Network
+    response: Response
+    index: Any = None
+
+    def value(self, theta: Array) -> Array:
+        return self.response.value(self.network.outputs(theta), NONE)
+
+    def slope(self, theta: Array, weights: Array | None) -> Array:
+        outputs = self.network.outputs(theta)
+        if weights is not None:
+            tops, _ = self.response.pull(outputs, NONE, weights)
+            return np.stack([self.network.pulled(theta, top) for top in tops])
+        shape = self.response.value(outputs, NONE).shape
+        each = np.eye(shape[1])[:, None, :] if len(shape) == 2 else np.ones((1, 1))
+        tops, _ = self.response.pull(outputs, NONE, np.broadcast_to(each, (len(each), *shape)))
+        rows = [self.network.pulled_by_row(theta, top) for top in tops]
+        return rows[0] if len(shape) == 1 else np.stack(rows, axis=1)
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
+
+    def tangent(self, theta: Array) -> "NetworkPrediction":
+        """Predict by the tangent of the network at theta."""
+        return replace(self, network=self.network.touching(theta))
