@@ -1,5 +1,6 @@
 """Parameters with names: in functions of a user, as psi, in bounds and constraints."""
 
+import copy
 import pickle
 from collections import namedtuple
 
@@ -206,7 +207,8 @@ def test_what_is_computed_from_named_parameters_is_plain():
 def test_named_parameters_survive_pickle_and_copy():
     theta = as_named(np.array([1.0, 2.0, 3.0]), NAMED.layout)
     assert pickle.loads(pickle.dumps(theta)).b == 2.0
-    assert theta.copy().ls == 3.0
+    for again in (theta.copy(), copy.copy(theta), copy.deepcopy(NAMED.at(theta)).theta):
+        assert again.ls == 3.0
     assert repr(theta) == "NamedTheta(mu=1.0, b=2.0, ls=3.0)"
     again = pickle.loads(pickle.dumps(theta.copy()))
     again[0] = 7.0

@@ -153,6 +153,12 @@ class NamedTheta(np.ndarray):
         plain = np.array(self, order=order)
         return plain if self._layout is None else _with_names(plain, self._layout, type(self))
 
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
     def __repr__(self) -> str:
         if self._layout is None:
             return repr(np.asarray(self))
