@@ -106,8 +106,8 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     >>> model = idm.from_loglik(loglik, start={"a": 0.0, "b": 0.0})
     >>> idm.likelihood_ratio(model.fix(b=0.0), model)
                       statistic  df  p_value
-    likelihood ratio     3.3202   1   0.0684
-    Wald                 3.0149   1   0.0825
+    likelihood ratio     3.2913   1   0.0696
+    Wald                 3.0152   1   0.0825
     score                3.2000   1   0.0736
     """
     for model in (m0, m1):
