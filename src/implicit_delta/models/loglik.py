@@ -382,7 +382,8 @@ class LoglikModel(FittedModel):
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
-            return self._gradient(lambda point: self._parts(point, weights), theta)
+            other = None if weights is self.weights else weights
+            return self._gradient(lambda point: self._parts(point, other), theta)
         rows = self._rows(theta)
         rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
         gradient = weights @ rows - self.l2 * theta
@@ -392,8 +393,14 @@ class LoglikModel(FittedModel):
 
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
+        if weights is None and self._all_count:
+            return np.concatenate([self.weights * self.terms(theta), -self._penalty(theta)])
         terms = weighted(self.weights if weights is None else weights, self.terms(theta))
         return np.concatenate([terms, -self._penalty(theta)])
+
+    @cached_property
+    def _all_count(self) -> bool:
+        return bool(self.weights.all())  # looked at once: L is evaluated hundreds of times
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
