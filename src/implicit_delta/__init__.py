@@ -35,6 +35,7 @@ from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
+from implicit_delta.inference.goodness_of_fit import GoodnessOfFit, goodness_of_fit
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
@@ -84,6 +85,7 @@ __all__ = [
     "FiniteDifference",
     "FittedModel",
     "Gaussian",
+    "GoodnessOfFit",
     "ImplicitDeltaError",
     "ImplicitDeltaWarning",
     "Infinitesimal",
@@ -121,6 +123,7 @@ __all__ = [
     "from_sklearn",
     "from_statsmodels",
     "from_torch",
+    "goodness_of_fit",
     "infer",
     "join",
     "lbfgs",

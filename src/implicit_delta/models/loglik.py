@@ -27,6 +27,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
@@ -80,6 +81,8 @@ def from_loglik(
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
+    simulate: Callable[[Array, np.random.Generator], Any] | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> "LoglikModel":
     r"""Make a fitted model of a log-likelihood function.
 
@@ -117,6 +120,13 @@ def from_loglik(
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active.
+    simulate : callable, optional
+        ``simulate(theta, rng)`` draws data and returns their log-likelihood, a function like
+        `loglik` (or a pair, with its `score`). ``Bootstrap(kind="parametric")`` and
+        `goodness_of_fit` draw from it, also where the data are dependent or binned.
+    rng : int or numpy.random.Generator, optional
+        For a log-likelihood that is itself simulated, ``loglik(theta, rng)``: it is given the same
+        random numbers at every theta (common random numbers), fresh ones unless this is given.
 
     Returns
     -------
@@ -131,6 +141,7 @@ def from_loglik(
     array([ 1.2     , -0.499836])
     """
     point = given_point(theta, start, l2, "the maximum of the log-likelihood")
+    loglik = with_common_numbers(loglik, rng)
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
     model = LoglikModel(
@@ -143,6 +154,7 @@ def from_loglik(
         l2=float(l2),
         names=check_names(names, point.size),
         constraints=constraints_of(bounds, constraints, point, names),
+        redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
