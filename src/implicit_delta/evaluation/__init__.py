@@ -1,7 +1,8 @@
 """Evaluations: psi bound to a model, and wrappers for averages, random psi and steps."""
 
 from implicit_delta.evaluation.average import Average
-from implicit_delta.evaluation.evaluation import Evaluation, parameters
+from implicit_delta.evaluation.evaluation import Evaluation
+from implicit_delta.evaluation.picked import parameters
 from implicit_delta.evaluation.replicated import Replicated
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import Statistic

@@ -14,6 +14,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.named_theta import Layout
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -73,6 +74,8 @@ class FittedModel(ABC):
         How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
+    layout : Layout or None
+        Names by which functions of theta get its entries.
     rows : sequence or None
         Labels of the observations that were used, if the host library keeps them: cluster labels
         and unit values that have an index are aligned with these.
@@ -127,6 +130,7 @@ class FittedModel(ABC):
     weights: Array
     l2: float
     names: tuple[str, ...] | None
+    layout: Layout | None = None
     rows: Any = None
     grouped: bool = False
     curvature: Curvature = "hessian"

@@ -11,9 +11,7 @@ from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
     as_weights,
-    check_names,
     check_rows,
-    given_point,
 )
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi, WeightKind
@@ -27,6 +25,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
 from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
@@ -70,9 +69,9 @@ AT_THE_EDGE = (
 
 def from_loglik(
     loglik: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
     score: Callable[[Array], Any] | None = None,
     penalty: Callable[[Array], float] | None = None,
     l2: float = 0.0,
@@ -96,10 +95,11 @@ def from_loglik(
     loglik : callable
         The log-likelihood of each observation, (d,) to (n,): never their mean, never their sum.
         For dependent data return the whole log-likelihood as one observation, of shape (1,).
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The maximum, if it is known.
-    start : (d,) array, optional
-        Where to start looking for the maximum.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for the maximum. With names, ``{"S": 100.0, "beta": np.zeros(3)}``,
+        all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
     penalty : callable, optional
@@ -114,9 +114,10 @@ def from_loglik(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
-        Names of the parameters, for tables.
-    bounds : sequence of pairs or scipy.optimize.Bounds, optional
-        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+        Names of the parameters, if `theta` or `start` has none.
+    bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`; or
+        of some of them by name, ``{"S": (0, None)}``.
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active.
@@ -140,8 +141,9 @@ def from_loglik(
     >>> model.theta.round(6)
     array([ 1.2     , -0.499836])
     """
-    point = given_point(theta, start, l2, "the maximum of the log-likelihood")
+    point, layout = named_point(theta, start, l2, "the maximum of the log-likelihood", names)
     loglik = with_common_numbers(loglik, rng)
+    loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
     model = LoglikModel(
@@ -152,8 +154,9 @@ def from_loglik(
         row_scores=score,
         penalty=penalty,
         l2=float(l2),
-        names=check_names(names, point.size),
-        constraints=constraints_of(bounds, constraints, point, names),
+        names=names_of(layout),
+        layout=layout,
+        constraints=constraints_of(bounds, constraints, point, layout, start is not None),
         redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
@@ -208,7 +211,12 @@ class LoglikModel(FittedModel):
     whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
+    layout: Layout | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and self.chart is None:
+            object.__setattr__(self, "theta", as_named(self.theta, self.layout))
 
     @property
     def passes(self) -> int:
@@ -250,9 +258,11 @@ class LoglikModel(FittedModel):
         yield Whitened(rows[:, None, :], residuals, np.ones_like(residuals))
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy() if self.chart is None else self.chart.point(theta)))
+        point = theta.copy() if self.chart is None else self.chart.point(theta)
+        return np.asarray(psi(point if self.layout is None else self.layout.named(point)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
+        psi = speaking(psi, self.layout)
         if self.chart is None:
             return jacobian_of(psi, theta, self.units, trace(psi, theta))
         point = self.chart.point(theta)

@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed, check_rows, count_terms
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.named_theta import speaking
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik import LoglikModel
@@ -54,7 +55,7 @@ class Simulated:
 
     def __call__(self, model: "LoglikModel", rng: np.random.Generator) -> "LoglikModel":
         """Build the model of data simulated at its theta."""
-        drawn = self.simulate(model.theta.copy(), rng)
+        drawn = speaking(self.simulate, model.layout)(model.theta, rng)
         loglik, *rest = drawn if isinstance(drawn, tuple) else (drawn,)
         if not callable(loglik) or len(rest) > 1 or not all(map(callable, rest)):
             raise TypeError(
@@ -63,6 +64,7 @@ class Simulated:
                 "from_loglik (or a pair, with its score): with `def loglik(theta, y=y)` it is "
                 "`lambda theta, rng: functools.partial(loglik, y=rng.normal(theta[0], size=n))`."
             )
+        loglik, *rest = (speaking(function, model.layout) for function in (loglik, *rest))
         terms = np.asarray(loglik(model.theta.copy()))
         count_terms(terms, "loglik")
         if terms.size != model.n and np.ptp(model.weights) > 0:

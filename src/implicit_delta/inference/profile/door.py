@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Question
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -47,7 +47,7 @@ SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not e
 
 def profile(
     model: FittedModel,
-    psi: Psi,
+    psi: Question,
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
@@ -79,8 +79,9 @@ def profile(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions, at its maximum.
-    psi : callable
-        The evaluation: a function of the model in its own language that returns one number.
+    psi : callable or str
+        The evaluation: a function of the model in its own language that returns one number; or a
+        parameter by name.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
     maximizer : maximizer, optional
