@@ -50,6 +50,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.combined import combine, measurement
 from implicit_delta.models.draws import from_draws
 from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
@@ -112,6 +113,7 @@ __all__ = [
     "bootstrap",
     "cholesky",
     "cobyqa",
+    "combine",
     "compare",
     "conjugate_gradient",
     "continue_training",
@@ -127,6 +129,7 @@ __all__ = [
     "infer",
     "join",
     "lbfgs",
+    "measurement",
     "nelder_mead",
     "newton_krylov",
     "parameters",

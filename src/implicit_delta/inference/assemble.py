@@ -25,6 +25,7 @@ from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.sources import by_source
 from implicit_delta.inference.stopped import (
     moves_to_come,
     told,
@@ -157,7 +158,7 @@ def assemble(
             },
         ),
         influence=total.influence,
-        parts=total.parts,
+        parts=by_source(evaluation, response, part, total.parts),
         draws=total.draws,
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,

@@ -212,6 +212,7 @@ class LoglikModel(FittedModel):
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
     layout: Layout | None = None
+    sources: tuple[Any, ...] = ()  # the data sets of a combined model
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
@@ -244,6 +245,30 @@ class LoglikModel(FittedModel):
             matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
+
+    def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
+        """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
+        weights = np.zeros_like(self.weights)
+        weights[rows] = self.weights[rows]
+        if self.curvature == "ggn":
+            own = self._gauss_newton_rows(theta)
+            return np.asarray(own.T @ (weights * (own @ v).T).T)
+        if self.row_scores is not None:
+            return -self._directional(
+                lambda point: weights @ self._rows(point), theta, v, self.units[:, None]
+            )
+        bend = second_differences(
+            lambda point: weights * self.terms(point), theta, np.diag(self.units)
+        )
+        return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
+
+    def __add__(self, other: Any) -> "LoglikModel":
+        """Fit both data sets together; see `combine`."""
+        if not isinstance(other, FittedModel):
+            return NotImplemented
+        from implicit_delta.models.combined import combine
+
+        return combine(self, other)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.row_scores is not None:
