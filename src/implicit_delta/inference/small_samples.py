@@ -20,7 +20,7 @@ from implicit_delta.numerics.arrays import ratio
 
 FEW_CLUSTERS = 20
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
-ESTIMATED = 0.85  # the same where it is estimated from the influences, which is rough
+ESTIMATED = 0.9  # the same where it is estimated from the influences, roughly
 BINS = ", or terms that were not sampled: the bins of a histogram are not, their counts are"
 MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
 MOST_CHECKED = 16  # evaluations
@@ -131,13 +131,15 @@ def _by_influence(
 ) -> Forecast:
     """Predict from how evenly the influences are spread: a normal one has a kurtosis of three.
 
-    Fitting d parameters takes that many of the rows that count.
+    Fitting d parameters takes that many of the rows that count. Only where the robust variance is
+    below the model's: above it, something else is amiss, and the robust one sees it.
     """
     if rows is None or sandwich.name not in PREDICTED or sandwich.clusters is not None:
         return Forecast()
     if response.robust or model.weight_kind == "sampling" or model.sandwiched:
         return Forecast()
-    moving = rows[:, np.any(rows, axis=0)]
+    below = model.counts @ rows**2 < np.diag(response.covariance)
+    moving = rows[:, np.any(rows, axis=0) & below]
     moving = moving / np.max(abs(moving), axis=0, initial=1e-300)
     df = 3 * (model.counts @ moving**2) ** 2 / (model.counts @ moving**4)
     kept = np.maximum(1 - model.d / df, 0.0)
