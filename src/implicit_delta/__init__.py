@@ -46,6 +46,7 @@ from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
+from implicit_delta.inference.goodness_of_fit import GoodnessOfFit, goodness_of_fit
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.likelihood_ratio import LikelihoodRatio, likelihood_ratio
@@ -62,6 +63,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.combined import combine, measurement
 from implicit_delta.models.draws import from_draws
 from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
@@ -97,6 +99,7 @@ __all__ = [
     "FiniteDifference",
     "FittedModel",
     "Gaussian",
+    "GoodnessOfFit",
     "ImplicitDeltaError",
     "ImplicitDeltaWarning",
     "Infinitesimal",
@@ -128,6 +131,7 @@ __all__ = [
     "bootstrap",
     "cholesky",
     "cobyqa",
+    "combine",
     "compare",
     "conjugate_gradient",
     "continue_training",
@@ -140,10 +144,12 @@ __all__ = [
     "from_sklearn",
     "from_statsmodels",
     "from_torch",
+    "goodness_of_fit",
     "infer",
     "join",
     "lbfgs",
     "likelihood_ratio",
+    "measurement",
     "nelder_mead",
     "newton_krylov",
     "parameters",

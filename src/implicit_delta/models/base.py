@@ -505,10 +505,10 @@ def cannot_draw(reason: str, n: int = 2) -> UnsupportedModelError:
     """Explain why there are no draws from a model of n terms."""
     advice = (
         'Use `Bootstrap(kind="resample")`, which draws rows; `from_residuals`, `from_statsmodels` '
-        "and `from_sklearn` know the distribution of most models, and so do `from_torch` and "
-        "`from_jax` with a likelihood such as `Poisson()`."
+        "and `from_sklearn` know the distribution of most models, so do `from_torch` and "
+        "`from_jax` with a likelihood such as `Poisson()`, and `from_loglik` has `simulate=`."
         if n > 1
-        else "Use `infer(model, psi)`, which takes the variance from the curvature."
+        else "Give `simulate=` to from_loglik, or use `infer(model, psi)`, by the curvature."
     )
     return UnsupportedModelError(
         f'Bootstrap(kind="parametric") cannot draw new data from this model: {reason}. {advice}'

@@ -28,6 +28,7 @@ from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.starts import (
     Optimum,
     best_of,
@@ -89,6 +90,8 @@ def from_loglik(
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
+    simulate: Callable[[Array, np.random.Generator], Any] | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> "LoglikModel":
     r"""Make a fitted model of a log-likelihood function.
 
@@ -132,6 +135,13 @@ def from_loglik(
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active.
+    simulate : callable, optional
+        ``simulate(theta, rng)`` draws data and returns their log-likelihood, a function like
+        `loglik` (or a pair, with its `score`). ``Bootstrap(kind="parametric")`` and
+        `goodness_of_fit` draw from it, also where the data are dependent or binned.
+    rng : int or numpy.random.Generator, optional
+        For a log-likelihood that is itself simulated, ``loglik(theta, rng)``: it is given the same
+        random numbers at every theta (common random numbers), fresh ones unless this is given.
 
     Returns
     -------
@@ -147,6 +157,7 @@ def from_loglik(
     """
     start, given = first_start(theta, start, starts)
     point, layout = named_point(theta, start, l2, "the maximum of the log-likelihood", names)
+    loglik = with_common_numbers(loglik, rng)
     loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
@@ -161,6 +172,7 @@ def from_loglik(
         names=names_of(layout),
         layout=layout,
         constraints=constraints_of(bounds, constraints, point, layout, start is not None),
+        redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
@@ -224,6 +236,7 @@ class LoglikModel(FittedModel):
     unfixed: Constraints | None = None  # constraints without those of `fixed`
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
     optima: tuple[Optimum, ...] = ()
+    sources: tuple[Any, ...] = ()  # the data sets of a combined model
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
@@ -256,6 +269,30 @@ class LoglikModel(FittedModel):
             matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
+
+    def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
+        """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
+        weights = np.zeros_like(self.weights)
+        weights[rows] = self.weights[rows]
+        if self.curvature == "ggn":
+            own = self._gauss_newton_rows(theta)
+            return np.asarray(own.T @ (weights * (own @ v).T).T)
+        if self.row_scores is not None:
+            return -self._directional(
+                lambda point: weights @ self._rows(point), theta, v, self.units[:, None]
+            )
+        bend = second_differences(
+            lambda point: weights * self.terms(point), theta, np.diag(self.units)
+        )
+        return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
+
+    def __add__(self, other: Any) -> "LoglikModel":
+        """Fit both data sets together; see `combine`."""
+        if not isinstance(other, FittedModel):
+            return NotImplemented
+        from implicit_delta.models.combined import combine
+
+        return combine(self, other)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.row_scores is not None:
