@@ -26,6 +26,9 @@ ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
 # and 1.04, single weights of networks up to 2.4; separated classes at 0.002 or at thousands.
 LEAST, LOW, HIGH, MOST = 0.6, 0.85, 10.0, 1e3  # refused, warned about, warned about, refused
+# Of a Gauss-Newton matrix: what it leaves out is a tenth of it in usual fits, and may be a half
+# where a curve fits badly; a saddle has none left.
+FAR_LESS = 0.2
 ONE_SIDED = (
     "The log-likelihood is not close to a parabola: half a standard error to one side it "
     "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
@@ -134,6 +137,8 @@ def _check_parabola(model: FittedModel, response: Response, score: Array, strict
             _refuse_or_warn(ONE_SIDED, strict, NonlinearityWarning)
         elif response.exact:
             _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict)
+        elif model.curvature == "ggn":
+            _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict, (FAR_LESS, LEAST))
 
 
 def _falls(
@@ -147,8 +152,11 @@ def _falls(
     return {k: falls_along(model, steps[:, k], score, top) for k in chosen if errors[k] > 0}
 
 
-def _check_fall(fall: float, strict: bool) -> None:
-    """Object to a curvature that the objective does not have: `fall` is 1 for a parabola."""
+def _check_fall(fall: float, strict: bool, least: tuple[float, float] = (LEAST, LOW)) -> None:
+    """Object to a curvature that the objective does not have: `fall` is 1 for a parabola.
+
+    Below the two numbers of `least` it is refused, and warned about.
+    """
     text = (
         f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
         "times what its second derivative implies, so the standard error cannot be trusted. "
@@ -156,8 +164,8 @@ def _check_fall(fall: float, strict: bool) -> None:
         "has kinks (absolute errors), or a derivative is wrong (`score=`, single precision). "
         "`profile(model, psi)` and `Bootstrap()` use no second derivative."
     )
-    if not LOW <= fall <= HIGH:
-        _refuse_or_warn(text, strict and not LEAST <= fall <= MOST, NonlinearityWarning)
+    if not least[1] <= fall <= HIGH:
+        _refuse_or_warn(text, strict and not least[0] <= fall <= MOST, NonlinearityWarning)
 
 
 def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:

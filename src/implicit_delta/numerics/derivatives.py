@@ -90,22 +90,27 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
            [2., 2.]])
     """
     center = f(x)
+    return _extrapolate(lambda t: _polarized(f, x, center, t * directions) / t**2)
+
+
+def rough_second_differences(f: Function, x: Array, directions: Array) -> Array:
+    """Differentiate twice over one short step, (k, k): two or three digits, at the least cost."""
+    t = FIRST_STEP / 4
+    return _polarized(f, x, f(x), t * directions) / t**2
+
+
+def _polarized(f: Function, x: Array, center: Array, directions: Array) -> Array:
     k = directions.shape[1]
     rows, columns = np.triu_indices(k)
     pairs = [
         directions[:, i] if i == j else directions[:, i] + directions[:, j]
         for i, j in zip(rows, columns, strict=True)
     ]
-
-    def level(t: float) -> Array:
-        sums = np.array([_bend(f, x, center, t * u) for u in pairs]) / t**2
-        matrix = np.zeros((k, k))
-        matrix[rows, columns] = sums
-        own = np.diag(matrix)
-        cross = np.triu(matrix - own[:, None] - own[None, :], 1) / 2
-        return np.diag(own) + cross + cross.T
-
-    return _extrapolate(level)
+    matrix = np.zeros((k, k))
+    matrix[rows, columns] = [_bend(f, x, center, u) for u in pairs]
+    own = np.diag(matrix)
+    cross = np.triu(matrix - own[:, None] - own[None, :], 1) / 2
+    return np.asarray(np.diag(own) + cross + cross.T)
 
 
 def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
