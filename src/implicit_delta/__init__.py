@@ -39,6 +39,7 @@ from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.limit import Limit, limit
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
@@ -89,6 +90,7 @@ __all__ = [
     "Infinitesimal",
     "Interval",
     "Likelihood",
+    "Limit",
     "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
@@ -124,6 +126,7 @@ __all__ = [
     "infer",
     "join",
     "lbfgs",
+    "limit",
     "nelder_mead",
     "newton_krylov",
     "parameters",

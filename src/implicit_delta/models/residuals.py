@@ -71,9 +71,9 @@ def from_residuals(
         ``variance=1.0`` as they are (its ``absolute_sigma=True``).
     variance : {"unbiased", "mle"} or float, optional
         The noise variance, in units of ``sigma ** 2``: the sum of squared residuals over n less
-        the effective number of parameters (as R's `lm` and `nls` have it); their mean (the paper's remark); or a known
-        number. By default "unbiased" without a penalty and "mle" with one. Where it is estimated,
-        intervals and tests take Student's t.
+        the effective number of parameters (as R's `lm` and `nls` have it); their mean (the paper's
+        remark); or a known number. By default "unbiased" without a penalty and "mle" with one.
+        Where it is estimated, intervals and tests take Student's t.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.

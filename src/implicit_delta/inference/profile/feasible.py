@@ -8,7 +8,7 @@ region is close to a ball, and checked: there the gradient of psi is a combinati
 deviance and of the limits that are reached, with the right signs (Karush, Kuhn and Tucker).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.profile.region import Region
+from implicit_delta.inference.profile.sides import BOTH, open_end
 from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
@@ -27,6 +28,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.numerics.maximizers import lbfgs
+from implicit_delta.numerics.solvers import Factor
 
 STEPS = 4  # roots of the deviance on the way to an end
 STARTS = 2  # further ones for the last step, in random directions
@@ -76,15 +78,26 @@ class Feasible:
     @cached_property
     def root(self) -> Array:
         """Columns of one standard error each, (d, d): by the curvature, or each parameter's own."""
-        try:
-            scale = Ascent.of(self.model).scale
-        except NotAMaximumError:
-            scale = None
+        scale = self._scale
         return np.diag(self.model.units) if scale is None else scale.half(np.eye(self.model.d))
 
-    def values(self, roots: list[float]) -> tuple[list[Values], list[Point]]:
-        """Find both ends up to each of these roots, which ascend, and the points on the way."""
-        paths = {sign: self._path(sign, roots) for sign in (-1, 1)}
+    @property
+    def curved(self) -> bool:
+        """Whether the log-likelihood bends like a parabola at the constrained maximum."""
+        return self._scale is not None
+
+    @cached_property
+    def _scale(self) -> Factor | None:
+        try:
+            return Ascent.of(self.model).scale
+        except NotAMaximumError:
+            return None
+
+    def values(
+        self, roots: list[float], signs: Sequence[int] = BOTH
+    ) -> tuple[list[Values], list[Point]]:
+        """Find the ends up to each of these roots, which ascend, and the points on the way."""
+        paths = {sign: self._path(sign, roots) if sign in signs else [] for sign in BOTH}
         found = [
             Values(r, self._end(paths[-1], -1, r), self._end(paths[1], 1, r), followed=roots[-1])
             for r in roots
@@ -103,6 +116,8 @@ class Feasible:
         ]
 
     def _end(self, path: list[Point], sign: int, root: float) -> End:
+        if not path:
+            return open_end(sign, self.model.theta)
         point = next(point for point in path if point.root == root)
         if sign * (point.psi - self.region.value) < 0:  # by rounding: the maximum is in the region
             return End(self.region.value, self.model.theta, 0.0, "bound")

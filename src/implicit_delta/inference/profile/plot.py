@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.plot import new_axes
+from implicit_delta.inference.profile.sides import two_sided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes
     psi, deviance = _smooth_curve(profile)
     look: dict[str, Any] = {"label": "deviance", "zorder": 3} | style
     (line,) = ax.plot(psi, deviance, **look)
-    quantiles = {level: _quantile(level) for level in profile.intervals}
+    quantiles = {level: _quantile(two_sided(level, profile.side)) for level in profile.intervals}
     low, high = _window(profile)
     along = np.linspace(low, high, 200)
     parabola = ((along - profile.value) / profile.budget["model"]) ** 2
@@ -52,12 +53,17 @@ def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
 
 def _window(profile: Profile) -> tuple[float, float]:
     """Frame all ends that are not too far out."""
-    reach = 8 * profile.standard_error * np.sqrt(_quantile(max(profile.intervals)))
+    reach = (
+        8
+        * profile.standard_error
+        * np.sqrt(_quantile(two_sided(max(profile.intervals), profile.side)))
+    )
     ends = [float(end) for interval in profile.intervals.values() for end in interval]
     near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
     low, high = min(*near, profile.value), max(*near, profile.value)
     wald = profile.wald(max(profile.intervals))
-    low, high = min(low, float(wald.low)), max(high, float(wald.high))
+    ends = [float(end) for end in wald if np.isfinite(end)]
+    low, high = min(low, *ends), max(high, *ends)
     margin = 0.06 * (high - low)
     return low - margin, high + margin
 
