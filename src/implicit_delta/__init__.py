@@ -40,6 +40,7 @@ from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.limit import Limit, limit
+from implicit_delta.inference.profile.many import Profiles
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
@@ -98,6 +99,7 @@ __all__ = [
     "Poisson",
     "Polished",
     "Profile",
+    "Profiles",
     "Replicated",
     "Response",
     "ShrinkageWarning",

@@ -27,7 +27,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.jacobian import jacobian_of
-from implicit_delta.models.runaway import warn_of_runaways
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
@@ -159,7 +159,7 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
-        warn_of_runaways(model)
+        check_runaways(model, False)
         return checked_under_constraints(model)
     try:
         fitted = model.at(constrained_maximum(replace(model, climbing=True)))
@@ -167,7 +167,7 @@ def from_loglik(
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
-    warn_of_runaways(fitted)
+    check_runaways(fitted, True)
     return fitted
 
 

@@ -12,15 +12,18 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
 AS_FAR = 8.0  # times the size of a parameter, or one: a look farther out, and as far back
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
 
 
-def warn_of_runaways(model: FittedModel) -> None:
-    """Warn of parameters along which the log-likelihood is level on one side, and falls behind."""
+def check_runaways(model: FittedModel, fitted: bool) -> None:
+    """Warn of parameters along which the log-likelihood is level on one side, and falls behind.
+
+    A fit of which every parameter runs away has found nothing, and is refused.
+    """
     found = dict(_runaways(model))
     if not found:
         return
@@ -31,15 +34,17 @@ def warn_of_runaways(model: FittedModel) -> None:
     )
     low = any(side < 0 for side in found.values())
     what = "a variance, rate or fraction of zero" if low else "a fraction of one"
-    warn(
+    text = (
         f"The log-likelihood has no finite maximum: it levels off along {told}, where the search "
         f"ended for want of a slope. Usual causes: {what} on a logarithmic or logit scale, an "
         "empty cell, separated classes. The value there means nothing, nor does a standard error. "
         "Fit the quantity itself with its bound, for example `from_loglik(loglik, start=..., "
         "bounds=[(0, None), ...])` of the variance instead of its logarithm, and ask for "
-        "`limit(model, psi)`; or add a penalty (`l2=`).",
-        ImplicitDeltaWarning,
+        "`limit(model, psi)`; or add a penalty (`l2=`)."
     )
+    if fitted and len(found) == model.d:
+        raise ConvergenceError(text)
+    warn(text, ImplicitDeltaWarning)
 
 
 def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:

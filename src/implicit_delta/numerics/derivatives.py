@@ -129,7 +129,8 @@ def natural_units(f: Function, x: Array) -> Array:
     """Find for each coordinate the length over which the sum of f bends by about one.
 
     For a log-likelihood that is the standard error of the coordinate, the others held fixed.
-    A coordinate along which f does not bend gets its own magnitude as unit.
+    A coordinate along which f does not bend gets its own magnitude as unit, or the length over
+    which f changes by one if that is longer.
     """
     center = f(x)
     return np.array([_natural_unit(f, x, center, j) for j in range(x.size)])
@@ -197,7 +198,9 @@ def _natural_unit(f: Function, x: Array, center: Array, j: int) -> float:
             unit = h / np.sqrt(bend)
             h = min(unit, 30.0 * h)
         elif h > LONGEST * size:
-            break
+            with np.errstate(all="ignore"):
+                change = abs(float(np.sum(f(x + step) - center)))
+            return float(max(unit, h / change)) if 1e3 * noise < change < np.inf else float(unit)
         else:
             h *= 10.0
     return float(unit)

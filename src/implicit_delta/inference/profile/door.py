@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +27,21 @@ from implicit_delta.inference.guards import check_drift, drift_of
 from implicit_delta.inference.profile.audit import Audit
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.hills import with_hills
+from implicit_delta.inference.profile.many import Profiles, profiles_of
 from implicit_delta.inference.profile.mixture import mixed_roots
 from implicit_delta.inference.profile.notes import spelled, warn_of
 from implicit_delta.inference.profile.probes import Probes
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.result import Curve, Profile
-from implicit_delta.inference.profile.sides import SIGNS, Sides, checked_side, critical_root, straight_roots
+from implicit_delta.inference.profile.sides import (
+    SIGNS,
+    Sides,
+    checked_side,
+    critical_root,
+    straight_roots,
+)
 from implicit_delta.inference.profile.surface import Point
+from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.inference.profile.values import Values
 from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
@@ -49,17 +59,19 @@ SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not e
 
 def profile(
     model: FittedModel,
-    psi: Psi,
+    psi: Psi | Sequence[Psi],
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
     curvature: Curvature = "hessian",
     side: Sides = "both",
     strict: bool = True,
-    name: str | None = None,
+    name: str | Sequence[str] | None = None,
+    n_jobs: int = 1,
+    cache: str | Path | None = None,
     maximize: Maximizer | None = None,
-) -> Profile:
-    r"""Find the likelihood-ratio interval of a scalar psi.
+) -> Any:
+    r"""Find the likelihood-ratio interval of a scalar psi, or of each of several.
 
     It holds all values that psi takes where the deviance :math:`2 (L(\hat\theta) - L(\theta))` is
     at most the quantile of chi-squared with one degree of freedom. So its ends are the smallest and
@@ -82,8 +94,9 @@ def profile(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions, at its maximum.
-    psi : callable
-        The evaluation: a function of the model in its own language that returns one number.
+    psi : callable, or sequence of them
+        The evaluation: a function of the model in its own language. Of several values, as
+        `parameters` returns, or of several functions, each has its own profile.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
     maximizer : maximizer, optional
@@ -96,14 +109,20 @@ def profile(
         leaves them, and covers at least as often. See `limit`.
     strict : bool
         Refuse a model that is far from its maximum (drift above 1), as in `infer`.
-    name : str, optional
+    name : str or sequence of str, optional
         Of the evaluation, for tables.
+    n_jobs : int
+        Processes that profile several quantities at once (-1: one for each core).
+    cache : path, optional
+        A file (JSON) that keeps each quantity as soon as it is finished, and from which the same
+        call goes on after an interruption. Entries are found by the model (its data, theta and
+        terms), the quantity and the settings, so that one file may serve several models.
     maximize : maximizer, optional
         Deprecated name of `maximizer`.
 
     Returns
     -------
-    Profile
+    Profile, or Profiles for several quantities
         For an `Average`, or a psi with noise of its own, each half-length of the interval is
         combined with the error of the evaluation, as `infer` does with the standard error;
         ``budget`` lists the parts. The curve is that of the likelihood alone.
@@ -140,20 +159,34 @@ def profile(
     """
     maximizer = renamed(maximizer, maximize)
     checked_side(side)
+    asked = _stacked(psi) if isinstance(psi, list | tuple) else psi
     if fixed_by_constraints(model):
-        evaluation = Evaluation.of(without_inequalities(model), psi, name)
+        evaluation = Evaluation.of(without_inequalities(model), asked, name)
         fixed = model.constraints
     else:
-        evaluation, fixed = Evaluation.of(model, psi, name), None
-    return profile_of(
-        evaluation,
-        confidence_level,
+        evaluation, fixed = Evaluation.of(model, asked, name), None
+    one = partial(
+        profile_of,
+        confidence_level=confidence_level,
         maximizer=maximizer,
         curvature=curvature,
         strict=strict,
         fixed=fixed,
         side=side,
     )
+    if evaluation.size == 1 and cache is None:
+        return one(evaluation)
+    parts = [evaluation.component(k) for k in range(evaluation.size)]
+    settings = f"{_levels(confidence_level)} {side} {maximizer} {curvature} {strict}"
+    found = profiles_of(parts, one, settings, n_jobs, cache)
+    return found[0] if evaluation.scalar else Profiles(found)
+
+
+def _stacked(functions: Sequence[Psi]) -> Psi:
+    """Make one psi of several; wrappers that have a sample of their own cannot be stacked."""
+    if not functions or any(hasattr(f, "sample") or not callable(f) for f in functions):
+        raise TypeError("Give psi as a function, or as a list of plain functions of the model.")
+    return lambda fitted: np.stack([f(fitted) for f in functions])
 
 
 def profile_of(
@@ -172,10 +205,11 @@ def profile_of(
     """
     cost, levels = Cost.start(evaluation.model), _levels(confidence_level)
     asked = _Asked.of(sorted(levels), evaluation.model.df, side)
-    if fixed is None:
-        walked = _walked(evaluation, asked, maximizer, curvature, strict)
-    else:
-        walked = _within(evaluation, fixed, asked, UNKNOWN)
+    with profiling(evaluation.model, f"profiling {evaluation.names[0]}"):
+        if fixed is None:
+            walked = _walked(evaluation, asked, maximizer, curvature, strict)
+        else:
+            walked = _within(evaluation, fixed, asked, UNKNOWN)
     evaluation, found = walked.evaluation, walked.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     warn_of(evaluation.names[0], found)
@@ -319,7 +353,7 @@ def _within(
     _check_evaluation(whole)
     _check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    if len(asked.signs) == 1 and not feasible.curved:
+    if len(asked.signs) == 1 and feasible.straight(asked.signs[0]):
         asked = asked._replace(roots=straight_roots(asked.levels, asked.roots))
     values, points = feasible.values(asked.roots, asked.signs)
     for found in values:

@@ -17,7 +17,12 @@ import numpy as np
 from scipy.optimize import minimize, nnls
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.sides import BOTH, open_end
@@ -25,10 +30,11 @@ from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.boundaries import NEAR
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.numerics.maximizers import lbfgs
-from implicit_delta.numerics.solvers import Factor
+from implicit_delta.numerics.maximizers.objective import LinearScale
 
 STEPS = 4  # roots of the deviance on the way to an end
 STARTS = 2  # further ones for the last step, in random directions
@@ -81,13 +87,19 @@ class Feasible:
         scale = self._scale
         return np.diag(self.model.units) if scale is None else scale.half(np.eye(self.model.d))
 
-    @property
-    def curved(self) -> bool:
-        """Whether the log-likelihood bends like a parabola at the constrained maximum."""
-        return self._scale is not None
+    def straight(self, sign: int) -> bool:
+        """Whether the log-likelihood falls like a line, from its bound to larger (smaller) psi.
+
+        A parabola would have its top more than two standard errors beyond the bound, where hardly
+        any sample puts it: with no event there is none.
+        """
+        if self._scale is None:
+            return True
+        slope = self.root.T @ self.model.slope_inside(self.model.theta)
+        return bool(-slope @ self._uphill(sign) > NEAR)
 
     @cached_property
-    def _scale(self) -> Factor | None:
+    def _scale(self) -> LinearScale | None:
         try:
             return Ascent.of(self.model).scale
         except NotAMaximumError:
@@ -181,15 +193,22 @@ class Feasible:
         try:
             found = minimize(
                 fall,
-                start,
+                self._inside(start),
                 jac=lambda x: -unit * self.root.T @ self.region.gradient(self._theta(x)),
                 method="SLSQP",
                 constraints=[inside, *self._limits()],
                 options=OPTIONS,
             )
-        except EvaluationError:
+        except (EvaluationError, UnsupportedModelError):
             return None
         return self._checked(sign, root, np.asarray(found.x))
+
+    def _inside(self, x: Array) -> Array:
+        """Move a start into the bounds, beyond which the log-likelihood may not be defined."""
+        if self.model.chart is not None:
+            return x
+        theta = self._theta(x)
+        return self._inverse(np.clip(theta, *box(self.constraints, theta)))
 
     def _checked(self, sign: int, root: float, x: Array) -> Point | None:
         """Return the point, if it is feasible and psi is stationary there."""

@@ -73,22 +73,24 @@ def _deviances(g: Array, normals: Array, sign: int) -> Array:
     g, normals = g @ basis, normals @ basis
     level = normals - np.outer(normals @ g, g)
     draws = np.random.default_rng(0).standard_normal((DRAWS, g.size))
-    free = np.array([_projected(normals, z) for z in draws])
-    along = draws @ g
-    held = np.array([_projected(level, z) for z in draws - np.outer(along, g)])
+    free = _projected(normals, draws)
+    held = _projected(level, draws - np.outer(draws @ g, g))
     # of a point and its projection onto a cone, the squared distance is the difference of squares
     deviance = np.sum(free**2, axis=1) - np.sum(held**2, axis=1)
     return np.where(sign * (free @ g) < 0, np.maximum(deviance, 0.0), 0.0)
 
 
 def _projected(normals: Array, z: Array) -> Array:
-    """Project onto the cone of all x with normals @ x >= 0 (Moreau)."""
-    if np.all(normals @ z >= 0):
-        return z
+    """Project points, (m, d), onto the cone of all x with normals @ x >= 0 (Moreau)."""
     if len(normals) == 1:
-        return np.asarray(z - (normals[0] @ z) / (normals[0] @ normals[0]) * normals[0])
-    strength, _ = nnls(-normals.T, z)
-    return np.asarray(z + strength @ normals)
+        beyond = np.minimum(z @ normals[0], 0.0) / (normals[0] @ normals[0])
+        return np.asarray(z - np.outer(beyond, normals[0]))
+    outside = np.flatnonzero(np.any(z @ normals.T < 0, axis=1))
+    strength = np.array([nnls(-normals.T, z[k])[0] for k in outside])
+    found = z.copy()
+    if outside.size:
+        found[outside] += strength @ normals
+    return found
 
 
 def _units(rows: Array) -> Array:

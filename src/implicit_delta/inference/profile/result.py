@@ -145,10 +145,10 @@ class Profile:
         return notes
 
     def __repr__(self) -> str:
-        return aligned(self._cells())
+        return aligned(self.cells())
 
     def _repr_html_(self) -> str:
-        return as_html(self._cells(), "Likelihood-ratio (profile) and Wald intervals")
+        return as_html(self.cells(), "Likelihood-ratio (profile) and Wald intervals")
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the deviance against psi beside the parabola of the Wald interval.
@@ -164,7 +164,8 @@ class Profile:
 
         return profile_plot(self, ax, **style)
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
+        """Write the table as rows of texts, the header first."""
         columns = self.to_dict()
         (places,) = decimals([self.standard_error], [self.value])
         rows = [
