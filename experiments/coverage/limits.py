@@ -8,7 +8,7 @@ import implicit_delta as idm
 from experiments.coverage.bounds import BACKGROUND, BINS, PEAK, signal_at
 from experiments.coverage.study import Study
 
-GROUPS, NOISE = 30, 1.0  # means of groups, and their known variance within
+NOISE = 1.0  # known variance within groups
 
 
 def signal_model(rng, truth):
@@ -45,18 +45,18 @@ def signal_limits(rng, level, distance):
     }
 
 
-def variance_at(distance):
+def variance_at(distance, groups):
     """Solve for the variance between groups that is so many standard errors above zero."""
     variance = 0.0
     for _ in range(200):
-        variance = distance * (NOISE + variance) * np.sqrt(2 / GROUPS)
+        variance = distance * (NOISE + variance) * np.sqrt(2 / groups)
     return variance
 
 
-def variance_limit(rng, level, distance):
+def variance_limit(rng, level, distance, groups=30):
     """Upper limit of a variance component, of group means with noise of a known variance."""
-    truth = variance_at(distance)
-    y = rng.normal(0.0, np.sqrt(NOISE + truth), GROUPS)
+    truth = variance_at(distance, groups)
+    y = rng.normal(0.0, np.sqrt(NOISE + truth), groups)
 
     def loglik(th):
         total = NOISE + th[1]
@@ -66,14 +66,18 @@ def variance_limit(rng, level, distance):
     return {"limit of the variance": float(idm.limit(model, lambda th: th[1], level)) >= truth}
 
 
+TRIALS = (
+    ("upper limits, signal", BINS, signal_limits),
+    ("upper limit, variance component", 30, variance_limit),
+    ("upper limit, variance component", 100, partial(variance_limit, groups=100)),
+)
 STUDIES = tuple(
     Study(
-        f"{task} {distance:g} standard errors from zero", n, partial(trial, distance=distance),
+        f"{task} {distance:g} standard errors from zero",
+        n,
+        partial(trial, distance=distance),
         replications=500,
     )
-    for task, n, trial in (
-        ("upper limits, signal", BINS, signal_limits),
-        ("upper limit, variance component", GROUPS, variance_limit),
-    )
+    for task, n, trial in TRIALS
     for distance in (0.0, 0.5, 2.0)
-)  # fmt: skip
+)

@@ -38,7 +38,9 @@ from implicit_delta.inference.continued import averaged, continue_training
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.polish import Polished, polish
+from implicit_delta.inference.profile.contour import contour
 from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.joint_region import Contour
 from implicit_delta.inference.profile.limit import Limit, limit
 from implicit_delta.inference.profile.many import Profiles
 from implicit_delta.inference.profile.result import Profile
@@ -77,6 +79,7 @@ __all__ = [
     "Bootstrap",
     "Categorical",
     "Comparison",
+    "Contour",
     "ConvergenceError",
     "Diagnostics",
     "DispersionWarning",
@@ -117,6 +120,7 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "contour",
     "from_draws",
     "from_equations",
     "from_jax",

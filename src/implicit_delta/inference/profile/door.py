@@ -159,7 +159,7 @@ def profile(
     """
     maximizer = renamed(maximizer, maximize)
     checked_side(side)
-    asked = _stacked(psi) if isinstance(psi, list | tuple) else psi
+    asked = stacked(psi) if isinstance(psi, list | tuple) else psi
     if fixed_by_constraints(model):
         evaluation = Evaluation.of(without_inequalities(model), asked, name)
         fixed = model.constraints
@@ -177,12 +177,12 @@ def profile(
     if evaluation.size == 1 and cache is None:
         return one(evaluation)
     parts = [evaluation.component(k) for k in range(evaluation.size)]
-    settings = f"{_levels(confidence_level)} {side} {maximizer} {curvature} {strict}"
+    settings = f"{levels_of(confidence_level)} {side} {maximizer} {curvature} {strict}"
     found = profiles_of(parts, one, settings, n_jobs, cache)
     return found[0] if evaluation.scalar else Profiles(found)
 
 
-def _stacked(functions: Sequence[Psi]) -> Psi:
+def stacked(functions: Sequence[Psi]) -> Psi:
     """Make one psi of several; wrappers that have a sample of their own cannot be stacked."""
     if not functions or any(hasattr(f, "sample") or not callable(f) for f in functions):
         raise TypeError("Give psi as a function, or as a list of plain functions of the model.")
@@ -203,7 +203,7 @@ def profile_of(
 
     Constraints that fix the maximum are given on their own: the model then has none.
     """
-    cost, levels = Cost.start(evaluation.model), _levels(confidence_level)
+    cost, levels = Cost.start(evaluation.model), levels_of(confidence_level)
     asked = _Asked.of(sorted(levels), evaluation.model.df, side)
     with profiling(evaluation.model, f"profiling {evaluation.names[0]}"):
         if fixed is None:
@@ -302,7 +302,7 @@ def _along_surface(
 ) -> _Walked:
     _check_evaluation(evaluation)
     model = evaluation.model
-    _check_likelihood(model)
+    check_likelihood(model)
     response = _response(evaluation, curvature, strict)
     assert response.directions is not None
     error = float(np.sqrt(response.covariance[0, 0]))
@@ -351,7 +351,7 @@ def _within(
     whole: Evaluation, constraints: Constraints, asked: _Asked, covariance: Array
 ) -> _Walked:
     _check_evaluation(whole)
-    _check_likelihood(whole.model)
+    check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
     if len(asked.signs) == 1 and feasible.straight(asked.signs[0]):
         asked = asked._replace(roots=straight_roots(asked.levels, asked.roots))
@@ -413,7 +413,8 @@ def _pieces(values: Values, interval: Interval) -> tuple[Interval, ...]:
     return values.pieces if len(values.pieces) > 1 else (interval,)
 
 
-def _levels(confidence_level: Any) -> list[float]:
+def levels_of(confidence_level: Any) -> list[float]:
+    """Check one confidence level, or several."""
     given = [confidence_level] if np.isscalar(confidence_level) else list(confidence_level)
     if not given:
         raise ValueError("Give at least one confidence_level, such as 0.95.")
@@ -442,7 +443,7 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
 
 
-def _check_likelihood(model: FittedModel) -> None:
+def check_likelihood(model: FittedModel) -> None:
     """Refuse a pseudo-likelihood; warn where the fit does not believe its likelihood."""
     if model.weight_kind == "sampling":
         raise UnsupportedModelError(

@@ -196,7 +196,7 @@ class Feasible:
                 self._inside(start),
                 jac=lambda x: -unit * self.root.T @ self.region.gradient(self._theta(x)),
                 method="SLSQP",
-                constraints=[inside, *self._limits()],
+                constraints=[inside, *self.limits()],
                 options=OPTIONS,
             )
         except (EvaluationError, UnsupportedModelError):
@@ -213,7 +213,7 @@ class Feasible:
     def _checked(self, sign: int, root: float, x: Array) -> Point | None:
         """Return the point, if it is feasible and psi is stationary there."""
         theta = self._snapped(self._theta(x))
-        if not np.all(np.isfinite(theta)) or not self._holds(theta):
+        if not np.all(np.isfinite(theta)) or not self.holds(theta):
             return None
         deviance = self.region.deviance(theta)
         if not deviance <= root**2 * (1 + REACHED) + REACHED**2:
@@ -222,7 +222,7 @@ class Feasible:
             slope = sign * self.root.T @ self.region.gradient(theta)
         except EvaluationError:
             return None
-        columns = [*self._normals(theta)]
+        columns = [*self.normals(theta)]
         at_quantile = deviance >= root**2 * (1 - 10 * REACHED)
         if at_quantile:
             columns.insert(0, -self.root.T @ self.model.score(theta))
@@ -243,12 +243,13 @@ class Feasible:
         theta = np.where(abs(theta - low) <= near, low, theta)
         return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 
-    def _holds(self, theta: Array) -> bool:
+    def holds(self, theta: Array) -> bool:
+        """Whether theta satisfies the constraints, but for rounding."""
         whole = self._whole(theta)
         slack = REACHED * np.maximum(1.0, abs(self.constraints.value(whole)))
         return bool(np.all(self.constraints.violation(whole) <= slack))
 
-    def _normals(self, theta: Array) -> Iterator[Array]:
+    def normals(self, theta: Array) -> Iterator[Array]:
         """Outward normals of the limits that are reached, in these coordinates."""
         whole = self._whole(theta)
         value, rows = self.constraints.value(whole), self._slopes(theta)
@@ -256,7 +257,7 @@ class Feasible:
         for sign, gap in ((-1, value - self.constraints.low), (1, self.constraints.high - value)):
             yield from (sign * row for row in rows[(gap <= near) & ~self.constraints.equal])
 
-    def _limits(self) -> list[dict[str, Any]]:
+    def limits(self) -> list[dict[str, Any]]:
         """Write the inequalities as scipy's dicts."""
         of = self.constraints
         sides = (
