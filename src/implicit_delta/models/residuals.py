@@ -20,6 +20,7 @@ from implicit_delta.models.constrained_fit import checked_under_constraints, con
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.noise import Noise, Wording, noise_variance
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
 from implicit_delta.models.weights import (
     as_mean_one,
@@ -130,6 +131,7 @@ def from_residuals(
     if weight_kind is None and not isinstance(rule, float) and look_repeated(weights):
         warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
     model = replace(problem.model(point, noise), df=df, names=check_names(names, point.size))
+    check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
 
 

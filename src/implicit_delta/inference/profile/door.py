@@ -63,7 +63,7 @@ def profile(
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
-    curvature: Curvature = "hessian",
+    curvature: Curvature | None = None,
     side: Sides = "both",
     strict: bool = True,
     name: str | Sequence[str] | None = None,
@@ -101,8 +101,9 @@ def profile(
         Between 0 and 1; one path serves several.
     maximizer : maximizer, optional
         How theta is found: by default `lbfgs`, and `newton_krylov` beyond 2500 parameters.
-    curvature : {"hessian", "ggn"}
-        What the steps are scaled by; it decides how fast the ends are found, not where they are.
+    curvature : {"hessian", "ggn"}, optional
+        What the steps are scaled by, by default that of `infer`; it decides how fast the ends are
+        found, not where they are.
     side : {"both", "upper", "lower"}
         Both ends, or one limit with its one-sided quantile: the other end is then infinite. A
         limit of 95 % is an end of the two-sided interval of 90 %; within constraints it never
@@ -194,7 +195,7 @@ def profile_of(
     confidence_level: float | Sequence[float],
     *,
     maximizer: Maximizer | None = None,
-    curvature: Curvature = "hessian",
+    curvature: Curvature | None = None,
     strict: bool = True,
     fixed: Constraints | None = None,
     side: Sides = "both",
@@ -204,6 +205,9 @@ def profile_of(
     Constraints that fix the maximum are given on their own: the model then has none.
     """
     cost, levels = Cost.start(evaluation.model), levels_of(confidence_level)
+    if curvature is None:
+        evaluation.model.check_maximum()
+        curvature = evaluation.model.curvature
     asked = _Asked.of(sorted(levels), evaluation.model.df, side)
     with profiling(evaluation.model, f"profiling {evaluation.names[0]}"):
         if fixed is None:
