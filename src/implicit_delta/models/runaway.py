@@ -5,17 +5,16 @@ variance, the fraction or the rate is zero: a search stops where the slope is lo
 some -28, and that point means nothing.
 """
 
+import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
-AS_FAR = 8.0  # times the size of a parameter, or one: a look farther out, and as far back
+AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or one: looks farther out
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
 
 
@@ -48,28 +47,30 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
 
 
 def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
-    """Positions and directions; one evaluation a parameter unless there are some."""
-    theta, top = model.theta, model.objective(model.theta)
-    for j in range(theta.size):
-        step = np.zeros(theta.size)
-        step[j] = AS_FAR * max(abs(theta[j]), 1.0)
-        side = 1 if theta[j] > 0 else -1
-        for way in (side, -side):
-            ahead = _fall(model, theta + way * step, top)
-            if ahead < LEVEL and _fall(model, theta - way * step, top) > FALLS:
-                yield j, way
-                break
-            if not ahead < LEVEL and theta[j] != 0:
-                break
+    """Positions and directions; one evaluation nearby for a parameter that does not run."""
+    top = model.objective(model.theta)
+    for j, x in enumerate(model.theta):
+        ways = (1, -1) if x > 0 else (-1, 1)
+        way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
+        if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:
+            yield j, way
 
 
-def _fall(model: Any, theta: Array, top: float) -> float:
-    """Fall of the objective; infinite where it or theta is not allowed."""
+def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:
+    """Whether the log-likelihood is level ahead: nearby first, as far out it may be expensive."""
+    return all(_fall(model, j, way * far, top) < LEVEL for far in AS_FAR)
+
+
+def _fall(model: FittedModel, j: int, far: float, top: float) -> float:
+    """Size of the change of the objective; infinite where it or theta is not allowed."""
+    theta = model.theta.copy()
+    theta[j] += far * max(abs(theta[j]), 1.0)
     if not model.allows(theta):
         return np.inf
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             fall = top - float(model.objective(theta))
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, ValueError, RuntimeError, np.linalg.LinAlgError):
         return np.inf
     return abs(fall) if fall == fall else np.inf
