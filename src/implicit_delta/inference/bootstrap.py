@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
+from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, NotDeterministicWarning
@@ -32,7 +33,6 @@ from implicit_delta.inference.fit_again import (
 from implicit_delta.inference.jackknife import Acceleration, left_out_groups
 from implicit_delta.methods.base import Response, uncertainty
 from implicit_delta.methods.outcomes import (
-    FEW,
     largest_ratio,
     monte_carlo_error,
     report_failures,
@@ -182,7 +182,7 @@ def bootstrap(
         robust=True,
         refitted=True,
         method=f"bootstrap(replicates={len(outcomes)}, kind={kind!r}, rng={seed}){of}",
-        doubt=uncertainty(uncertain, "Use more replicates.", FEW),
+        doubt=uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
         notes=notes,
     )
     return assemble(evaluation, response, strict=False, cost=cost)

@@ -118,7 +118,7 @@ class Contour:
         **style
             Passed to matplotlib's ``plot`` for the boundaries.
         """
-        from implicit_delta.estimate.plot import new_axes
+        from implicit_delta.estimate.axes import new_axes
 
         ax = new_axes() if ax is None else ax
         angles = np.linspace(0, 2 * np.pi, SMOOTH)
