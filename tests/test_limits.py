@@ -275,3 +275,13 @@ def test_the_advice_works():
         lambda v: 8 * np.log(v / 0.1) + np.sum(y**2) * (1 / v - 1 / 0.1) - Z95**2, 0.1, 9.0
     )
     assert found.value == pytest.approx(total - 0.1, rel=1e-5)
+
+
+@pytest.mark.parametrize("side", ["upper", "lower", "both"])
+@pytest.mark.parametrize("x", [-1.0, 0.5])
+def test_profiles_beside_a_bound_are_drawn(side, x):
+    pytest.importorskip("matplotlib")
+    found = idm.profile(bounded_mean(x), lambda th: th[0], side=side)
+    ax = found.plot()
+    low, high = ax.get_xlim()
+    assert all(low <= end <= high for end in found.interval if np.isfinite(end))

@@ -57,26 +57,33 @@ def _mark_ends(ax: Axes, ends: Any, cutoff: float, color: Any) -> None:
 
 def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
     """Interpolate psi as a function of the root of the deviance: its slope is known, r / lam."""
-    from scipy.interpolate import CubicHermiteSpline
+    from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
     lam, psi, deviance = profile.curve
     root = np.sign(psi - profile.value) * np.sqrt(deviance)
     slope = np.where(lam == 0, 0.0, root / np.where(lam == 0, 1.0, lam))
     slope[root == 0] = profile.budget["model"]
     along = np.linspace(root[0], root[-1], 400)
+    if not np.all(np.isfinite(slope)) or not np.all(np.diff(root) > 0):  # psi at a bound
+        root, first = np.unique(root, return_index=True)
+        few = root.size < 2
+        return (psi, deviance) if few else (PchipInterpolator(root, psi[first])(along), along**2)
     return CubicHermiteSpline(root, psi, slope)(along), along**2
 
 
 def _window(profile: Profile) -> tuple[float, float]:
     """Frame all ends that are not too far out."""
     reach = 8 * profile.standard_error * np.sqrt(_cutoff(max(profile.intervals), profile))
+    reach = reach if np.isfinite(reach) else np.inf  # psi at a bound has no standard error
     ends = [float(end) for interval in profile.intervals.values() for end in interval]
-    near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
+    near = [end for end in ends if np.isfinite(end) and abs(end - profile.value) <= reach] or [
+        profile.value
+    ]
     low, high = min(*near, profile.value), max(*near, profile.value)
     wald = profile.wald(max(profile.intervals))
     ends = [float(end) for end in wald if np.isfinite(end)]
     low, high = min([low, *ends]), max([high, *ends])
-    margin = 0.06 * (high - low)
+    margin = 0.06 * (high - low) or 1.0
     return low - margin, high + margin
 
 
