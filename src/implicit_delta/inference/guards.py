@@ -139,7 +139,7 @@ def _check_parabola(model: FittedModel, response: Response, score: Array, strict
         elif response.exact:
             _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict)
         elif model.curvature == "ggn":
-            _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict, (FAR_LESS, LEAST))
+            _check_rest(float(np.mean(falls)) / (PROBE**2 / 2), strict)
 
 
 def _falls(
@@ -153,11 +153,21 @@ def _falls(
     return {k: falls_along(model, steps[:, k], score, top) for k in chosen if errors[k] > 0}
 
 
-def _check_fall(fall: float, strict: bool, least: tuple[float, float] = (LEAST, LOW)) -> None:
-    """Object to a curvature that the objective does not have: `fall` is 1 for a parabola.
+def _check_rest(fall: float, strict: bool) -> None:
+    """Object to a Gauss-Newton matrix of which the rest of the Hessian leaves little, or much."""
+    text = (
+        f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
+        "times what the Gauss-Newton matrix implies, so the standard error cannot be trusted. "
+        "Usual causes: the residuals are large and the curve bends, so that what this matrix "
+        "leaves out matters; a local maximum that does not fit the data, or none at all. Fit from "
+        'another `start=`, use `Infinitesimal(curvature="hessian")`, or `profile(model, psi)`.'
+    )
+    if not LEAST <= fall <= HIGH:
+        _refuse_or_warn(text, strict and not FAR_LESS <= fall <= MOST, NonlinearityWarning)
 
-    Below the two numbers of `least` it is refused, and warned about.
-    """
+
+def _check_fall(fall: float, strict: bool) -> None:
+    """Object to a curvature that the objective does not have: `fall` is 1 for a parabola."""
     text = (
         f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
         "times what its second derivative implies, so the standard error cannot be trusted. "
@@ -165,8 +175,8 @@ def _check_fall(fall: float, strict: bool, least: tuple[float, float] = (LEAST, 
         "has kinks (absolute errors), or a derivative is wrong (`score=`, single precision). "
         "`profile(model, psi)` and `Bootstrap()` use no second derivative."
     )
-    if not least[1] <= fall <= HIGH:
-        _refuse_or_warn(text, strict and not least[0] <= fall <= MOST, NonlinearityWarning)
+    if not LOW <= fall <= HIGH:
+        _refuse_or_warn(text, strict and not LEAST <= fall <= MOST, NonlinearityWarning)
 
 
 def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:
