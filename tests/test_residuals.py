@@ -251,3 +251,12 @@ def test_repetitions_do_not_warn(scale, seed):
         lambda b: scale * (rows[:, 1] - b[0] - b[1] * rows[:, 0]), start=[0.0, 0.0], weights=counts
     )
     assert model.df == 398
+
+
+def test_a_fit_that_gauss_newton_misjudges_warns():
+    """A local maximum far from the truth: the rest of the Hessian is most of it."""
+    angles = np.linspace(0, 20, 100)
+    waves = np.sin(1.3 * angles) + 0.3 * np.random.default_rng(0).normal(size=100)
+    wave = idm.from_residuals(lambda b: waves - np.sin(b[0] * angles), start=[1.8])
+    with pytest.warns(idm.NonlinearityWarning, match="Gauss-Newton"):
+        idm.infer(wave, lambda b: b[0])
