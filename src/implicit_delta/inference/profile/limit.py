@@ -92,6 +92,7 @@ def limit(
     No event in three hours:
 
     >>> import implicit_delta as idm
+    >>> import numpy as np
     >>> hours = np.array([1.0, 2.0])
     >>> model = idm.from_loglik(lambda th: -th[0] * hours, start=[0.1], bounds=[(0, None)])
     >>> idm.limit(model, lambda th: th[0], name="rate")
