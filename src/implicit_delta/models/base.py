@@ -127,6 +127,8 @@ class FittedModel(ABC):
     replicates : (r, d) array or None
         Where other trainings on the same data ended, from other initializations. Both belong to
         one theta: `at` another one drops them.
+    mixed : str
+        Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
         What theta was fitted under.
     chart : Chart or None
@@ -163,6 +165,7 @@ class FittedModel(ABC):
     checkpoints: Array | None = None
     replicates: Array | None = None
     response: str = ""
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
@@ -278,6 +281,15 @@ class FittedModel(ABC):
         A backend that knows a distribution, and not only a log-likelihood, overrides it.
         """
         raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
+
+    def check_maximum(self) -> None:
+        """Refuse a saddle, which a Gauss-Newton matrix does not show, where that is the default."""
+        return
+
+    def check_rows(self) -> None:
+        """Refuse what is asked of rows, where the terms are not those of rows."""
+        if self.mixed:
+            raise UnsupportedModelError(self.mixed)
 
     # Derived from the members above; a backend may know a faster way.
 

@@ -15,7 +15,7 @@ from implicit_delta._core.arguments import (
 )
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import (
@@ -28,6 +28,7 @@ from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.starts import (
     Optimum,
@@ -37,11 +38,12 @@ from implicit_delta.models.starts import (
     spelled_optima,
 )
 from implicit_delta.models.weights import observation_weights
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
     bends_far,
     differentiate,
     natural_units,
+    rough_second_differences,
     second_differences,
 )
 from implicit_delta.numerics.tracing import trace
@@ -51,6 +53,7 @@ UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
+SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -186,6 +189,7 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
+        check_runaways(model, False)
         return checked_under_constraints(model)
     climbing = replace(model, climbing=True)
     try:
@@ -197,6 +201,7 @@ def from_loglik(
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+    check_runaways(fitted, True)
     return fitted
 
 
@@ -226,6 +231,8 @@ class LoglikModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
+    curvature: Curvature = "hessian"
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
@@ -294,7 +301,21 @@ class LoglikModel(FittedModel):
 
         return combine(self, other)
 
+    def check_maximum(self) -> None:
+        def roughly() -> Array:
+            if self.row_scores is not None:
+                return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
+            with np.errstate(all="ignore"):
+                return -rough_second_differences(self._parts, self.theta, np.diag(self.units))
+
+        if self.curvature == "ggn":
+            matrix = self._last.get(self.theta.copy(), "rough", roughly)
+            least = np.linalg.eigvalsh(symmetric(matrix))[0] if np.isfinite(matrix).all() else 0.0
+            if least < SADDLE:
+                raise NotAMaximumError.saddle(float(least))
+
     def terms_along(self, theta: Array, v: Array) -> Array:
+        self.check_rows()
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
         return self._directional(self.terms, theta, v)
