@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from scipy.optimize import curve_fit
 
 import implicit_delta as idm
@@ -260,3 +261,15 @@ def test_a_fit_that_gauss_newton_misjudges_warns():
     wave = idm.from_residuals(lambda b: waves - np.sin(b[0] * angles), start=[1.8])
     with pytest.warns(idm.NonlinearityWarning, match="Gauss-Newton"):
         idm.infer(wave, lambda b: b[0])
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_log_likelihood_is_that_of_the_observations(matrix):
+    rng = np.random.default_rng(0)
+    y, sd = rng.normal(1.0, 0.2, 12), np.linspace(0.1, 0.3, 12)
+    V = np.diag(sd**2) + 0.01 if matrix else np.diag(sd**2)
+    model = idm.from_residuals(
+        lambda th: y - th[0], start=[0.0], sigma=V if matrix else sd, variance=1.0
+    )
+    density = scipy.stats.multivariate_normal(np.full(12, model.theta[0]), V)
+    assert model.objective(model.theta) == pytest.approx(density.logpdf(y), rel=1e-9)

@@ -278,7 +278,8 @@ class GaussianResiduals:
 
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
-        return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+        terms = np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+        return terms if self.problem.scale is None else terms - self.problem.scale.logarithms
 
     def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
         """Gaussian log-likelihood with its constants, at the variance that maximizes it.

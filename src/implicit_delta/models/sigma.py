@@ -33,6 +33,11 @@ class Scale:
         """Whether division combines rows."""
         return self.root.ndim == 2
 
+    @property
+    def logarithms(self) -> Array:
+        """What division adds to minus the log-density of each row, (n,)."""
+        return np.log(np.diag(self.root) if self.mixes else self.root)
+
     def divide(self, rows: Array) -> Array:
         """Divide residuals (n,), or their derivatives (n, d), by the scale."""
         if not self.mixes:
