@@ -1,10 +1,13 @@
-"""One-entry cache keyed by an array's value."""
+"""Caches keyed by an array's value: of one entry, and of the most recent ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+MOST_RESULTS = 5000  # enough for all second differences of 40 parameters
+MOST_BYTES = 2**26
 
 
 @dataclass
@@ -32,3 +35,34 @@ class LastCache:
 
     def __reduce__(self) -> tuple[type["LastCache"], tuple[()]]:
         return LastCache, ()
+
+
+@dataclass
+class Recent:
+    """The results of one function for the most recent arrays; a pickled one has only units.
+
+    Attributes
+    ----------
+    function : callable
+        Whose results these are.
+    units : array, optional
+        Lengths that suited it last: a first guess for the next time.
+    """
+
+    function: Callable[..., Any]
+    units: np.ndarray | None = None
+    results: dict[bytes, np.ndarray] = field(default_factory=dict)
+
+    def get(self, key: np.ndarray, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return a copy of the result for this array, made now unless it is remembered."""
+        name = key.tobytes()
+        result = self.results.pop(name, None)
+        result = make() if result is None else result
+        self.results[name] = result
+        most = min(MOST_RESULTS, MOST_BYTES // max(result.nbytes, 1))
+        while len(self.results) > max(most, 1):
+            del self.results[next(iter(self.results))]
+        return result.copy()
+
+    def __reduce__(self) -> tuple[type["Recent"], tuple[Any, ...]]:
+        return Recent, (self.function, self.units)

@@ -15,7 +15,7 @@ from implicit_delta._core.arguments import (
     check_rows,
     given_point,
 )
-from implicit_delta._core.cache import LastCache
+from implicit_delta._core.cache import LastCache, Recent
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
@@ -33,7 +33,9 @@ from implicit_delta.numerics.derivatives import (
     bends_far,
     differentiate,
     natural_units,
+    rough_slopes,
     second_differences,
+    summed_slopes,
 )
 from implicit_delta.numerics.tracing import trace
 
@@ -196,7 +198,13 @@ class LoglikModel(FittedModel):
     whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
+    recent: Recent | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
+
+    def __post_init__(self) -> None:
+        """Remember recent terms, and forget them where they are those of another function."""
+        if self.recent is None or self.recent.function is not self.loglik:
+            object.__setattr__(self, "recent", Recent(self.loglik))
 
     @property
     def passes(self) -> int:
@@ -205,11 +213,19 @@ class LoglikModel(FittedModel):
     @cached_property
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
-        return natural_units(self._parts, self.theta)
+        assert self.recent is not None
+        self.recent.units = natural_units(self._parts, self.theta, self.recent.units)
+        return self.recent.units
 
     def terms(self, theta: Array) -> Array:
-        self.counter.count += 1
-        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        assert self.recent is not None
+        return self.recent.get(theta, lambda: self._terms(theta))
+
+    def rough_score(self, theta: Array) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        slopes, _ = rough_slopes(self._parts, theta, self.units)
+        return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
@@ -324,6 +340,10 @@ class LoglikModel(FittedModel):
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
 
+    def _terms(self, theta: Array) -> Array:
+        self.counter.count += 1
+        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
         weights = self.weights if weights is None else weights
@@ -339,7 +359,13 @@ class LoglikModel(FittedModel):
         return np.array(self.row_scores(theta.copy()), dtype=np.float64)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
-        return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
+        try:
+            rows, total = summed_slopes(f, theta, np.diag(self.units))
+        except FloatingPointError:
+            raise UnsupportedModelError(AT_THE_EDGE) from None
+        sizes = np.maximum(np.linalg.norm(rows.value, axis=0), NEGLIGIBLE)
+        self._check_certain(np.linalg.norm(rows.error, axis=0), sizes)
+        return np.asarray(total.value / self.units)
 
     def _directional(
         self,
