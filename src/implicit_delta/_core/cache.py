@@ -39,7 +39,7 @@ class LastCache:
 
 @dataclass
 class Recent:
-    """The results of one function for the most recent arrays; a pickled one has only units.
+    """The results of one function for the most recent arrays; a pickled one has none.
 
     Attributes
     ----------
@@ -47,10 +47,13 @@ class Recent:
         Whose results these are.
     units : array, optional
         Lengths that suited it last: a first guess for the next time.
+    origin : array, optional
+        Where it was differentiated with care.
     """
 
     function: Callable[..., Any]
     units: np.ndarray | None = None
+    origin: np.ndarray | None = None
     results: dict[bytes, np.ndarray] = field(default_factory=dict)
 
     def get(self, key: np.ndarray, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -65,4 +68,4 @@ class Recent:
         return result.copy()
 
     def __reduce__(self) -> tuple[type["Recent"], tuple[Any, ...]]:
-        return Recent, (self.function, self.units)
+        return Recent, (self.function, self.units, self.origin)

@@ -204,6 +204,14 @@ class FittedModel(ABC):
     def score(self, theta: Array) -> Array:
         """Gradient of L, (d,)."""
 
+    def rough_score(self, theta: Array) -> Array:
+        """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
+        return self.score(theta)
+
+    def approached(self) -> Self | None:
+        """Build the model close to its maximum, where that can be had cheaply."""
+        return None
+
     @abstractmethod
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         """Minus the Hessian of L (or its Gauss-Newton part) times v, for (d,) or a block (d, k)."""

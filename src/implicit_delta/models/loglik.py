@@ -16,6 +16,7 @@ from implicit_delta._core.arguments import (
     given_point,
 )
 from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
@@ -30,6 +31,7 @@ from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
+    RunningSlopes,
     bends_far,
     differentiate,
     natural_units,
@@ -37,8 +39,12 @@ from implicit_delta.numerics.derivatives import (
     second_differences,
     summed_slopes,
 )
+from implicit_delta.numerics.maximizers import Objective, variable_metric
+from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
+APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_distance=1e5)
+SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
@@ -214,7 +220,9 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
-        self.recent.units = natural_units(self._parts, self.theta, self.recent.units)
+        self.recent.units = natural_units(
+            self._parts, self._origin(self.theta), self.recent.units
+        )
         return self.recent.units
 
     def terms(self, theta: Array) -> Array:
@@ -231,13 +239,28 @@ class LoglikModel(FittedModel):
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        return self._score(theta, self.weights)
+        origin = self._origin(theta)
+        if origin is theta:
+            return self._score(theta, self.weights)
+        return self._score(origin, self.weights) - self.information(origin, theta - origin)
+
+    def approached(self) -> "LoglikModel | None":
+        """Climb with one difference a slope, as long as nothing but a start is known."""
+        if self.row_scores is not None or not self.climbing or self.d > CHEAP_LIMIT:
+            return None
+        slopes = RunningSlopes(self._parts, self.units)
+        scale = factorize(np.diag(1 / self.units**2))
+        found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        assert self.recent is not None
+        self.recent.units, self.recent.origin = slopes.units, found.x
+        return replace(self, theta=found.x) if found.converged else None
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
+            theta = self._origin(theta).copy()
+            matrix = self._last.get(theta, "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
@@ -339,6 +362,14 @@ class LoglikModel(FittedModel):
         if self.penalty is None:
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
+
+    def _origin(self, theta: Array) -> Array:
+        """Where the fit has left its differences, if theta is that but for a last tiny step."""
+        assert self.recent is not None
+        origin = self.recent.origin
+        if origin is None or np.any(abs(theta - origin) > SAME_PLACE * self.recent.units):
+            return theta
+        return origin
 
     def _terms(self, theta: Array) -> Array:
         self.counter.count += 1
