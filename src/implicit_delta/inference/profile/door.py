@@ -38,11 +38,11 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+from implicit_delta.numerics.maximizers import Maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
-SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
+SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
 def profile(
