@@ -43,7 +43,9 @@ def measure(problem):
 
 def main():
     stored = json.loads(MINUIT.read_text())
-    print("Calls of the log-likelihood, iminuit's beside (! beyond 3 x MIGRAD, 4 x HESSE, 4 x MINOS)")
+    print(
+        "Calls of the log-likelihood, iminuit's beside (! beyond 3 x MIGRAD, 4 x HESSE, 4 x MINOS)"
+    )
     print(f"{'':32}{'fit':>15}{'infer':>15}{'profile':>15}{'infer(theta)':>15}")
     for name, make in PROBLEMS.items():
         problem = make()

@@ -160,9 +160,7 @@ def extreme_values():
         [28.0, 1.5, 0.1],
         level,
         0,
-        lambda th: np.array(
-            [th[0] - np.exp(th[1]) * (chance ** -th[2] - 1) / th[2], th[1], th[2]]
-        ),
+        lambda th: np.array([th[0] - np.exp(th[1]) * (chance ** -th[2] - 1) / th[2], th[1], th[2]]),
     )
 
 

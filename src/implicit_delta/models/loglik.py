@@ -220,9 +220,7 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
-        self.recent.units = natural_units(
-            self._parts, self._origin(self.theta), self.recent.units
-        )
+        self.recent.units = natural_units(self._parts, self._origin(self.theta), self.recent.units)
         return self.recent.units
 
     def terms(self, theta: Array) -> Array:
@@ -366,8 +364,8 @@ class LoglikModel(FittedModel):
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""
         assert self.recent is not None
-        origin = self.recent.origin
-        if origin is None or np.any(abs(theta - origin) > SAME_PLACE * self.recent.units):
+        origin, units = self.recent.origin, self.recent.units
+        if origin is None or units is None or np.any(abs(theta - origin) > SAME_PLACE * units):
             return theta
         return origin
 

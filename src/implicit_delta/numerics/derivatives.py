@@ -23,7 +23,7 @@ RELATIVE_TOLERANCE = 1e-11
 # closer, and the result closer than either.
 TOTAL_TOLERANCE, ROW_TOLERANCE = 1e-6, 1e-5  # of a slope in natural units, and of all its rows
 LEAST_ROWS = 0.1  # length of the slopes of all rows below which these count as this
-CURVATURE_TOLERANCE = 3e-5  # of the smallest curvature: 1e-6 of a standard error, after 16 and a half
+CURVATURE_TOLERANCE = 3e-5  # of the smallest curvature: over 16, 1e-6 of a standard error
 LEAST_CURVATURE = 1e-4  # of the largest: smaller ones need directions of their own
 ROUGH_STEP = 2.0**-7  # of the natural unit: what is left out is 1e-5 times the third derivative
 SHORT_STEP = 2.0**-10
@@ -85,16 +85,15 @@ def summed_slopes(f: Function, x: Array, directions: Array) -> tuple[Derivative,
     rows, total : Derivative
         Of shape (m, k) and (k,).
     """
-    columns = [
-        _extrapolate(lambda t, u=u: _with_total(_difference(f, x, t * u) / (2 * t)), _slope_settled)
-        for u in directions.T
-    ]
+    columns = [_summed_along(f, x, u) for u in directions.T]
     value = np.stack([c.value for c in columns], axis=1)
     error = np.stack([c.error for c in columns], axis=1)
     return Derivative(value[:-1], error[:-1]), Derivative(value[-1], error[-1])
 
 
-def rough_slopes(f: Function, x: Array, units: Array, step: float = ROUGH_STEP) -> tuple[Array, Array]:
+def rough_slopes(
+    f: Function, x: Array, units: Array, step: float = ROUGH_STEP
+) -> tuple[Array, Array]:
     """Differentiate the sum of f along each coordinate by one central difference: (d,) and (d,).
 
     Two evaluations each, and no estimate of the error. The second result is the bends over one
@@ -211,12 +210,16 @@ def _along(f: Function, x: Array, direction: Array) -> Derivative:
     return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled)
 
 
+def _summed_along(f: Function, x: Array, direction: Array) -> Derivative:
+    def level(t: float) -> Array:
+        rows = _difference(f, x, t * direction) / (2 * t)
+        return np.append(rows, np.sum(rows))
+
+    return _extrapolate(level, _slope_settled)
+
+
 def _difference(f: Function, x: Array, step: Array) -> Array:
     return np.asarray(f(x + step) - f(x - step))
-
-
-def _with_total(rows: Array) -> Array:
-    return np.append(rows, np.sum(rows))
 
 
 def _moved(x: Array, j: int, h: float) -> Array:

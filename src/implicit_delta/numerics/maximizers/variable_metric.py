@@ -69,7 +69,7 @@ class VariableMetric(Maximizer):
                 break
             before, z, rise = (z, gradient), *ahead
             gradient = scaled.gradient(z)
-            metric = _updated(metric, z - before[0], before[1] - gradient, first=iterations == 0)
+            metric = _updated(metric, z - before[0], before[1] - gradient)
         return scaled.maximum(z, False, message, iterations, float(np.linalg.norm(gradient)))
 
 
@@ -88,7 +88,7 @@ def _searched(
             best = length, gain
         elif best is not None:
             break
-        bend = 2 * (length * slope - gain) / length**2  # of the parabola; infinite where not defined
+        bend = 2 * (length * slope - gain) / length**2  # infinite where L is not defined
         peak = slope / bend if bend > 0 else math.inf
         ahead = min(max(peak, SHORTEST * length), LONGEST * length)
         if best is not None and length / 2 <= ahead <= 2 * length:
@@ -97,7 +97,7 @@ def _searched(
     return None if best is None else (z + best[0] * step, rise + best[1])
 
 
-def _updated(metric: Array, step: Array, fall: Array, first: bool) -> Array:
+def _updated(metric: Array, step: Array, fall: Array) -> Array:
     """Update the inverse curvature by BFGS; a step along which the slope rises is left out."""
     along = float(step @ fall)
     if not along > FLAT * float(np.linalg.norm(step) * np.linalg.norm(fall)):
