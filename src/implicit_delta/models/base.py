@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -207,6 +208,10 @@ class FittedModel(ABC):
     def rough_score(self, theta: Array) -> Array:
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
         return self.score(theta)
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
+        return nullcontext()
 
     def approached(self) -> Self | None:
         """Build the model close to its maximum, where that can be had cheaply."""

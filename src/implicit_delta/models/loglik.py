@@ -1,8 +1,10 @@
 """A log-likelihood written in NumPy."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from implicit_delta._core.arguments import (
 )
 from implicit_delta._core.cache import LastCache, Recent
 from implicit_delta._core.limits import CHEAP_LIMIT
+from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
@@ -31,6 +34,7 @@ from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
+    FEWEST_LEVELS,
     RunningSlopes,
     bends_far,
     differentiate,
@@ -43,6 +47,7 @@ from implicit_delta.numerics.maximizers import Objective, variable_metric
 from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
+STEPS = 12  # of a usual climb, to foretell its calls
 APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_distance=1e5)
 SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
@@ -242,13 +247,17 @@ class LoglikModel(FittedModel):
             return self._score(theta, self.weights)
         return self._score(origin, self.weights) - self.information(origin, theta - origin)
 
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        return calls_ahead(self.counter, label, calls)
+
     def approached(self) -> "LoglikModel | None":
         """Climb with one difference a slope, as long as nothing but a start is known."""
         if self.row_scores is not None or not self.climbing or self.d > CHEAP_LIMIT:
             return None
         slopes = RunningSlopes(self._parts, self.units)
         scale = factorize(np.diag(1 / self.units**2))
-        found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
+            found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
         assert self.recent is not None
         self.recent.units, self.recent.origin = slopes.units, found.x
         return replace(self, theta=found.x) if found.converged else None
@@ -370,8 +379,10 @@ class LoglikModel(FittedModel):
         return origin
 
     def _terms(self, theta: Array) -> Array:
-        self.counter.count += 1
-        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        started = perf_counter()
+        terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        self.counter.called(perf_counter() - started)
+        return terms
 
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
@@ -423,7 +434,8 @@ class LoglikModel(FittedModel):
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L by second differences, (d, d)."""
-        matrix, error = self._second_differences(theta, np.diag(self.units))
+        with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
+            matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
         if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
             axes = self.units[:, None] * vectors / np.sqrt(values)

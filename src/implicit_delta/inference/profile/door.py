@@ -42,6 +42,7 @@ from implicit_delta.numerics.maximizers import Maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
+SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
 SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
@@ -242,7 +243,8 @@ def _along_surface(
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, response.nonlinearity, levels)
+    with model.foretold("profile", SEARCHES * (2 * model.d + 4) + 14 * model.d):
+        found = _found(walk, response.nonlinearity, levels)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
     return _Walked(evaluation, found, points, response.covariance)
 
@@ -302,7 +304,15 @@ def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
     found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
+        _check_smooth(walk.region.model, values)
     return dict(zip(levels, found, strict=True))
+
+
+def _check_smooth(model: FittedModel, values: Values) -> None:
+    """Take the score with care where a search with rough ones has ended: kinks and noise raise."""
+    for _, end in values.ends:
+        if end.kind == "quantile":
+            model.score(end.theta)
 
 
 def _check_holds(values: Values, value: float) -> None:
