@@ -1,6 +1,7 @@
 """Caches keyed by an array's value: of one entry, and of the most recent ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,15 @@ class Recent:
         while len(self.results) > max(most, 1):
             del self.results[next(iter(self.results))]
         return result.copy()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Begin with an empty memory, and forget it afterwards."""
+        kept, self.results = self.results, {}
+        try:
+            yield
+        finally:
+            self.results = kept
 
     def __reduce__(self) -> tuple[type["Recent"], tuple[Any, ...]]:
         return Recent, (self.function, self.units, self.origin)

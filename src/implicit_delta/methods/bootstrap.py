@@ -224,6 +224,10 @@ class _Replicate:
     replication: Replication
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
+        with self.model.apart():
+            return self._outcome(stream)
+
+    def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
         before = self.model.passes
         psi, failure = None, ""
         try:

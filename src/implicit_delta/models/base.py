@@ -209,6 +209,10 @@ class FittedModel(ABC):
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
         return self.score(theta)
 
+    def apart(self) -> AbstractContextManager[None]:
+        """Remember nothing of before, and nothing afterwards, as a process of its own would."""
+        return nullcontext()
+
     def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
         """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
         return nullcontext()

@@ -225,12 +225,17 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
-        self.recent.units = natural_units(self._parts, self._origin(self.theta), self.recent.units)
-        return self.recent.units
+        return natural_units(self._parts, self._origin(self.theta), self.recent.units)
 
     def terms(self, theta: Array) -> Array:
+        started = perf_counter()
+        terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        self.counter.called(perf_counter() - started)
+        return terms
+
+    def apart(self) -> AbstractContextManager[None]:
         assert self.recent is not None
-        return self.recent.get(theta, lambda: self._terms(theta))
+        return self.recent.apart()
 
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:
@@ -274,7 +279,7 @@ class LoglikModel(FittedModel):
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
-        return self._directional(self.terms, theta, v)
+        return self._directional(self._recalled, theta, v)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         if self.residuals is None:
@@ -378,16 +383,14 @@ class LoglikModel(FittedModel):
             return theta
         return origin
 
-    def _terms(self, theta: Array) -> Array:
-        started = perf_counter()
-        terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
-        self.counter.called(perf_counter() - started)
-        return terms
+    def _recalled(self, theta: Array) -> Array:
+        assert self.recent is not None
+        return self.recent.get(theta, lambda: self.terms(theta))
 
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
         weights = self.weights if weights is None else weights
-        return np.concatenate([weights * self.terms(theta), -self._penalty(theta)])
+        return np.concatenate([weights * self._recalled(theta), -self._penalty(theta)])
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
