@@ -68,6 +68,10 @@ class Recent:
             del self.results[next(iter(self.results))]
         return result.copy()
 
+    def emptied(self) -> "Recent":
+        """Build a memory of the same function without results."""
+        return Recent(self.function, self.units, self.origin)
+
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Begin with an empty memory, and forget it afterwards."""

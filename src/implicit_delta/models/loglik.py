@@ -171,7 +171,8 @@ def from_loglik(
     if start is None:
         return checked_under_constraints(model)
     try:
-        fitted = model.at(constrained_maximum(replace(model, climbing=True)))
+        best = constrained_maximum(replace(model, climbing=True))
+        fitted = replace(model, theta=as_parameters(best))  # which remembers the last differences
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
@@ -304,7 +305,8 @@ class LoglikModel(FittedModel):
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        return replace(self, theta=as_parameters(theta), climbing=False)
+        recent = None if self.recent is None else self.recent.emptied()
+        return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
 
     def slope_inside(self, theta: Array) -> Array:
         """Differentiate one-sidedly where L ends together with what bounds allow."""

@@ -239,7 +239,9 @@ def _along_surface(
     assert response.directions is not None
     error = float(np.sqrt(response.covariance[0, 0]))
     ascent = Ascent.of(model, maximizer, curvature)
-    evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    top = ascent.climb(model).x
+    if not np.array_equal(top, model.theta):
+        evaluation = evaluation.on(model.at(top))
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
