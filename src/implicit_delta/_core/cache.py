@@ -73,9 +73,9 @@ class Recent:
         return Recent(self.function, self.units, self.origin)
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Begin with an empty memory, and forget it afterwards."""
-        kept, self.results = self.results, {}
+    def apart(self, empty: bool) -> Iterator[None]:
+        """Forget afterwards what is new, and begin with an empty memory if so told."""
+        kept, self.results = self.results, {} if empty else self.results.copy()
         try:
             yield
         finally:

@@ -209,8 +209,11 @@ class FittedModel(ABC):
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
         return self.score(theta)
 
-    def apart(self) -> AbstractContextManager[None]:
-        """Remember nothing of before, and nothing afterwards, as a process of its own would."""
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
+
+        A job begins with an empty memory, too, as it would in a process of its own.
+        """
         return nullcontext()
 
     def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:

@@ -234,9 +234,9 @@ class LoglikModel(FittedModel):
         self.counter.called(perf_counter() - started)
         return terms
 
-    def apart(self) -> AbstractContextManager[None]:
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
         assert self.recent is not None
-        return self.recent.apart()
+        return self.recent.apart(empty)
 
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:

@@ -162,10 +162,11 @@ def profile_of(
     Constraints that fix the maximum are given on their own: the model then has none.
     """
     cost, levels = Cost.start(evaluation.model), _levels(confidence_level)
-    if fixed is None:
-        walked = _walked(evaluation, sorted(levels), maximizer, curvature, strict)
-    else:
-        walked = _within(evaluation, fixed, sorted(levels), UNKNOWN)
+    with evaluation.model.apart(empty=False):
+        if fixed is None:
+            walked = _walked(evaluation, sorted(levels), maximizer, curvature, strict)
+        else:
+            walked = _within(evaluation, fixed, sorted(levels), UNKNOWN)
     evaluation, found = walked.evaluation, walked.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     warn_of(evaluation.names[0], found)
