@@ -48,7 +48,8 @@ from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
 STEPS = 12  # of a usual climb, to foretell its calls
-APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_distance=1e5)
+# Where it ends is looked at with care, so its scale may be that of a start far away.
+APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
 SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error

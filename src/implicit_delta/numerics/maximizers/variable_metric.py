@@ -32,6 +32,9 @@ class VariableMetric(Maximizer):
         Decrement at which to stop.
     max_iterations : int
         Gradients.
+    max_curvature : float
+        Largest curvature of a maximum, in scaled coordinates; more is taken for a kink, at which
+        the matrix shrinks and the gradient does not.
     max_distance : float
         Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
 
@@ -45,6 +48,7 @@ class VariableMetric(Maximizer):
 
     tolerance: float = 1e-6
     max_iterations: int = 200
+    max_curvature: float = 1e4
     max_distance: float = 1e3
 
     name: ClassVar[str] = "variable_metric"
@@ -62,7 +66,9 @@ class VariableMetric(Maximizer):
                 break
             if slope <= self.tolerance**2:
                 norm = float(np.linalg.norm(gradient))
-                return scaled.maximum(z, True, "The decrement is small.", iterations, norm)
+                smooth = norm <= math.sqrt(self.max_curvature) * self.tolerance
+                message = "The decrement is small." if smooth else "It ends at a kink."
+                return scaled.maximum(z, smooth, message, iterations, norm)
             ahead = _searched(scaled, z, rise, step, slope)
             if ahead is None:
                 message = "No higher point was found."
