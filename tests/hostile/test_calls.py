@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import chi2, norm
 
@@ -229,6 +230,37 @@ def test_what_a_profile_meets_on_its_way_is_refused_or_hardly_matters(what):
         ]
         last = shares[np.argmax(np.append(falls[0] > ROOT**2 / 2 + 1e-9, True)) - 1]
         assert found.interval.high <= best[1] + (last + 1e-3) * error
+
+
+@pytest.mark.parametrize("strength", [0.03, 0.3, 3.0, 30.0])
+def test_a_kink_of_another_parameter_beyond_is_refused_or_right(strength):
+    """The best second coefficient sits at a kink where the path of the first ends."""
+    best = np.linalg.lstsq(X, Z, rcond=None)[0]
+    fall = (X.T @ X)[1:, 1:] - np.outer(
+        (X.T @ X)[1:, 0], (X.T @ X)[0, 1:]
+    ) / 60  # less the constant
+    error = np.sqrt(np.linalg.inv(fall)[0, 0])
+
+    def penalty(th):
+        return strength * abs(th[2] - best[2] - 0.05) if away(th) > 1.5 else 0.0
+
+    def deviance(a):
+        def at(b):
+            step = np.array([a - best[1], b - best[2]])
+            return step @ fall @ step + 2 * penalty(np.array([0.0, a, b]))
+
+        return min(at(b) for b in best[2] + np.linspace(-0.4, 0.4, 1601))
+
+    def loglik(th):
+        terms = linear(th)
+        terms[0] -= penalty(th)
+        return terms
+
+    model = idm.from_loglik(loglik, best)
+    found = asked(lambda: idm.profile(model, lambda th: th[1]))
+    if found is not None:
+        truth = brentq(lambda a: deviance(a) - ROOT**2, best[1] + 1.51 * error, best[1] + 2 * error)
+        assert abs(found.interval.high - truth) < 1e-3 * error
 
 
 CLASSES = (np.arange(40) >= 20).astype(float)
