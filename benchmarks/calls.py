@@ -25,14 +25,17 @@ def measure(problem):
         estimate = idm.infer(model, problem.psi)
         infer, before = loglik.since(before), loglik.calls
         profile = idm.profile(model, problem.psi)
-        walk, before = loglik.since(before), loglik.calls
-        idm.infer(idm.from_loglik(loglik, model.theta), problem.psi)
+        walk = loglik.since(before)
+        given = idm.from_loglik(loglik, model.theta)
+        before = loglik.calls
+        idm.infer(given, problem.psi)
+        afresh = loglik.since(before)
         parameters = idm.infer(model, idm.parameters)
     return {
         "fit": fit,
         "infer": infer,
         "profile": walk,
-        "afresh": loglik.since(before),
+        "afresh": afresh,
         "theta": model.theta.tolist(),
         "errors": parameters.standard_error.tolist(),
         "value": estimate.value,
@@ -43,9 +46,8 @@ def measure(problem):
 
 def main():
     stored = json.loads(MINUIT.read_text())
-    print(
-        "Calls of the log-likelihood, iminuit's beside (! beyond 3 x MIGRAD, 4 x HESSE, 4 x MINOS)"
-    )
+    print("Calls of the log-likelihood, iminuit's beside")
+    print("(! beyond 3 x MIGRAD, 4 x HESSE or 4 x MINOS)")
     print(f"{'':32}{'fit':>15}{'infer':>15}{'profile':>15}{'infer(theta)':>15}")
     for name, make in PROBLEMS.items():
         problem = make()

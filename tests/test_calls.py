@@ -31,6 +31,7 @@ def test_calls_are_a_few_times_those_of_iminuit(measured):
     for ours, (theirs, most) in AIMS.items():
         assert found[ours] <= most * MINUIT[name][theirs], ours
         assert found[ours] < BEFORE[name][ours] / 3, ours
+    assert found["afresh"] <= 4 * MINUIT[name]["hesse"]
 
 
 def test_numbers_are_those_of_before(measured):
@@ -55,6 +56,16 @@ def test_numbers_are_those_of_iminuit(measured):
     np.testing.assert_allclose(found["errors"], peer["errors"], rtol=2e-3)
     ends = np.array(found["interval"]) - peer["interval"]
     assert np.all(abs(ends) < 1e-2 * found["error"])
+
+
+@pytest.mark.parametrize("width", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("name", ["unbinned_peak", "binned_peak"])
+def test_a_climb_stays_on_its_hill(name, width):
+    """The likelihood is the same for minus the width; a long first step would lead there."""
+    problem = PROBLEMS[name]()
+    start = [*problem.start[:3], width, problem.start[4]]
+    model = idm.from_loglik(problem.loglik, start=start)
+    np.testing.assert_allclose(model.theta, BEFORE[name]["theta"], rtol=1e-6)
 
 
 def normal(th):

@@ -15,7 +15,7 @@ ARMIJO = 1e-4
 LONGEST, SHORTEST = 5.0, 0.1  # times the step before: as far as a parabola is believed
 MOST_TRIALS = 12
 FLAT = 1e-10  # cosine between a step and the change of the gradient that tells nothing
-FAR = 10.0  # scaled units: the longest first trial of a step
+FAR = 1.0  # scaled unit: the longest first trial of a step, so that it stays on its hill
 
 
 @dataclass(frozen=True, repr=False)
