@@ -30,7 +30,18 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
-from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
+from implicit_delta.evaluation import (
+    Average,
+    Replicated,
+    Smoothed,
+    Statistic,
+    average_comparison,
+    average_prediction,
+    average_slope,
+    datagrid,
+    parameters,
+    predictions,
+)
 from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
@@ -105,6 +116,9 @@ __all__ = [
     "Statistic",
     "StochasticFiniteDifference",
     "UnsupportedModelError",
+    "average_comparison",
+    "average_prediction",
+    "average_slope",
     "averaged",
     "bayesian_optimization",
     "bootstrap",
@@ -113,6 +127,7 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "datagrid",
     "from_draws",
     "from_equations",
     "from_jax",
@@ -128,6 +143,7 @@ __all__ = [
     "newton_krylov",
     "parameters",
     "polish",
+    "predictions",
     "profile",
     "refit",
 ]

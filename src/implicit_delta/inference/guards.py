@@ -4,6 +4,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from implicit_delta._core.thresholds import (
+    BEND_REFUSES,
+    BEND_WARNS,
+    DEBIASED_REFUSES,
+    DEBIASED_WARNS,
+    DRIFT_REFUSES,
+    DRIFT_WARNS,
+    PLAIN_WARNS,
+    STOPPED_WARNS,
+)
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
@@ -12,16 +22,7 @@ from implicit_delta.methods.probe import FEW, falls_along, spread_out
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
-DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
-STOPPED_WARNS = 2.0  # the half-width of a 95 % interval
 NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
-# Like a shrinkage; a Newton step on separated classes, which has no end, leaves 0.9.
-DEBIASED_WARNS, DEBIASED_REFUSES = 0.25, 0.5
-# Of simulated ratios, odds ratios, probabilities, variances and quantiles, those that bend by at
-# most 0.08 were covered in 92 to 97 % by 95 % intervals; up to 0.25, in 86 to 96 %. That is where
-# the bend is one against the objective; against the length of a step it is that of a
-# parametrization too, which cancels.
-BEND_WARNS, PLAIN_WARNS, BEND_REFUSES = 0.08, 0.25, 1.0
 ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
 # and 1.04, single weights of networks up to 2.4; separated classes at 0.002 or at thousands.

@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,9 +56,9 @@ def infer(
         Made by one of the `from_*` functions.
     psi : callable
         The evaluation: a function of the model in its own language (a parameter vector, a module,
-        an estimator) that returns a number or a one-dimensional array; or `parameters`. It is an
-        `Average` if it stands for a population, is wrapped in `Smoothed` if it jumps, and takes an
-        argument `rng` if it is random (see `Replicated`).
+        an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
+        are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
+        in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 
@@ -250,7 +251,14 @@ def answer(
     warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
-    return estimate
+    return _with_warnings(estimate, cost.warnings)
+
+
+def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
+    """Add the warnings that came after the estimate was made."""
+    if texts == estimate.diagnostics.warnings:
+        return estimate
+    return replace(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:

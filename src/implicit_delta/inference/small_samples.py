@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.thresholds import FEW_CLUSTERS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
@@ -18,7 +19,6 @@ from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
-FEW_CLUSTERS = 20
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
 MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
 MOST_CHECKED = 16  # evaluations

@@ -9,6 +9,7 @@ from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.progress import progress
+from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
@@ -21,7 +22,6 @@ from implicit_delta.methods.base import (
 )
 from implicit_delta.methods.first_order import FirstOrder
 from implicit_delta.methods.outcomes import (
-    FEW,
     Outcome,
     largest_ratio,
     monte_carlo_error,
@@ -190,7 +190,7 @@ class Bootstrap(Method):
             method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
-            doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW),
+            doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 

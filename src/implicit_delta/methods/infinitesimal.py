@@ -234,11 +234,8 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
         return np.nan
-    theta, total = evaluation.model.theta, np.zeros(errors.size)
-    center = evaluation(theta)
     try:
-        for step in BIAS_STEP * factor.half(np.eye(theta.size)).T:
-            total += evaluation(theta + step) + evaluation(theta - step) - 2 * center
+        total = evaluation.bend(BIAS_STEP * factor.half(np.eye(factor.scale.size)).T)
     except EvaluationError:
         return np.nan
     return float(np.max(ratio(abs(total) / (2 * BIAS_STEP**2), errors)))

@@ -13,7 +13,6 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.numerics.arrays import ratio
 
-FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 

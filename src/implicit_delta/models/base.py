@@ -15,6 +15,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.prediction import Predictor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -122,6 +123,8 @@ class FittedModel(ABC):
         Of a model that `free` has made: how all parameters follow from its theta.
     whole : FittedModel or None
         Of such a model: the one of all parameters.
+    predictor : Predictor or None
+        Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
 
     theta: Array
@@ -150,6 +153,7 @@ class FittedModel(ABC):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
+    predictor: Predictor | None = None
 
     @property
     def n(self) -> int:

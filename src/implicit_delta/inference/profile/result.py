@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from implicit_delta._core.types import Array
@@ -137,6 +139,25 @@ class Profile:
                 "with the parametrization that the penalty is written in."
             )
         return notes
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str | None = None,
+        question: str | None = None,
+    ) -> Path:
+        """Write a page to show, as `Estimate.report` does, of the first confidence level.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that ends in ``.html`` or ``.htm``; one that is there is overwritten.
+        title, question : str, optional
+            The heading, and the question in your words.
+        """
+        from implicit_delta.inference.comparison_report import profile_report
+
+        return profile_report(self, path, title, question)
 
     def __repr__(self) -> str:
         return aligned(self._cells())
