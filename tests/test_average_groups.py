@@ -101,6 +101,14 @@ def test_columns_within_groups():
         np.testing.assert_allclose(est.covariance[k::2, k::2], one.covariance, rtol=1e-9)
 
 
+def test_a_dict_of_columns_within_groups():
+    est = idm.infer(
+        MODEL, idm.Average(lambda b: {"p": wide(b)[:, 0], "eta": wide(b)[:, 1]}, by=GROUP)
+    )
+    assert est.names[:3] == ("a: p", "a: eta", "b: p")
+    np.testing.assert_allclose(est.value, idm.infer(MODEL, idm.Average(wide, by=GROUP)).value)
+
+
 def test_weights_are_repetitions():
     weights = 1.0 + RNG.integers(0, 3, N)
     often = np.repeat(np.arange(N), weights.astype(int))

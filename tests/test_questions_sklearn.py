@@ -6,6 +6,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("statsmodels")
 pytest.importorskip("pandas")
 
+import pickle
 import warnings
 
 import numpy as np
@@ -408,6 +409,15 @@ def test_features_that_depend_on_other_rows_are_refused(mixed):
     for psi in (idm.average_comparison("x", (-1, 1)), idm.predictions(frame.head())):
         with pytest.raises((ValueError, idm.ImplicitDeltaError), match="depend on the other rows"):
             idm.infer(model, psi)
+
+
+@pytest.mark.parametrize("kind", ["logit", "linear"])
+def test_a_pickled_model_answers_the_same(kind):
+    model, psi = pair(kind)[0], idm.average_comparison("treated", by="site")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        idm.infer(again, psi).covariance, idm.infer(model, psi).covariance
+    )
 
 
 def test_positive_coefficients_at_zero():

@@ -48,10 +48,12 @@ from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
+from implicit_delta.inference.likelihood_ratio import LikelihoodRatio, likelihood_ratio
 from implicit_delta.inference.polish import Polished, polish
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
+from implicit_delta.inference.summary import Summary
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
@@ -100,6 +102,7 @@ __all__ = [
     "Infinitesimal",
     "Interval",
     "Likelihood",
+    "LikelihoodRatio",
     "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
@@ -115,6 +118,7 @@ __all__ = [
     "Smoothed",
     "Statistic",
     "StochasticFiniteDifference",
+    "Summary",
     "UnsupportedModelError",
     "average_comparison",
     "average_prediction",
@@ -139,6 +143,7 @@ __all__ = [
     "infer",
     "join",
     "lbfgs",
+    "likelihood_ratio",
     "nelder_mead",
     "newton_krylov",
     "parameters",

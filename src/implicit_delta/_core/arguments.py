@@ -1,6 +1,5 @@
 """Validate and convert what users give to `from_*` functions; count passes over the data."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,13 +129,6 @@ def check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
         )
     if not np.all(np.isfinite(rows.astype(np.float64))):
         raise ValueError(f"{name}(theta) has entries that are NaN or infinite.")
-
-
-def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
-    """Return names for d parameters, or none."""
-    if names is not None and len(names) != d:
-        raise ValueError(f"{len(names)} names were given for {d} parameters.")
-    return None if names is None else tuple(map(str, names))
 
 
 def as_seed(rng: Any) -> int:

@@ -119,13 +119,14 @@ class Summary:
         away = scale.T[:, :, None] * (rows[:, None, :] - means)
         return np.asarray((means + away).reshape(len(rows), -1))
 
-    def names(self, rows: Any) -> tuple[str, ...] | None:
+    def names(self, rows: Any, known: tuple[str, ...] | None = None) -> tuple[str, ...] | None:
         """Name the groups, and the columns of h within each; None without groups."""
         if self.groups is None:
             return None
         width = 1 if np.ndim(rows) == 1 else np.shape(rows)[1]
-        columns = [f": {name}" for name in getattr(rows, "columns", range(width))]
-        parts = [""] if width == 1 else columns
+        found: Any = known or getattr(rows, "columns", range(width))
+        columns = [f": {name}" for name in found]
+        parts = [""] if width == 1 and not known else columns
         return tuple(f"{label}{part}" for label in self.groups.labels for part in parts)
 
     def df(self, clusters: Clusters | None) -> float:

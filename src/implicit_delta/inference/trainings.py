@@ -125,7 +125,7 @@ def look_at(model: Any, psi: Psi, where: str, *, detailed: bool) -> Look:
     if psi.sample is not None:
         rows = plain(psi.units(model))
         units, sampling = psi.sampled(rows, np.empty(0))
-        labels = psi.summary.names(rows)
+        labels = psi.summary.names(rows, psi.function.names)
     return Look(raw, value, units, sampling, np.array(looks) if looks else None, labels)
 
 

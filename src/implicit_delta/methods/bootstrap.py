@@ -20,6 +20,7 @@ from implicit_delta.methods.base import (
     check_moved,
     uncertainty,
 )
+from implicit_delta.methods.better import risen, warn_of_better
 from implicit_delta.methods.first_order import FirstOrder
 from implicit_delta.methods.outcomes import (
     Outcome,
@@ -31,7 +32,9 @@ from implicit_delta.methods.outcomes import (
 from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+
+SEARCH = lbfgs(max_iterations=40)  # in natural units a maximum close by takes 10 to 30 steps
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
 
@@ -162,14 +165,18 @@ class Bootstrap(Method):
         _check_limits(model)
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        refit = _Replicate(model, evaluation, ascent, replication)
-        rest = evaluation(ascent.climb(model).x) - evaluation.value
+        at_rest = ascent.climb(model)
+        climb = ascent if self.maximizer is not None else _in_reach(ascent)
+        refit = _Replicate(model, evaluation, climb, replication, at_rest.value)
+        rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
         outcomes = named._run(refit)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         report_failures(failures, len(outcomes), replication.otherwise)
+        ends = [(outcome.gain, outcome.theta) for outcome in outcomes if outcome.theta is not None]
+        warn_of_better(model, ends, "by a replicate of the bootstrap")
         draws = np.array(values)
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
@@ -222,6 +229,7 @@ class _Replicate:
     evaluation: Evaluation
     ascent: Ascent
     replication: Replication
+    top: float  # the objective of the data themselves
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         with self.model.apart():
@@ -229,7 +237,7 @@ class _Replicate:
 
     def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
         before = self.model.passes
-        psi, failure = None, ""
+        psi, failure, theta, gain = None, "", None, 0.0
         try:
             replicate = self.replication.draw(self.model, np.random.default_rng(stream))
             found = self.ascent.climb(replicate)
@@ -241,9 +249,15 @@ class _Replicate:
                 failure = "The maximum of the drawn data violates a constraint."
             else:
                 psi = self.evaluation.weighed(found.x, replicate.weights)
+                theta, gain = found.x, risen(self.model, found.x, self.top)
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
-        return Outcome(psi, failure, self.model.passes - before)
+        return Outcome(psi, failure, self.model.passes - before, theta, gain)
+
+
+def _in_reach(ascent: Ascent) -> Ascent:
+    """Limit the steps in natural units: drawn data may have a likelihood without bounds."""
+    return ascent if ascent.scale is None else replace(ascent, maximizer=SEARCH)
 
 
 def _check_average(evaluation: Evaluation, replication: Replication) -> None:

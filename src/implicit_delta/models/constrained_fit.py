@@ -39,6 +39,18 @@ def constrained_maximum(model: FittedModel) -> Array:
     return np.clip(found, *box(constraints, found))  # rounding errors
 
 
+def maximum_along(model: FittedModel) -> Array:
+    """Climb from a theta that satisfies the constraints, along those that are active: (d,)."""
+    constraints = model.constraints
+    if constraints is None or not constraints.holds(model.theta):
+        return constrained_maximum(model)
+    try:
+        found = _finished(model, np.array(model.theta))
+    except ConvergenceError:
+        return constrained_maximum(model)
+    return np.clip(found, *box(constraints, found))
+
+
 def checked_under_constraints(model: Model) -> Model:
     """Refuse a theta that violates the constraints, or is no maximum under them."""
     if model.constraints is not None:

@@ -1,6 +1,6 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,9 +13,7 @@ from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
     as_weights,
-    check_names,
     check_rows,
-    given_point,
 )
 from implicit_delta._core.cache import LastCache, Recent
 from implicit_delta._core.limits import CHEAP_LIMIT
@@ -28,9 +26,19 @@ from implicit_delta.models.constrained_fit import (
     checked_under_constraints,
     constrained_maximum,
     inner_slope,
+    maximum_along,
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
+from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.starts import (
+    Optimum,
+    best_of,
+    first_start,
+    points_of,
+    spelled_optima,
+)
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
@@ -83,9 +91,10 @@ AT_THE_EDGE = (
 
 def from_loglik(
     loglik: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
+    starts: int | Sequence[Any] | None = None,
     score: Callable[[Array], Any] | None = None,
     penalty: Callable[[Array], float] | None = None,
     l2: float = 0.0,
@@ -107,10 +116,15 @@ def from_loglik(
     loglik : callable
         The log-likelihood of each observation, (d,) to (n,): never their mean, never their sum.
         For dependent data return the whole log-likelihood as one observation, of shape (1,).
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The maximum, if it is known.
-    start : (d,) array, optional
-        Where to start looking for the maximum.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for the maximum. With names, ``{"S": 100.0, "beta": np.zeros(3)}``,
+        all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
+    starts : int or sequence of starts, optional
+        Fit from each of them and keep the best: that many random ones around `start` (within
+        `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
+        the maxima that were found.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
     penalty : callable, optional
@@ -125,9 +139,10 @@ def from_loglik(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
-        Names of the parameters, for tables.
-    bounds : sequence of pairs or scipy.optimize.Bounds, optional
-        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+        Names of the parameters, if `theta` or `start` has none.
+    bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`; or
+        of some of them by name, ``{"S": (0, None)}``.
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active.
@@ -144,7 +159,9 @@ def from_loglik(
     >>> model.theta.round(6)
     array([ 1.2     , -0.499836])
     """
-    point = given_point(theta, start, l2, "the maximum of the log-likelihood")
+    start, given = first_start(theta, start, starts)
+    point, layout = named_point(theta, start, l2, "the maximum of the log-likelihood", names)
+    loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
     model = LoglikModel(
@@ -155,8 +172,9 @@ def from_loglik(
         row_scores=score,
         penalty=penalty,
         l2=float(l2),
-        names=check_names(names, point.size),
-        constraints=constraints_of(bounds, constraints, point, names),
+        names=names_of(layout),
+        layout=layout,
+        constraints=constraints_of(bounds, constraints, point, layout, start is not None),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
@@ -171,9 +189,13 @@ def from_loglik(
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
         return checked_under_constraints(model)
+    climbing = replace(model, climbing=True)
     try:
-        best = constrained_maximum(replace(model, climbing=True))
-        fitted = replace(model, theta=as_parameters(best))  # which remembers the last differences
+        if starts is not None:
+            fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
+        else:
+            best = constrained_maximum(climbing)
+            fitted = replace(model, theta=as_parameters(best))  # it remembers the last differences
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
@@ -191,7 +213,8 @@ class LoglikModel(FittedModel):
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
     log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
-    known, `redraw` builds the model with new ones.
+    known, `redraw` builds the model with new ones. A fit that is more than a maximum (a noise
+    variance) is made again by `refit`.
     """
 
     loglik: Callable[[Array], Any]
@@ -211,11 +234,18 @@ class LoglikModel(FittedModel):
     whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
+    layout: Layout | None = None
+    fixed: Mapping[int, float] = field(default_factory=dict)
+    unfixed: Constraints | None = None  # constraints without those of `fixed`
+    refit: "Callable[[LoglikModel], LoglikModel] | None" = None
+    optima: tuple[Optimum, ...] = ()
     recent: Recent | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
-        """Remember recent terms, and forget them where they are those of another function."""
+        """Name theta; remember recent terms, but not those of another function."""
+        if self.layout is not None and self.chart is None:
+            object.__setattr__(self, "theta", as_named(self.theta, self.layout))
         if self.recent is None or self.recent.function is not self.loglik:
             object.__setattr__(self, "recent", Recent(self.loglik))
 
@@ -291,9 +321,11 @@ class LoglikModel(FittedModel):
         yield Whitened(rows[:, None, :], residuals, np.ones_like(residuals))
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy() if self.chart is None else self.chart.point(theta)))
+        point = theta.copy() if self.chart is None else self.chart.point(theta)
+        return np.asarray(psi(point if self.layout is None else self.layout.named(point)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
+        psi = speaking(psi, self.layout)
         if self.chart is None:
             return jacobian_of(psi, theta, self.units, trace(psi, theta))
         point = self.chart.point(theta)
@@ -308,6 +340,34 @@ class LoglikModel(FittedModel):
     def at(self, theta: Array) -> "LoglikModel":
         recent = None if self.recent is None else self.recent.emptied()
         return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
+
+    @property
+    def maker(self) -> str:
+        return "from_loglik" if self.residuals is None else "from_residuals"
+
+    def log_likelihood(self) -> float:
+        if self.weight_kind == "sampling":
+            return np.nan
+        whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
+        if whole is not None:
+            return float(whole(self.theta, self.weights, self.weight_kind))
+        return float(np.sum(weighted(self.weights, self.terms(self.theta))))
+
+    @property
+    def limits(self) -> Constraints | None:
+        """Constraints that the model was given, without those of fixed parameters."""
+        return self.unfixed if self.fixed else self.constraints
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
+        return self._fitted_again(fixed_at(self, values, named))
+
+    def release(self, *names: Any) -> "LoglikModel":
+        return self._fitted_again(released_from(self, names))
+
+    def _fitted_again(self, placed: "LoglikModel") -> "LoglikModel":
+        if placed.refit is not None:
+            return placed.refit(placed)
+        return placed.at(maximum_along(placed))
 
     def slope_inside(self, theta: Array) -> Array:
         """Differentiate one-sidedly where L ends together with what bounds allow."""
@@ -367,13 +427,18 @@ class LoglikModel(FittedModel):
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
-        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe(), **under}
+        optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
+        told = {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        return {**told, **under, **optima}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
-            return self._gradient(lambda point: self._parts(point, weights), theta)
-        gradient = weights @ self._rows(theta) - self.l2 * theta
+            other = None if weights is self.weights else weights
+            return self._gradient(lambda point: self._parts(point, other), theta)
+        rows = self._rows(theta)
+        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
+        gradient = weights @ rows - self.l2 * theta
         if self.penalty is None:
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
@@ -392,8 +457,15 @@ class LoglikModel(FittedModel):
 
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
-        weights = self.weights if weights is None else weights
-        return np.concatenate([weights * self._recalled(theta), -self._penalty(theta)])
+        terms = self._recalled(theta)
+        if weights is None and self._all_count:
+            return np.concatenate([self.weights * terms, -self._penalty(theta)])
+        terms = weighted(self.weights if weights is None else weights, terms)
+        return np.concatenate([terms, -self._penalty(theta)])
+
+    @cached_property
+    def _all_count(self) -> bool:
+        return bool(self.weights.all())  # looked at once: L is evaluated hundreds of times
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
@@ -536,6 +608,13 @@ class RedrawAlong:
         """Draw from the model of all parameters."""
         whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
         return replace(whole.redrawn(rng).along(self.chart), theta=model.theta)
+
+
+def weighted(weights: Array, terms: Array) -> Array:
+    """Multiply; a row of weight zero is not there, even where its term is minus infinity."""
+    if np.all(weights):
+        return weights * terms
+    return weights * np.where(weights > 0, terms, 0.0)
 
 
 def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:

@@ -7,11 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from implicit_delta._core.arguments import (
-    check_names,
-    check_rows,
-    given_point,
-)
+from implicit_delta._core.arguments import check_rows
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
@@ -19,6 +15,7 @@ from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
 from implicit_delta.numerics.derivatives import differentiate
@@ -29,9 +26,9 @@ WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 def from_residuals(
     residuals: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
     jacobian: Callable[[Array], Any] | None = None,
     variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
@@ -51,10 +48,10 @@ def from_residuals(
     ----------
     residuals : callable
         (d,) to (n,): observed less predicted (the sign does not matter).
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The least-squares solution, if it is known.
-    start : (d,) array, optional
-        Where to start looking for it.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for it; with names as in `from_loglik`.
     jacobian : callable, optional
         Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
     variance : {"unbiased", "mle"} or float, optional
@@ -72,9 +69,10 @@ def from_residuals(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
-        Names of the parameters, for tables.
-    bounds : sequence of pairs or scipy.optimize.Bounds, optional
-        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+        Names of the parameters, if `theta` or `start` has none.
+    bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`; or
+        of some of them by name, ``{"S": (0, None)}``.
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active, and parameters that these
@@ -93,7 +91,8 @@ def from_residuals(
     >>> model.theta.round(6)
     array([0.04, 1.  ])
     """
-    point = given_point(theta, start, l2, "the least-squares solution")
+    point, layout = named_point(theta, start, l2, "the least-squares solution", names)
+    residuals, jacobian = speaking(residuals, layout), speaking(jacobian, layout)
     n = check_repeatable(residuals, point, "residuals").size
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
@@ -101,7 +100,7 @@ def from_residuals(
     weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
-    under = constraints_of(bounds, constraints, point, names)
+    under = constraints_of(bounds, constraints, point, layout, start is not None)
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind, under)
     if start is not None:
         point, (noise, df) = problem.solve(point)
@@ -109,7 +108,8 @@ def from_residuals(
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise, df = problem.noise(point)
-    model = replace(problem.model(point, noise), df=df, names=check_names(names, point.size))
+    model = replace(problem.model(point, noise), df=df, layout=layout)
+    model = replace(model, names=names_of(layout))
     return model if start is not None else checked_under_constraints(model)
 
 
@@ -138,6 +138,7 @@ class LeastSquares:
             l2=self.l2,
             weight_kind=self.weight_kind,
             redraw=redraw_residuals,
+            refit=refit_residuals,
             constraints=self.constraints,
         )
 
@@ -252,6 +253,19 @@ class GaussianResiduals:
         """Log-likelihood of each row, (n,)."""
         return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
 
+    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+        """Gaussian log-likelihood with its constants, at the variance that maximizes it.
+
+        That of R's `logLik`; a variance that was given stays. A precision is one over the variance
+        of its row, up to that variance.
+        """
+        count, problem = count_of(weights, kind), self.problem
+        squares = float(weights @ (problem.residuals(theta) - self.targets) ** 2)
+        known = isinstance(problem.variance, float)
+        variance = self.likelihood.noise if known else squares / count
+        roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
+
     def redrawn(
         self, theta: Array, weights: Array, rng: np.random.Generator
     ) -> "GaussianResiduals":
@@ -281,3 +295,22 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     drawn = rows.redrawn(model.theta, model.weights, rng)
     scores = None if model.row_scores is None else drawn.scores
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
+
+
+def refit_residuals(model: LoglikModel) -> LoglikModel:
+    """Fit again under the constraints of the model, from its theta, with a new noise variance."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    problem = replace(rows.problem, constraints=model.constraints, weights=model.weights)
+    theta, (noise, df) = problem.solve(np.array(model.theta))
+    fitted = problem.model(theta, noise)
+    return replace(
+        model,
+        theta=theta,
+        loglik=fitted.loglik,
+        row_scores=fitted.row_scores,
+        gauss_newton=fitted.gauss_newton,
+        residuals=fitted.residuals,
+        df=df,
+        climbing=False,
+    )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -48,7 +48,7 @@ SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do n
 
 def profile(
     model: FittedModel,
-    psi: Psi,
+    psi: Asked,
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
@@ -80,8 +80,9 @@ def profile(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions, at its maximum.
-    psi : callable
-        The evaluation: a function of the model in its own language that returns one number.
+    psi : callable or str
+        The evaluation: a function of the model in its own language that returns one number; or a
+        parameter by name.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
     maximizer : maximizer, optional

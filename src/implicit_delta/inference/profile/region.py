@@ -91,7 +91,8 @@ class Region:
                 "The model is not at its maximum: the objective is higher by "
                 f"{-deviance / 2:.3g} elsewhere, found on the way to the end of the interval. "
                 "Usual causes: training stopped early, or at a local maximum. Use "
-                "`polish(model)`, or fit again from another start."
+                "`polish(model)`, or fit again from this better optimum, "
+                f"`{self.model.maker or 'from_...'}(..., start={self.model.as_start(theta)})`."
             )
         return max(deviance, 0.0) if deviance < np.inf else np.inf
 

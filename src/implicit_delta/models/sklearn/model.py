@@ -132,17 +132,19 @@ def _predictor(
     pipelines: list[Any], last: Any, table: Any, features: Array, built: Built
 ) -> SklearnPredictor:
     """Make the reading of tables by an estimator, through all its pipelines."""
-
-    def read(data: Any) -> Array:
-        for pipeline in pipelines:
-            data = _transformed(pipeline, data)
-        return _features(last, data)[0]
-
+    read = partial(_read, pipelines, last)  # no closure: models are pickled
     width = features.shape[1] + bool(getattr(last, "fit_intercept", False))
     outputs = getattr(last, "n_outputs_", built.b.size // width)
     classes = tuple(last.classes_.tolist()) if hasattr(last, "classes_") else None
     response = response_of(last, int(outputs))
     return SklearnPredictor(table, features, read, pipelines, built.likelihood, response, classes)
+
+
+def _read(pipelines: list[Any], last: Any, data: Any) -> Array:
+    """Turn a table into the features of the last step."""
+    for pipeline in pipelines:
+        data = _transformed(pipeline, data)
+    return _features(last, data)[0]
 
 
 def _transformed(pipeline: Any, X: Any) -> Any:
