@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -225,6 +226,25 @@ class FittedModel(ABC):
     @abstractmethod
     def score(self, theta: Array) -> Array:
         """Gradient of L, (d,)."""
+
+    def rough_score(self, theta: Array) -> Array:
+        """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
+        return self.score(theta)
+
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
+
+        A job begins with an empty memory, too, as it would in a process of its own.
+        """
+        return nullcontext()
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
+        return nullcontext()
+
+    def approached(self) -> Self | None:
+        """Build the model close to its maximum, where that can be had cheaply."""
+        return None
 
     @abstractmethod
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:

@@ -278,8 +278,7 @@ class GaussianResiduals:
 
     def __call__(self, theta: Array) -> Array:
         """Log-likelihood of each row, (n,)."""
-        terms = np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
-        return terms if self.problem.scale is None else terms - self.problem.scale.logarithms
+        return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
 
     def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
         """Gaussian log-likelihood with its constants, at the variance that maximizes it.
@@ -292,6 +291,8 @@ class GaussianResiduals:
         known = isinstance(problem.variance, float)
         variance = self.likelihood.noise if known else squares / count
         roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        if problem.scale is not None:
+            roots -= (weights if kind == "frequency" else weights > 0) @ problem.scale.logarithms
         return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
 
     def redrawn(

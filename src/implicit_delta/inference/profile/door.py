@@ -50,11 +50,12 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+from implicit_delta.numerics.maximizers import Maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
-SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
+SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
+SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
 def profile(
@@ -213,7 +214,8 @@ def profile_of(
         evaluation.model.check_maximum()
         curvature = evaluation.model.curvature
     asked = _Asked.of(sorted(levels), evaluation.model.df, side)
-    with profiling(evaluation.model, f"profiling {evaluation.names[0]}"):
+    model = evaluation.model
+    with profiling(model, f"profiling {evaluation.names[0]}"), model.apart(empty=False):
         if fixed is None:
             walked = _walked(evaluation, asked, maximizer, curvature, strict)
         else:
@@ -315,11 +317,14 @@ def _along_surface(
     assert response.directions is not None
     error = float(np.sqrt(response.covariance[0, 0]))
     ascent = Ascent.of(model, maximizer, curvature)
-    evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    top = ascent.climb(model).x
+    if not np.array_equal(top, model.theta):
+        evaluation = evaluation.on(model.at(top))
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, response.nonlinearity, asked)
+    with model.foretold("profile", SEARCHES * (2 * model.d + 4) + 14 * model.d):
+        found = _found(walk, response.nonlinearity, asked)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
     return _Walked(evaluation, found, points, response.covariance)
 
@@ -381,7 +386,15 @@ def _found(walk: Walk, bend: float, asked: _Asked) -> dict[float, Values]:
     found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
+        _check_smooth(walk.region.model, values)
     return dict(zip(asked.levels, found, strict=True))
+
+
+def _check_smooth(model: FittedModel, values: Values) -> None:
+    """Take the score with care where a search with rough ones has ended: kinks and noise raise."""
+    for _, end in values.ends:
+        if end.kind == "quantile":
+            model.score(end.theta)
 
 
 def _check_holds(values: Values, value: float) -> None:
