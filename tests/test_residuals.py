@@ -272,4 +272,4 @@ def test_log_likelihood_is_that_of_the_observations(matrix):
         lambda th: y - th[0], start=[0.0], sigma=V if matrix else sd, variance=1.0
     )
     density = scipy.stats.multivariate_normal(np.full(12, model.theta[0]), V)
-    assert model.summary().log_likelihood == pytest.approx(density.logpdf(y), rel=1e-9)
+    assert model.log_likelihood() == pytest.approx(density.logpdf(y), rel=1e-9)
