@@ -74,11 +74,12 @@ def test_a_psi_that_ignores_its_argument_is_told():
         idm.infer(idm.from_statsmodels(results), lambda params: results.predict(FRAME).mean())
 
 
-def test_plots_refuse_what_tables_take():
-    pytest.importorskip("matplotlib")
+def test_plots_take_what_tables_take():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     estimate = idm.infer(idm.from_statsmodels(smf.ols("y ~ x", FRAME).fit()), idm.parameters)
-    with pytest.raises(TypeError, match="neither transform nor null"):
-        estimate.plot(transform="exp")
+    points = estimate.plot(transform="exp").containers[0].lines[0].get_xdata()
+    np.testing.assert_allclose(points, estimate.to_dict(transform="exp")["estimate"])
+    pyplot.close("all")
 
 
 def test_linearity_is_deprecated():

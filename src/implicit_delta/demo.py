@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from implicit_delta.estimate import Estimate
-from implicit_delta.estimate.plot import new_axes
+from implicit_delta.estimate.axes import new_axes
 from implicit_delta.evaluation import parameters
 from implicit_delta.inference.infer import infer
 from implicit_delta.models.base import FittedModel

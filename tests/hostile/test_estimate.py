@@ -532,7 +532,7 @@ REFUSED = {
     "ragged": (lambda b: [plain(b)[0], plain(b)], "different shapes"),
     "numbers and None": (lambda b: [plain(b)[0], None], "real number"),
     "numbers and text": (lambda b: [plain(b)[0], "high"], "real number"),
-    "a mapping": (lambda b: {"a": plain(b)[0]}, "real number"),
+    "a mapping of text": (lambda b: {"a": plain(b)[0], "b": "high"}, "must be a number"),
     "a frame": (lambda b: pd.DataFrame({"a": plain(b)}), "ravel"),
     "series of objects": (lambda b: pd.Series([plain(b)[0], "high"]), "real number"),
     "dates": (lambda b: np.array(["2020-01-01"], dtype="M8[D]"), "real number"),

@@ -57,6 +57,12 @@ class Diagnostics:
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", dict(self.notes))
 
+    def _repr_html_(self) -> str:
+        """Return a table that folds, for notebooks."""
+        from implicit_delta.estimate.written import diagnostics_html  # which knows diagnostics
+
+        return diagnostics_html(self)
+
     @property
     def linearity(self) -> float:
         """Deprecated name of `nonlinearity`."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
@@ -20,35 +19,18 @@ from implicit_delta.estimate.checks import checked_content, checked_null
 from implicit_delta.estimate.combination import SOURCE, added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
+from implicit_delta.estimate.influential import Influential, strongest
+from implicit_delta.estimate.intervals import ends_of, least_df
 from implicit_delta.estimate.lineage import Lineage
 from implicit_delta.estimate.operators import over, plus, times, under
-from implicit_delta.estimate.quantiles import (
-    checked_level,
-    deviations,
-    joint_test,
-    sidak_quantile,
-    sup_t_quantile,
-    t_quantile,
-    two_sided,
-)
-from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
-from implicit_delta.estimate.results import Influential, Interval, WaldTest
+from implicit_delta.estimate.quantiles import checked_level, deviations, joint_test, two_sided
+from implicit_delta.estimate.results import Interval, WaldTest
 from implicit_delta.estimate.rows import Rows
+from implicit_delta.estimate.statsmodels_names import interval_array, prediction_frame
 from implicit_delta.estimate.storage import read, write
-from implicit_delta.estimate.tables import (
-    aligned,
-    as_html,
-    budget_cells,
-    data_frame,
-    decimals,
-    diagnostic_cells,
-    elided,
-    estimate_rows,
-    estimate_table,
-    percent,
-    tests_line,
-)
-from implicit_delta.estimate.transforms import Shown, Transform, ends_on_scale
+from implicit_delta.estimate.tables import data_frame, estimate_table, in_words
+from implicit_delta.estimate.transforms import Shown, Transform
+from implicit_delta.estimate.written import Budget, estimate_html, estimate_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +139,7 @@ class Estimate:
         return self._like_value(deviations(self.covariance))
 
     @property
-    def budget(self) -> dict[str, float | Array]:
+    def budget(self) -> Budget:
         """Standard error due to each source of error, and their ``total``.
 
         A model of several data sets has a line for each in place of ``model``.
@@ -168,7 +150,7 @@ class Estimate:
             part.removeprefix(SOURCE): self._like_value(deviations(V)) for part, V in parts.items()
         }
         bias = {} if self.drift is None else {"drift": self._like_value(abs(self.drift))}
-        return {**errors, "total": self.standard_error, **bias}
+        return Budget({**errors, "total": self.standard_error, **bias}, self.names)
 
     def confidence_interval(
         self,
@@ -214,18 +196,28 @@ class Estimate:
         0.0045 0.0838
         """
         level = checked_level(confidence_level)
-        if kind in KINDS:
-            ends = self._replicate_ends(kind, level, transform, simultaneous)
-        elif kind == "normal":
-            critical: float | Array = t_quantile(level, self.df)
-            if simultaneous and self.errors_add:
-                critical = sidak_quantile(self.covariance, level, self._least_df)
-            elif simultaneous:
-                critical = sup_t_quantile(self.covariance, level, rng, self._least_df)
-            ends = self._normal_ends(critical, transform)
-        else:
-            raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
+        ends = ends_of(self, level, transform, simultaneous, kind, rng)
         return Interval(*map(self._like_value, ends))
+
+    def conf_int(self, alpha: float = 0.05) -> Array:
+        """Return the interval of level ``1 - alpha`` as statsmodels does, (K, 2).
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 3.0], np.diag([0.04, 0.09]), names=("a", "b"), method="by hand")
+        >>> est.conf_int(alpha=0.1).round(3)
+        array([[0.671, 1.329],
+               [2.507, 3.493]])
+        """
+        return interval_array(self, alpha)
+
+    def summary_frame(self, alpha: float = 0.05) -> Any:
+        """Return a pandas data frame as statsmodels' ``get_prediction().summary_frame()`` does.
+
+        Its columns are ``mean``, ``mean_se``, ``mean_ci_lower`` and ``mean_ci_upper``, its index
+        the names. See :meth:`to_frame` for tests, other nulls and exponentials.
+        """
+        return prediction_frame(self, alpha)
 
     def test(self, null: ArrayLike = 0.0, joint: bool = False) -> WaldTest:
         """Test that psi equals ``null``, against the two-sided alternative.
@@ -253,7 +245,7 @@ class Estimate:
         gap = np.atleast_1d(self.value) - checked_null(null, len(self.names))
         if joint:
             V = added(self.parts, dominating) if self.errors_add else self.covariance
-            return WaldTest(*joint_test(gap, V, self._least_df, several=np.ndim(self.df) > 0))
+            return WaldTest(*joint_test(gap, V, least_df(self), several=np.ndim(self.df) > 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = gap / deviations(self.covariance)
         p_value = two_sided(statistic, self.df)
@@ -272,6 +264,22 @@ class Estimate:
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
+
+    def __len__(self) -> int:
+        """Count the evaluations; a scalar is one."""
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        """Go through the evaluations, each as a scalar."""
+        return (self[k] for k in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Stay one object in arrays, which would otherwise take it apart like a list."""
+        if dtype is not None and np.dtype(dtype) != object:
+            raise TypeError("An estimate is no array of numbers: its values are `est.value`.")
+        holder = np.empty((), dtype=object)
+        holder[()] = self
+        return holder
 
     def contrast(
         self, C: ArrayLike | str | Sequence[str], names: Sequence[str] | str | None = None
@@ -375,33 +383,33 @@ class Estimate:
 
         Leaving such a row out changes psi by about minus its influence (times its weight, if it
         counts more than once). Among several evaluations, each row is ranked by its largest
-        influence in standard errors.
+        influence in standard errors; ``est["x"].top_influence()`` is the ranking for one of them.
 
         Parameters
         ----------
         k : int
             How many rows, at most.
 
+        Returns
+        -------
+        Influential
+            The pair ``(row, influence)``, which prints as a table, with the labels of the rows
+            where the data had an index that is not 0, 1, 2, ...
+
         Examples
         --------
         >>> est = Estimate(
         ...     3.0, [[0.5]], ("mean",), "by hand", influence=[[0.1], [-0.7], [0.4], [0.2]]
         ... )
+        >>> est.top_influence(2)
+        row     mean
+        1    -0.7000
+        2     0.4000
+        Influence: change of the estimate for one more copy of the row.
         >>> est.top_influence(2).row
         array([1, 2])
         """
-        if self.influence is None:
-            raise ValueError(
-                "The influence of the training rows was not kept: ask for it with "
-                "`infer(..., influence=True)`."
-            )
-        count = operator.index(k)
-        if count < 0:
-            raise ValueError(f"k is the number of rows to return, not {k!r}")
-        errors = deviations(self.covariance)
-        scaled = np.abs(self.influence) / np.where(errors > 0, errors, 1.0)
-        strongest = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
-        return Influential(strongest, self.influence[strongest])
+        return strongest(self, k)
 
     def to_dict(
         self,
@@ -502,33 +510,31 @@ class Estimate:
         null, transform
             As in :meth:`to_dict`.
         """
-        K = len(self.names)
-        title = (
-            f"{K} evaluation{'s' * (K > 1)} by {self.method}, "
-            f"{percent(confidence_level)} confidence intervals"
-        )
-        columns = self.to_dict(confidence_level, null=null, transform=transform)
-        blocks = [title, estimate_table(columns)]
-        if self.target:
-            blocks.append(f"Target: {self.target}.")
-        if len(self.budget) > 2:
-            bias = "" if self.drift is None else " (drift, a possible bias, is not in the total)"
-            blocks.append(f"Standard error by source{bias}\n" + aligned(self._budget_cells()))
-        diagnostics = diagnostic_cells(self.diagnostics)
-        if diagnostics:
-            blocks.append("Diagnostics\n" + aligned(diagnostics, left=True))
-        return "\n\n".join(blocks)
+        return estimate_text(self, confidence_level, null, transform)
 
     def __repr__(self) -> str:
         return estimate_table(self.to_dict())
 
     __str__ = __repr__
 
+    def __format__(self, spec: str) -> str:
+        """Write ``value [low, high]`` with the spec for each number, the interval of 95%.
+
+        Without a spec it is the table. Several evaluations follow each other with their names.
+
+        Examples
+        --------
+        >>> est = Estimate([1.0, 3.0], np.diag([0.04, 0.09]), names=("a", "b"), method="by hand")
+        >>> f"{est:.2f}"
+        'a: 1.00 [0.61, 1.39]; b: 3.00 [2.41, 3.59]'
+        >>> f"{est['a']:.1f}"
+        '1.0 [0.6, 1.4]'
+        """
+        return in_words(spec, self.to_dict()) if spec else str(self)
+
     def _repr_html_(self) -> str:
-        """Return the table for notebooks."""
-        columns = self.to_dict()
-        caption = f"{self.method}, {percent(0.95)} confidence intervals. {tests_line(columns)}"
-        return as_html(estimate_rows(columns), caption)
+        """Return the table for notebooks; sources of error and diagnostics fold."""
+        return estimate_html(self)
 
     def plot(
         self,
@@ -538,6 +544,8 @@ class Estimate:
         kind: str | None = None,
         confidence_level: float = 0.95,
         simultaneous: bool = False,
+        transform: Transform | None = None,
+        null: float | None = None,
         **style: Any,
     ) -> Axes:
         """Draw the estimate and return the axes.
@@ -551,23 +559,29 @@ class Estimate:
             Where to draw; a new figure unless given.
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
-        kind : {"interval", "band", "covariance", "influence"}, optional
+        kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
             A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
-            the correlations. ``"covariance"`` is that image, of covariances if ``x`` or
-            ``correlation=False`` is given; ``"influence"`` draws that of each training row.
+            the correlations. ``"forest"`` is the coefficient plot, with ``sort=True`` the largest
+            on top and with ``numbers=False`` without the numbers at the right; ``"groups"`` puts
+            evaluations of one group (``by=``, or names ``"group: series"``) into one row, in a
+            color for each series (``series=``). ``"covariance"`` is that image, of covariances if
+            ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of each training
+            row, with the labels of the ten largest.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
+        transform : {"log", "logit", "exp", "expit"} or (forward, inverse), optional
+            Two kinds of scales. ``"log"``, ``"logit"`` and pairs are where the *interval* is made,
+            as in :meth:`confidence_interval`: the numbers stay what they are, and a band of
+            probabilities stays within 0 and 1. ``"exp"`` and ``"expit"`` are what is *shown*, as in
+            :meth:`to_dict`: a log odds ratio as an odds ratio (bars on a logarithmic axis), a logit
+            as a probability.
+        null : float, optional
+            Where to draw a thin line, on the scale that is drawn. Left out, bars have it at "no
+            effect" if that is near: 0, or 1 for ``"exp"`` and one half for ``"expit"``.
         **style
             Passed to matplotlib's ``errorbar``, ``plot`` or ``pcolormesh``.
         """
         from implicit_delta.estimate.plot import estimate_plot
-
-        if {"transform", "null"} & set(style):
-            raise TypeError(
-                "plot takes neither transform nor null: draw what you would show, "
-                "`infer(model, lambda m: np.exp(psi(m))).plot()`, and add a line, "
-                "`ax.axvline(1)`."
-            )
 
         return estimate_plot(
             self,
@@ -576,41 +590,10 @@ class Estimate:
             kind=kind,
             confidence_level=confidence_level,
             simultaneous=simultaneous,
+            transform=transform,
+            null=null,
             **style,
         )
 
     def _like_value(self, numbers: Array) -> float | Array:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
-
-    @property
-    def _least_df(self) -> float:
-        """The smallest degrees of freedom among what moves: those of all of it together."""
-        moving = np.diag(self.covariance) > 0
-        return float(np.min(np.broadcast_to(self.df, moving.shape), where=moving, initial=np.inf))
-
-    def _normal_ends(
-        self, critical: float | Array, transform: Transform | None
-    ) -> tuple[Array, Array]:
-        value, error = np.atleast_1d(self.value), deviations(self.covariance)
-        if transform is None:
-            return value - critical * error, value + critical * error
-        return ends_on_scale(transform, value, error, critical, self.names)
-
-    def _replicate_ends(
-        self, kind: str, level: float, transform: Transform | None, simultaneous: bool
-    ) -> tuple[Array, Array]:
-        draws = check_replicates(kind, self.draws, self.covariance, self.names, self.method)
-        if transform is not None or simultaneous:
-            raise ValueError(
-                f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
-                "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
-            )
-        reason = str(self.diagnostics.notes.get("no_bca", ""))
-        value = np.atleast_1d(self.value)
-        return replicate_ends(kind, level, value, draws, self.acceleration, reason)
-
-    def _budget_cells(self) -> list[list[str]]:
-        errors = {source: np.atleast_1d(error) for source, error in self.budget.items()}
-        digits = decimals(errors["total"], errors["total"])
-        rows = list(zip(digits, self.names, *errors.values(), strict=True))
-        return elided(["", *errors], rows, budget_cells)

@@ -49,6 +49,7 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
             "lags": rows.lags,
             "unknown": rows.unknown,
             "response": rows.response,
+            "texts": rows.texts,
         }
         many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
         many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
@@ -98,4 +99,5 @@ def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
         tuple(described["lags"]),
         str(described["unknown"]),
         str(described.get("response", "")),
+        None if described.get("texts") is None else tuple(described["texts"]),
     )

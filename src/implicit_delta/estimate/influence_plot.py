@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta.estimate.plot import new_axes
-from implicit_delta.estimate.scales import in_lines, panels, scales
+from implicit_delta.estimate.axes import legend_above, new_axes
+from implicit_delta.estimate.scales import in_lines, in_one_line, panels, scales
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,11 +22,13 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.4, "color": "0.5", "shrinkA": 0, "sh
 
 
 def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the influence of every training row, with the numbers of the ten largest.
+    """Draw the influence of every training row, with the labels of the ten largest.
+
+    Labels are those of the data frame; numbers from 0 if it had none, or counts 0, 1, 2, ...
 
     In a new figure, evaluations of other sizes get axes of their own, as in `interval_plot`.
     """
-    top = estimate.top_influence(10).row
+    top = estimate.top_influence(10)
     rows = np.asarray(estimate.influence)
     groups = [list(range(len(estimate.names)))] if ax is not None else scales(*_range(rows))
     if ax is None:
@@ -40,58 +42,46 @@ def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> 
         panel.margins(y=0.15)
         panel.set_ylabel("influence of\none more copy")
         if 1 < len(estimate.names) <= COLORS:
-            _legend_above(panel, [estimate.names[k] for k in group])
+            legend_above(panel, [estimate.names[k] for k in group])
     axes[-1].set_xlabel("training row")
     for panel, group in zip(axes, groups, strict=True):
-        _number_points(panel, top, rows[:, group])
+        _label_points(panel, top, rows[:, group])
     return axes[0]
 
 
-def _legend_above(ax: Axes, names: list[str]) -> None:
-    """Put the legend above the axes, in as many columns as names of this length have room."""
-    inches = ax.get_window_extent().width / float(ax.figure.dpi)
-    longest = max(len(line) for name in names for line in in_lines(name).split("\n"))
-    columns = max(1, min(len(names), int(inches / (0.5 + 0.09 * longest))))
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=columns,
-        fontsize="small",
-        frameon=False,
-        borderaxespad=0.2,
-    )
-
-
-def _number_points(ax: Axes, top: Any, rows: Any) -> None:
-    """Write the number of each row of `top` beside its point, where no other number is."""
+def _label_points(ax: Axes, top: Any, rows: Any) -> None:
+    """Write the label of each row of `top` beside its point, where no other label is."""
     figure: Any = ax.figure
     figure.draw_without_rendering()  # the layout decides what is free
     frame = ax.get_window_extent()
     taken: list[Any] = []
-    for row in top:
+    labels = map(str, top.row) if top.label is None else map(in_one_line, top.label)
+    for row, label in zip(top.row, labels, strict=True):
         value = float(rows[row, np.argmax(np.abs(rows[row]))])
         for radius, angle in AROUND:
             offset = radius * np.cos(angle), np.copysign(radius, value) * np.sin(angle)
-            text = _number(ax, row, value, offset, None)
+            text = _label(ax, label, row, value, offset, None)
             box = text.get_window_extent().padded(0.5)
             if _inside(frame, box) and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
                 break
             text.remove()
         else:
-            continue  # no room left: a number on top of others would name no point
+            continue  # no room left: a label on top of others would name no point
         if radius > NEAR:
             text.remove()
-            _number(ax, row, value, offset, LEADER)
+            _label(ax, label, row, value, offset, LEADER)
 
 
 def _inside(frame: Any, box: Any) -> bool:
     return bool(frame.x0 < box.x0 and box.x1 < frame.x1 and frame.y0 < box.y0 and box.y1 < frame.y1)
 
 
-def _number(ax: Axes, row: int, value: float, offset: Any, line: dict[str, Any] | None) -> Any:
+def _label(
+    ax: Axes, label: str, row: int, value: float, offset: Any, line: dict[str, Any] | None
+) -> Any:
     return ax.annotate(
-        f"{row}",
+        label,
         (row, value),
         offset,
         textcoords="offset points",

@@ -7,27 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.optional import optional
-from implicit_delta.estimate.scales import (
-    in_lines,
-    in_one_line,
-    label_rows,
-    letters,
-    panels,
-    scales,
-)
+from implicit_delta.estimate.axes import described, new_axes
+from implicit_delta.estimate.drawn import drawn
+from implicit_delta.estimate.group_plot import group_plot
+from implicit_delta.estimate.influence_plot import influence_plot
+from implicit_delta.estimate.interval_plot import forest_plot, interval_plot
+from implicit_delta.estimate.scales import in_one_line, letters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from implicit_delta.estimate import Estimate
-
-__all__ = [
-    "band_plot",
-    "covariance_plot",
-    "estimate_plot",
-    "interval_plot",
-]
 
 FEW = 30
 
@@ -40,6 +30,8 @@ def estimate_plot(
     kind: str | None = None,
     confidence_level: float = 0.95,
     simultaneous: bool = False,
+    transform: Any = None,
+    null: float | None = None,
     **style: Any,
 ) -> Axes:
     """Draw an estimate in the way that fits it; see :meth:`Estimate.plot`.
@@ -52,64 +44,41 @@ def estimate_plot(
         Where to draw; a new figure unless given.
     x : (K,) array, optional
         Position of each evaluation.
-    kind : {"interval", "band", "covariance", "influence"}, optional
+    kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
         A band when ``x`` is given, intervals for up to 30 evaluations, else the correlations.
-    confidence_level, simultaneous
-        As in :meth:`Estimate.confidence_interval`.
+    confidence_level, simultaneous, transform, null
+        As in :meth:`Estimate.plot`.
     **style
-        Passed to the matplotlib function that draws.
+        Passed to the function that draws.
     """
     kind = kind or _fitting_kind(estimate, x)
-    if kind == "covariance":
+    if kind in ("covariance", "influence"):
+        if transform is not None or null is not None:
+            raise ValueError(
+                f"kind={kind!r} draws no intervals, and takes neither transform nor null: "
+                "`est.apply(f)` is an estimate on another scale."
+            )
+        if kind == "influence":
+            return influence_plot(estimate, ax, **style)
         return covariance_plot(estimate, ax, x=x, **style)
-    if kind == "influence":
-        from implicit_delta.estimate.influence_plot import influence_plot
-
-        return influence_plot(estimate, ax, **style)
-    levels: dict[str, Any] = {"confidence_level": confidence_level, "simultaneous": simultaneous}
-    if kind == "interval":
-        return interval_plot(estimate, ax, **levels, **style)
+    options: dict[str, Any] = {
+        "confidence_level": confidence_level,
+        "simultaneous": simultaneous,
+        "transform": transform,
+        "null": null,
+    } | style
+    rows: dict[str, Any] = {"interval": interval_plot, "forest": forest_plot, "groups": group_plot}
+    if kind in rows:
+        axes: Axes = rows[kind](estimate, ax, **options)
+        return axes
     if kind != "band":
-        raise ValueError(f"kind is 'interval', 'band', 'covariance' or 'influence', not {kind!r}")
+        raise ValueError(
+            "kind is 'interval', 'band', 'forest', 'groups', 'covariance' or 'influence', not "
+            f"{kind!r}"
+        )
     if x is None:
         raise ValueError("kind='band' needs x, the position of each evaluation")
-    return band_plot(estimate, x, ax, **levels, **style)
-
-
-def interval_plot(
-    estimate: Estimate,
-    ax: Axes | None = None,
-    *,
-    confidence_level: float = 0.95,
-    simultaneous: bool = False,
-    **style: Any,
-) -> Axes:
-    """Draw each evaluation as a point with a horizontal bar, the first on top.
-
-    In a new figure, evaluations of other sizes (dollars and shares, say) get an axis of their own
-    below; the first axes are returned, and ``ax.figure.axes`` has all. In axes that are given,
-    everything is drawn on their one scale.
-    """
-    K = len(estimate.names)
-    value = np.atleast_1d(estimate.value)
-    low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
-    groups = scales(low, high) if ax is None else [list(range(K))]
-    axes = [ax] if ax is not None else row_axes([[estimate.names[k] for k in g] for g in groups])
-    for panel, group in zip(axes, groups, strict=True):
-        _draw_intervals(panel, value[group], low[group], high[group], style)
-        label_rows(panel, np.arange(len(group)), [estimate.names[k] for k in group])
-    axes[-1].set_xlabel(
-        f"estimate, {_described(confidence_level, simultaneous and K > 1, '')} interval"
-    )
-    return axes[0]
-
-
-def _draw_intervals(ax: Axes, value: Any, low: Any, high: Any, style: dict[str, Any]) -> None:
-    look: dict[str, Any] = {"fmt": "o", "capsize": 3.0, "markersize": 5.0} | style
-    ax.errorbar(value, np.arange(len(value)), xerr=[value - low, high - value], **look)
-    ax.set_ylim(len(value) - 0.4, -0.6)
-    if low.min() < 0 < high.max():
-        ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    return band_plot(estimate, x, ax, **options)
 
 
 def band_plot(
@@ -119,24 +88,31 @@ def band_plot(
     *,
     confidence_level: float = 0.95,
     simultaneous: bool = False,
+    transform: Any = None,
+    null: float | None = None,
     **style: Any,
 ) -> Axes:
-    """Draw the evaluations as a line along x inside a shaded band."""
+    """Draw the evaluations as a line along x inside a shaded band.
+
+    ``transform`` and ``null`` are those of `Estimate.plot`.
+    """
     at = _positions(estimate, x)
     order = np.argsort(at, kind="stable")
     ax = new_axes() if ax is None else ax
-    low, high = map(np.atleast_1d, _interval(estimate, confidence_level, simultaneous))
+    found = drawn(estimate, confidence_level, simultaneous, transform, null).take(order)
     look: dict[str, Any] = {"label": "estimate"} | style
-    (line,) = ax.plot(at[order], np.atleast_1d(estimate.value)[order], **look)
+    (line,) = ax.plot(at[order], found.value, **look)
     ax.fill_between(
         at[order],
-        low[order],
-        high[order],
+        found.low,
+        found.high,
         color=line.get_color(),
         alpha=0.2,
         linewidth=0,
-        label=f"{_described(confidence_level, simultaneous, 'pointwise')} band",
+        label=f"{described(confidence_level, simultaneous, 'pointwise')} band",
     )
+    if null is not None:
+        ax.axhline(found.null, color="0.6", linewidth=0.8, zorder=0)
     ax.margins(x=0)
     ax.set_xlabel("x")
     ax.set_ylabel("estimate")
@@ -210,14 +186,6 @@ def _fitting_kind(estimate: Estimate, x: ArrayLike | None) -> str:
     return "interval" if len(estimate.names) <= FEW else "covariance"
 
 
-def _interval(estimate: Estimate, level: float, simultaneous: bool) -> tuple[Any, Any]:
-    return estimate.confidence_interval(level, simultaneous=simultaneous)
-
-
-def _described(level: float, simultaneous: bool, otherwise: str) -> str:
-    return f"{100 * level:.10g}% {'simultaneous' if simultaneous else otherwise}".rstrip()
-
-
 def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any]]:
     at = np.asarray(x)
     if at.shape != (len(estimate.names),):
@@ -226,19 +194,3 @@ def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any
             "give one number for each"
         )
     return at
-
-
-def row_axes(names: list[list[str]]) -> list[Axes]:
-    """Make a figure with a row for each name, in axes one below the other."""
-    lines = [sum(1 + 0.5 * in_lines(name).count("\n") for name in group) for group in names]
-    ax = new_axes(width=6.0, height=0.7 + 0.4 * len(names) + 0.3 * sum(lines))
-    return panels(ax, lines)
-
-
-def new_axes(width: float = 6.0, height: float = 4.0) -> Axes:
-    """Make a figure with one pair of axes."""
-    _, ax = optional("matplotlib.pyplot", "plot()").subplots(
-        figsize=(width, height), layout="compressed"
-    )
-    axes: Axes = ax
-    return axes

@@ -1,9 +1,6 @@
-"""Small results: an interval, a test, the rows that matter most."""
+"""Small results: an interval, a test."""
 
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 
@@ -13,13 +10,6 @@ class Interval(NamedTuple):
 
     low: float | Array
     high: float | Array
-
-
-class Influential(NamedTuple):
-    """Training rows that move the estimate most: their numbers (k,) and influences (k, K)."""
-
-    row: NDArray[np.intp]
-    influence: Array
 
 
 class WaldTest(NamedTuple):

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ class Rows:
         The reason why rows of this estimate cannot be held against those of others, if any.
     response : str
         Name of the response and a digest of its values, if known.
+    texts : tuple of str or None
+        The index of the data as text, where it is not of whole numbers.
     """
 
     n: int
@@ -57,6 +59,7 @@ class Rows:
     lags: tuple[float, ...] = ()
     unknown: str = ""
     response: str = ""
+    texts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("counts", "labels"):
@@ -67,6 +70,10 @@ class Rows:
             raise ValueError(f"{len(factors)} factors for {len(self.ways)} ways of clustering")
         object.__setattr__(self, "factors", factors)
         object.__setattr__(self, "lags", tuple(map(float, self.lags)))
+        if self.texts is not None and (
+            len(self.texts) != self.n or not all(isinstance(text, str) for text in self.texts)
+        ):
+            raise ValueError(f"{len(self.texts)} texts for {self.n} rows: give a string for each")
 
     @property
     def present(self) -> Array:
@@ -77,6 +84,12 @@ class Rows:
     def counted(self) -> bool:
         """Whether the labels are 0, 1, 2, ...: an index that nobody has chosen."""
         return self.labels is not None and np.array_equal(self.labels, np.arange(self.n))
+
+    def shown(self) -> Sequence[str] | None:
+        """Return the labels to print, (n,); None where nobody has chosen any."""
+        if self.texts is not None or self.labels is None or self.counted:
+            return self.texts
+        return [f"{label:.0f}" if label == round(label) else f"{label}" for label in self.labels]
 
     def scatter(self, influence: Array) -> Array:
         """Sum outer products of influences, (n, K) to (K, K), between rows, clusters or lags."""
@@ -147,6 +160,11 @@ def label_codes(index: Any) -> Array | None:
         else pandas.util.hash_array(labels)
     )
     return np.asarray(HASHED - APART * (hashes >> np.uint64(12)).astype(np.float64))
+
+
+def label_texts(index: Any, codes: Array | None) -> tuple[str, ...] | None:
+    """Write an index of rows as text, unless it is of numbers, which are their own codes."""
+    return None if codes is None or np.all(codes > HASHED) else tuple(map(str, index))
 
 
 def _hash(label: Any) -> int:

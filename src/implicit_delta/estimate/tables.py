@@ -61,7 +61,7 @@ def estimate_cells(decimals: int, row: dict[str, Any]) -> list[str]:
     """Format one row of the table of estimates; without any error there is nothing to test."""
     untested = math.isnan(row["statistic"])
     formats: dict[str, Callable[[Any], str]] = {
-        "term": _short,
+        "term": shortened,
         "statistic": _statistic,
         "p_value": _p_value,
         "df": lambda df: "-" if math.isinf(df) else f"{df:.1f}",
@@ -76,10 +76,10 @@ def estimate_cells(decimals: int, row: dict[str, Any]) -> list[str]:
 
 def budget_cells(decimals: int, name: str, *errors: float) -> list[str]:
     """Format one row of the table of sources of error."""
-    return [_short(name), *(number(error, decimals) for error in errors)]
+    return [shortened(name), *(number(error, decimals) for error in errors)]
 
 
-def _short(name: str, width: int = 28) -> str:
+def shortened(name: str, width: int = 28) -> str:
     """Cut a long name, and blank what would break a line."""
     line = "".join(letter if letter.isprintable() else " " for letter in name)
     return line if len(line) <= width else line[: width - 3] + "..."
@@ -167,15 +167,31 @@ def as_html(cells: list[list[str]], caption: str) -> str:
         return f'<tr><th style="text-align: left">{first}</th>{numbers}</tr>'
 
     head, *body = cells
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     return "\n".join(
         [
-            f"<table><caption>{html.escape(caption)}</caption>",
+            f"<table>{title}",
             f"<thead>{line('th', head)}</thead>",
             "<tbody>",
             *(line("td", row) for row in body),
             "</tbody></table>",
         ]
     )
+
+
+def in_words(spec: str, columns: dict[str, list[Any]]) -> str:
+    """Write each evaluation as value [low, high], with its name if there are several.
+
+    Examples
+    --------
+    >>> in_words(".1f", {"term": ["a"], "estimate": [2.0], "conf_low": [1.25], "conf_high": [2.75]})
+    '2.0 [1.2, 2.8]'
+    """
+    rows = zip(*(columns[c] for c in ("term", "estimate", "conf_low", "conf_high")), strict=True)
+    texts = {term: f"{x:{spec}} [{low:{spec}}, {high:{spec}}]" for term, x, low, high in rows}
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"{term}: {text}" for term, text in texts.items())
 
 
 def data_frame(library: str, columns: dict[str, list[Any]]) -> Any:

@@ -1,7 +1,7 @@
 """One function of the model, made of replicates, an average and the user's function."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
+from implicit_delta.evaluation.keyed import flattened, side_by_side, unmasked
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import Statistic
@@ -18,22 +19,59 @@ COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy_
 
 @dataclass(frozen=True)
 class Owned:
-    """The user's function, whose arrays are copied at once: they may be overwritten by a call."""
+    """The user's function, whose arrays are copied at once: they may be overwritten by a call.
+
+    A dict becomes one array, of numbers or (with `rows`) of columns. Its names in the first call,
+    or the labels of a Series, are kept, and the order of the next ones is theirs.
+    """
 
     function: Callable[..., Any]
+    rows: bool = False
+    _names: list[tuple[str, ...]] = field(init=False, default_factory=list, compare=False)
+    _index: list[Any] = field(init=False, default_factory=list, compare=False)
 
-    def __call__(self, model: Any, **options: Any) -> Any:
-        """Call and copy; refuse masked entries, whose numbers would come back to light."""
-        result = self.function(model, **options)
-        if isinstance(result, np.ma.MaskedArray) and np.any(result.mask):
-            raise EvaluationError(
-                f"psi returned a masked array with {np.sum(result.mask)} masked entries, which "
-                "have no value. Leave them out with `.compressed()`, always the same ones, or fill "
-                "them in with `.filled(...)`."
-            )
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the numbers, if a call has returned a dict."""
+        return self._names[0] if self._names else None
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call and copy; refuse masked entries."""
+        result = unmasked(self.function(*arguments, **options))
+        if isinstance(result, Mapping):
+            return self._in_order(*(side_by_side if self.rows else flattened)(result))
         library = type(result).__module__.partition(".")[0]
+        if library == "pandas" and not self.rows and type(result).__name__ == "Series":
+            result = self._as_labeled_first(result)
         copy = getattr(result, COPIES.get(library, ""), None)
         return result if copy is None else copy()
+
+    def _as_labeled_first(self, series: Any) -> Any:
+        """Put the same labels in another order back into that of the first call."""
+        if not self._index:
+            self._index.append(series.index)
+        first, index = self._index[0], series.index
+        moved = len(index) == len(first) and not index.equals(first)
+        same = moved and first.is_unique and index.is_unique and bool(index.isin(first).all())
+        return series.loc[first] if same else series
+
+    def _in_order(self, names: tuple[str, ...], values: Any) -> Any:
+        """Take the numbers in the order of the first call, whatever that of the keys is now."""
+        if not self._names:
+            self._names.append(names)
+        known = self._names[0]
+        if names == known:
+            return values
+        if set(names) != set(known):
+            others = ", ".join(sorted(set(names) ^ set(known)))
+            raise EvaluationError(
+                f"psi has other names here than at the data: {others:.80}. A dict must always have "
+                "the same keys, and arrays in it the same length."
+            )
+        places = np.array([names.index(name) for name in known])
+        if not self.rows:
+            return values[places]
+        return values.iloc[:, places] if hasattr(values, "iloc") else values[:, places]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +124,7 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
             f"psi must be a function of the model, not {type(function).__name__}: for example "
             "`lambda theta: theta[0] / theta[1]`."
         )
-    random, owned = accepts_rng(function), Owned(function)
+    random, owned = accepts_rng(function), Owned(function, rows=average is not None)
     if replicated is not None and not random:
         raise TypeError("Replicated needs a psi with an argument called `rng`, to give it seeds.")
     if average is None and not random:

@@ -375,13 +375,13 @@ def check_order(raw: Any, rows: Any) -> None:
 
 def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     """Evaluate a statistic, smooth it over its units, and weigh its rows."""
-    own = Owned(psi.units)
+    own, owned = Owned(psi.units, rows=True), Owned(psi.function)
     rows = raw_at(model, own, model.theta)
     training = psi.sample == "training"
     if training:
         check_order(rows, model.rows)
     scores = checked_scores(rows, psi.sample, model.n)
-    function = OfRows(psi.function, scores.shape)
+    function = OfRows(owned, scores.shape)
     weight = model.shares if training else np.ones(len(scores))
     clusters = clusters_of(psi.clusters, rows)
     value = check_function(function, scores, weight)
@@ -414,7 +414,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     return Evaluation(
         value=value,
         scalar=np.ndim(raw) == 0,
-        names=evaluation_names(names, Owned(psi.function), raw, np.asarray(raw)),
+        names=evaluation_names(names, owned, raw, np.asarray(raw)),
         units=pseudo,
         sampling=sampling,
         sample=psi.sample,

@@ -146,6 +146,8 @@ def evaluation_names(
     if value.ndim == 1 and hasattr(raw, "index") and hasattr(raw, "to_numpy"):
         return tuple(map(str, raw.index))
     inner = psi.function if isinstance(psi, Composed) else psi
+    if isinstance(inner, Owned) and inner.names is not None:
+        return inner.names
     stem = getattr(inner.function if isinstance(inner, Owned) else inner, "__name__", "psi")
     stem = "psi" if stem == "<lambda>" else stem
     return (stem,) if value.ndim == 0 else tuple(f"{stem}[{k}]" for k in range(value.size))

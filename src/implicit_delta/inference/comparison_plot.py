@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta.estimate.plot import row_axes
+from implicit_delta.estimate.axes import row_axes
 from implicit_delta.estimate.scales import label_rows, scales
 
 if TYPE_CHECKING:

@@ -1,17 +1,18 @@
 """Fit a black box again to other rows, and evaluate psi."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
-from implicit_delta.evaluation.composed import Composed
+from implicit_delta.evaluation.composed import Composed, Owned
 from implicit_delta.evaluation.replicated import accepts_rng
 from implicit_delta.evaluation.values import checked_value
 from implicit_delta.inference.drawn_data import DrawnData
@@ -30,9 +31,10 @@ class FitAndPsi:
     psi: Callable[..., Any]
     kind: str
 
-    @property
-    def function(self) -> Psi:
-        return self.psi if takes_data(self.psi) else black_box(self.psi)
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Psi, made once: it knows the names of its first call."""
+        return Owned(self.psi) if takes_data(self.psi) else black_box(self.psi)
 
     def first(self, rows: DrawnData, stream: np.random.SeedSequence) -> tuple[Any, Look]:
         """Fit to the data themselves; refuse a fit that changes them."""
@@ -62,11 +64,11 @@ class FitAndPsi:
     def _look(self, fitted: Any, data: Any, *, detailed: bool) -> Look:
         where = "at the data" if detailed else "at a replicate"
         if takes_data(self.psi):
-            raw = _labeled(plain(self.psi(fitted, data)))
+            raw = plain(self.function(fitted, data))
             return Look(raw, checked_value(raw, where))
         function = self.function
         if not detailed or not isinstance(function, Composed):
-            raw = _labeled(plain(function(fitted)))
+            raw = plain(function(fitted))
             return Look(raw, checked_value(raw, where))
         return look_at(fitted, function, where, detailed=True)
 
@@ -135,26 +137,8 @@ def seeded(stream: np.random.SeedSequence) -> Iterator[None]:
         np.random.set_state(state)  # noqa: NPY002
 
 
-class _Labeled(dict[str, Any]):
-    """Values of a dict, with the members of a Series that naming asks for."""
-
-    @property
-    def index(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
-
-    def to_numpy(self) -> Array:
-        return np.array(list(self.values()))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray([np.asarray(value) for value in self.values()], dtype=dtype)
-
-
-def _labeled(raw: Any) -> Any:
-    return _Labeled(raw) if isinstance(raw, Mapping) else raw
-
-
 def labels_of(raw: Any) -> tuple[str, ...] | None:
-    """Return the names that a Series or a dict brings."""
+    """Return the names that a Series brings."""
     if not hasattr(raw, "to_numpy") or not hasattr(raw, "index"):
         return None
     return tuple(map(str, raw.index))

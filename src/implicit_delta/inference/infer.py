@@ -55,10 +55,10 @@ def infer(
         Made by one of the `from_*` functions.
     psi : callable, str or list of str
         The evaluation: a function of the model in its own language (a parameter vector, a module,
-        an estimator) that returns a number or a one-dimensional array; or `parameters`. It is an
-        `Average` if it stands for a population, is wrapped in `Smoothed` if it jumps, and takes an
-        argument `rng` if it is random (see `Replicated`). Parameters by name are strings: ``"S"``,
-        ``["S", "B"]``.
+        an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
+        are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
+        in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
+        Parameters by name are strings: ``"S"``, ``["S", "B"]``.
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 

@@ -15,7 +15,7 @@ from implicit_delta.errors import (
     SmallSampleWarning,
     UnsupportedModelError,
 )
-from implicit_delta.estimate.rows import Rows, label_codes
+from implicit_delta.estimate.rows import Rows, label_codes, label_texts
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
@@ -286,15 +286,17 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None) -> 
     unknown = "" if claimed is None or claimed.by_rows else (
         f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
     )  # fmt: skip
+    codes = label_codes(model.rows)
     return Rows(
         model.n,
         None if np.all(model.counts == 1) else model.counts,
-        label_codes(model.rows),
+        codes,
         tuple(way.codes.astype(np.float64) for way, _ in ways),
         tuple(factor for _, factor in ways),
         () if sandwich.hac is None else tuple(sandwich.hac.weights()),
         unknown,
         model.response,
+        label_texts(model.rows, codes),
     )
 
 

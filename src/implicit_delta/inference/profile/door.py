@@ -354,7 +354,8 @@ def _check_evaluation(evaluation: Evaluation) -> None:
     if evaluation.size > 1:
         raise EvaluationError(
             f"psi returns {evaluation.size} values, and a profile is that of one: profile them one "
-            "at a time, for example with `lambda theta: psi(theta)[0]`."
+            "at a time, for example with `lambda theta: psi(theta)[0]`, or with the key in the "
+            "place of 0 if psi returns a dict."
         )
     if evaluation.sample == "training":
         raise EvaluationError(

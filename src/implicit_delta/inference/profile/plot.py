@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta.estimate.plot import new_axes
+from implicit_delta.estimate.axes import new_axes
+from implicit_delta.estimate.quantiles import t_quantile
+from implicit_delta.estimate.scales import in_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,27 +17,42 @@ if TYPE_CHECKING:
 
 
 def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw the deviance against psi, the parabola of the Wald interval, and the ends."""
+    """Draw the deviance against psi beside the Wald parabola, with the ends of both intervals.
+
+    A curve crosses the line of a confidence level at the ends of its interval, which dotted
+    lines mark. Where the interval is widened by the error of an evaluation, curve and parabola
+    are those of the model alone, and the ends lie outside of the crossings.
+    """
     ax = new_axes() if ax is None else ax
     psi, deviance = _smooth_curve(profile)
-    look: dict[str, Any] = {"label": "deviance", "zorder": 3} | style
+    look: dict[str, Any] = {"label": "likelihood ratio", "zorder": 3} | style
     (line,) = ax.plot(psi, deviance, **look)
-    quantiles = {level: _quantile(level) for level in profile.intervals}
+    cutoffs = {level: _cutoff(level, profile.df) for level in profile.intervals}
     low, high = _window(profile)
     along = np.linspace(low, high, 200)
     parabola = ((along - profile.value) / profile.budget["model"]) ** 2
-    ax.plot(along, parabola, "--", color="0.5", label="Wald")
-    for level, quantile in quantiles.items():
-        ax.axhline(quantile, color="0.8", linewidth=0.8, zorder=0)
-        ax.annotate(f"{100 * level:.10g}%", (high, quantile), va="bottom", ha="right", color="0.4")
-        pieces = profile.pieces[level]
-        ends = [float(end) for piece in pieces for end in piece if np.isfinite(end)]
-        ax.vlines(ends, 0, quantile, color=line.get_color(), linewidth=0.8, linestyle=":")
+    ax.plot(along, parabola, "--", color="0.5", label="Wald (parabola)")
+    for level, cutoff in cutoffs.items():
+        ax.axhline(cutoff, color="0.8", linewidth=0.8, zorder=0)
+        ax.annotate(f"{100 * level:.10g}%", (high, cutoff), va="bottom", ha="right", color="0.4")
+        own = [float(end) for piece in profile.pieces[level] for end in piece]
+        _mark_ends(ax, own, cutoff, line.get_color())
+        _mark_ends(ax, profile.wald(level), cutoff, "0.5")
+    widened = ", widened" if len(profile.budget) > 2 else ""
+    ax.plot([], [], ":", color="0.3", linewidth=0.8, label=f"ends of both intervals{widened}")
+    ax.plot(profile.value, 0.0, "o", color=line.get_color(), markersize=4.0, clip_on=False)
     ax.set_xlim(low, high)
-    ax.set_ylim(0, 1.25 * max(quantiles.values()))
-    ax.set(xlabel=profile.name, ylabel="deviance")
-    ax.legend()
+    ax.set_ylim(0, 1.25 * max(cutoffs.values()))
+    ax.set(xlabel=in_lines(profile.name), ylabel="deviance")
+    ax.ticklabel_format(axis="x", scilimits=(-3, 4))
+    ax.legend(loc="upper center", fontsize="small")
     return ax
+
+
+def _mark_ends(ax: Axes, ends: Any, cutoff: float, color: Any) -> None:
+    """Draw dotted lines up to the cutoff, where an end is finite."""
+    finite = [end for end in ends if np.isfinite(end)]
+    ax.vlines(finite, 0, cutoff, color=color, linewidth=0.8, linestyle=":")
 
 
 def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
@@ -52,7 +69,7 @@ def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
 
 def _window(profile: Profile) -> tuple[float, float]:
     """Frame all ends that are not too far out."""
-    reach = 8 * profile.standard_error * np.sqrt(_quantile(max(profile.intervals)))
+    reach = 8 * profile.standard_error * np.sqrt(_cutoff(max(profile.intervals), profile.df))
     ends = [float(end) for interval in profile.intervals.values() for end in interval]
     near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
     low, high = min(*near, profile.value), max(*near, profile.value)
@@ -62,8 +79,6 @@ def _window(profile: Profile) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _quantile(level: float) -> float:
-    """The quantile of chi-squared with one degree of freedom."""
-    from scipy.special import chdtri
-
-    return float(chdtri(1, 1 - level))
+def _cutoff(level: float, df: float) -> float:
+    """Deviance at the ends of an interval: of chi-squared, or of F where df is finite."""
+    return float(t_quantile(level, df)) ** 2

@@ -1,0 +1,66 @@
+"""Ends of the intervals of an estimate: normal, simultaneous, transformed or of replicates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.estimate.quantiles import (
+    deviations,
+    sidak_quantile,
+    sup_t_quantile,
+    t_quantile,
+)
+from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
+from implicit_delta.estimate.transforms import Transform, ends_on_scale
+
+if TYPE_CHECKING:
+    from implicit_delta.estimate import Estimate
+
+
+def ends_of(
+    estimate: Estimate,
+    level: float,
+    transform: Transform | None,
+    simultaneous: bool,
+    kind: str,
+    rng: int | np.random.Generator | None,
+) -> tuple[Array, Array]:
+    """Return both ends, (K,) each; see `Estimate.confidence_interval`."""
+    if kind in KINDS:
+        return _replicate_ends(estimate, kind, level, transform, simultaneous)
+    if kind != "normal":
+        raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
+    critical: float | Array = t_quantile(level, estimate.df)
+    if simultaneous and estimate.errors_add:
+        critical = sidak_quantile(estimate.covariance, level, least_df(estimate))
+    elif simultaneous:
+        critical = sup_t_quantile(estimate.covariance, level, rng, least_df(estimate))
+    value, error = np.atleast_1d(estimate.value), deviations(estimate.covariance)
+    if transform is None:
+        return value - critical * error, value + critical * error
+    return ends_on_scale(transform, value, error, critical, estimate.names)
+
+
+def least_df(estimate: Estimate) -> float:
+    """Return the smallest degrees of freedom among what moves: those of all of it together."""
+    moving = np.diag(estimate.covariance) > 0
+    return float(np.min(np.broadcast_to(estimate.df, moving.shape), where=moving, initial=np.inf))
+
+
+def _replicate_ends(
+    estimate: Estimate, kind: str, level: float, transform: Transform | None, simultaneous: bool
+) -> tuple[Array, Array]:
+    draws = check_replicates(
+        kind, estimate.draws, estimate.covariance, estimate.names, estimate.method
+    )
+    if transform is not None or simultaneous:
+        raise ValueError(
+            f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
+            "evaluation need no scale and ignore the other evaluations. Use kind='normal'."
+        )
+    reason = str(estimate.diagnostics.notes.get("no_bca", ""))
+    value = np.atleast_1d(estimate.value)
+    return replicate_ends(kind, level, value, draws, estimate.acceleration, reason)
