@@ -168,6 +168,7 @@ hormone <- local({
   y <- as.numeric(lh); n <- length(y)
   fit <- arima(lh, order = c(1, 0, 0), method = "ML", optim.control = list(reltol = 1e-14))
   loglik <- function(t) {
+    if (abs(t[1]) >= 1) return(-1e10)
     r <- y - t[2]; v <- exp(t[3])
     innovation <- r[-1] - t[1] * r[-n]
     -n / 2 * log(2 * pi * v) + log(1 - t[1]^2) / 2 - (r[1]^2 * (1 - t[1]^2) + sum(innovation^2)) / (2 * v)
@@ -198,9 +199,11 @@ nile <- local({
   made <- task("StructTS(Nile, 'level'): Kalman filter of a local level, the first level diffuse with variance 1e6 var(y)",
     list(y = y), loglik, c(log_level = log(1500), log_noise = log(15000)),
     list(level = function(t) exp(t[["log_level"]]), noise = function(t) exp(t[["log_noise"]]),
-         ratio = function(t) exp(t[["log_level"]] - t[["log_noise"]])), list(
+         ratio = function(t) exp(t[["log_level"]] - t[["log_noise"]]),
+         log_ratio = function(t) t[["log_level"]] - t[["log_noise"]]), list(
       noise = swap(function(psi, r) c(r, log(psi)), function(t) t[1]),
-      ratio = swap(function(psi, r) c(log(psi) + r, r), function(t) t[2])))
+      log_ratio = swap(function(psi, r) c(psi + r, r), function(t) t[2])))
+  made$interval$ratio <- exp(made$interval$log_ratio)
   same(unlist(made$value[c("level", "noise")]), fit$coef, 2e-3)
   made
 })
