@@ -172,9 +172,7 @@ TASKS = {
     "dose_response": Task(
         dose_response, {"EC90": lambda th: th.EC50 * 9 ** (1 / th.hill)}, method=NLS
     ),
-    "michaelis_menten": Task(
-        michaelis_menten, {"efficiency": lambda th: th.Vm / th.K}, method=NLS
-    ),
+    "michaelis_menten": Task(michaelis_menten, {"efficiency": lambda th: th.Vm / th.K}, method=NLS),
     "dippers": Task(dippers, {"expectancy": lambda th: -1 / np.log(th.survival)}),
     "motors_b10": Task(
         motors_b10,
@@ -242,7 +240,7 @@ def test_parameters_and_their_errors(name, models):
 @pytest.mark.parametrize("name", TASKS)
 def test_functions_of_them_by_the_delta_method(name, models):
     task, stored = TASKS[name], STORED[name]
-    psi = lambda th: {key: function(th) for key, function in task.derived.items()}  # noqa: E731
+    psi = lambda th: {key: function(th) for key, function in task.derived.items()}
     est = idm.infer(models(name), psi, task.method, strict=False)
     assert est.names == tuple(task.derived)
     errors = np.array([stored["standard_error"][key] for key in task.derived])
