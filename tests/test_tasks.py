@@ -41,7 +41,7 @@ def peak(d):
 def pharmacokinetics(d):
     def amount(ka, ke):
         flow = np.array([[-ka, 0], [ka, -ke]])
-        options = {"t_eval": d.hours, "rtol": 1e-10, "atol": 1e-12, "method": "DOP853"}
+        options = {"t_eval": d.hours, "rtol": 1e-10, "atol": 1e-12, "method": "LSODA"}
         return solve_ivp(lambda t, a: flow @ a, (0, 24), [100.0, 0], **options).y[1]
 
     def loglik(th):
@@ -222,11 +222,19 @@ def models():
     return model
 
 
+def marks(name):
+    """An ODE is solved in every call."""
+    return [pytest.mark.slow] if name == "pharmacokinetics" else []
+
+
+NAMES = [pytest.param(name, marks=marks(name)) for name in TASKS]
+
+
 def psi_of(task, name):
     return task.derived.get(name, task.renamed.get(name, name))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_their_errors(name, models):
     task, stored = TASKS[name], STORED[name]
     own = [key for key in stored["value"] if key not in task.derived]
@@ -237,7 +245,7 @@ def test_parameters_and_their_errors(name, models):
     np.testing.assert_allclose(est.standard_error, errors, rtol=EXACT)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_functions_of_them_by_the_delta_method(name, models):
     task, stored = TASKS[name], STORED[name]
     psi = lambda th: {key: function(th) for key, function in task.derived.items()}
@@ -249,10 +257,14 @@ def test_functions_of_them_by_the_delta_method(name, models):
     np.testing.assert_allclose(est.standard_error, errors, rtol=EXACT)
 
 
-LIMITS = [(name, key) for name in TASKS for key in STORED[name]["interval"]]
-
-
-@pytest.mark.parametrize(("name", "key"), LIMITS, ids=["-".join(pair) for pair in LIMITS])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param(name, key, id=f"{name}-{key}", marks=marks(name))
+        for name in TASKS
+        for key in STORED[name]["interval"]
+    ],
+)
 def test_likelihood_ratio_limits(name, key, models):
     task, stored = TASKS[name], STORED[name]
     found = idm.profile(models(name), psi_of(task, key))
