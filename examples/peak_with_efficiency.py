@@ -36,16 +36,14 @@ def densities(th, x):
     return peak, fall
 
 
-def expected(th):
-    """Signal events: cross section (pb) times efficiency times luminosity (1/pb)."""
-    return th.sigma * th.eff * th.lumi
+def terms(th, signal):
+    peak, fall = densities(th, mass)
+    return np.log(signal * peak + th.B * fall) - (signal + th.B) / mass.size
 
 
-def events(th, x=mass):
-    peak, fall = densities(th, x)
-    signal = expected(th)
-    return np.log(signal * peak + th.B * fall) - (signal + th.B) / x.size
-
+start = {"S": 120.0, "B": 1000.0, "mu": 5.25, "width": 0.15, "tau": 1.5}
+peak = idm.from_loglik(lambda th: terms(th, th.S), start=start)
+print(idm.infer(peak, ["S", "mu", "width"]))
 
 # %%
 # Calibration
@@ -56,36 +54,29 @@ def events(th, x=mass):
 SEEN, SENT = 412, 500
 
 
-def calibration(th):
-    return SEEN * np.log(th.eff) + (SENT - SEEN) * np.log1p(-th.eff)
+def seen_or_not(th):
+    return [np.log(th.eff), np.log1p(-th.eff)]
 
 
-beam = idm.from_loglik(calibration, start={"eff": 0.8})
+beam = idm.from_loglik(seen_or_not, start={"eff": 0.8}, weights=[SEEN, SENT - SEEN])
 print(idm.infer(beam, "eff"))
 
 # %%
 # One fit of all
 # --------------
-# Alone, the events cannot tell the cross section from the efficiency. So they are fitted with these
-# held, and the model that `combine` makes has the parameters of all, joined by name.
+# The number of signal events is the cross section (pb) times efficiency times luminosity (1/pb). The
+# events alone cannot tell these apart, so their model is given at *one* of its maxima, with `theta=`;
+# `combine` joins parameters by name and fits them all.
 
-share = {"eff": SEEN / SENT, "lumi": 10.0}
-shape = idm.from_loglik(
-    lambda th: np.log(th.S * densities(th, mass)[0] + th.B * densities(th, mass)[1])
-    - (th.S + th.B) / mass.size,
-    start={"S": 120.0, "B": 1000.0, "mu": 5.25, "width": 0.15, "tau": 1.5},
-)
-fitted = shape.theta
-theta = {
-    "sigma": fitted.S / (share["eff"] * share["lumi"]),
-    "B": fitted.B,
-    "mu": fitted.mu,
-    "width": fitted.width,
-    "tau": fitted.tau,
-    **share,
-}
+
+def expected(th):
+    return th.sigma * th.eff * th.lumi
+
+
+at = dict(zip(start, peak.theta, strict=True))
+at |= {"sigma": at.pop("S") / (0.8 * 10.0), "eff": 0.8, "lumi": 10.0}
 model = idm.combine(
-    events=idm.from_loglik(events, theta=theta),
+    events=idm.from_loglik(lambda th: terms(th, expected(th)), theta=at),
     efficiency=beam,
     luminosity=idm.measurement(lumi=(10.0, 0.25)),
 )
@@ -109,7 +100,7 @@ def purity(th):
     return expected(th) * peak / (expected(th) * peak + th.B * fall)
 
 
-clean = idm.infer(model, {"purity": purity}["purity"], names=["purity"])
+clean = idm.infer(model, purity, names=["purity"])
 print(clean)
 print({source: round(error, 4) for source, error in clean.budget.items()})
 
@@ -127,18 +118,18 @@ grid = np.linspace(LOW, HIGH, 121)
 bins = np.linspace(LOW, HIGH, 41)
 
 
-def spectrum(th):
+def log_spectrum(th):
     peak, fall = densities(th, grid)
-    return (expected(th) * peak + th.B * fall) * np.diff(bins)[0]
+    return np.log((expected(th) * peak + th.B * fall) * (bins[1] - bins[0]))
 
 
-band = idm.infer(model, spectrum)
+band = idm.infer(model, log_spectrum)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 counts = np.histogram(mass, bins)[0]
 centers = (bins[1:] + bins[:-1]) / 2
 left.errorbar(centers, counts, np.sqrt(counts), fmt=".", color="black")
-left.fill_between(grid, *band.confidence_interval(), color="C0", alpha=0.25)
-left.plot(grid, band.value, color="C0")
+left.fill_between(grid, *np.exp(band.confidence_interval()), color="C0", alpha=0.25)
+left.plot(grid, np.exp(band.value), color="C0")
 left.set(xlabel="mass (GeV)", ylabel="events in a bin")
 sources = [source for source in cross_section.budget if source != "total"]
 right.barh(sources, [cross_section.budget[source] ** 2 for source in sources], color="C0")
