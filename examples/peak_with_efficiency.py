@@ -64,9 +64,9 @@ print(idm.infer(beam, "eff"))
 # %%
 # One fit of all
 # --------------
-# The number of signal events is the cross section (pb) times efficiency times luminosity (1/pb). The
-# events alone cannot tell these apart, so their model is given at *one* of its maxima, with `theta=`;
-# `combine` joins parameters by name and fits them all.
+# The number of signal events is the cross section (pb) times efficiency times luminosity (1/pb).
+# The events alone cannot tell these apart, so their model is given at *one* of its maxima, with
+# `theta=`; `combine` joins parameters by name and fits them all.
 
 
 def expected(th):

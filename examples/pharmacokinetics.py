@@ -42,9 +42,9 @@ def in_blood(th, hours):
 
 
 # %%
-# A solver wants a tight tolerance: its error is noise to derivatives. The parameters have names, and
-# their logarithms are fitted, since a rate is never negative. An assay is off by so many percent, so
-# the logarithms of the concentrations have a constant error.
+# A solver wants a tight tolerance: its error is noise to derivatives. The parameters have names,
+# and their logarithms are fitted, since a rate is never negative. An assay is off by so many
+# percent, so the logarithms of the concentrations have a constant error.
 
 
 def loglik(th):

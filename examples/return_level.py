@@ -48,9 +48,7 @@ def simulate(th, rng):
     return partial(loglik, y=years)
 
 
-model = idm.from_loglik(
-    loglik, start={"mu": 3.9, "log_sigma": -1.5, "xi": 0.05}, simulate=simulate
-)
+model = idm.from_loglik(loglik, start={"mu": 3.9, "log_sigma": -1.5, "xi": 0.05}, simulate=simulate)
 print(idm.infer(model, idm.parameters))
 
 # %%

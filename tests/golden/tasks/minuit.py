@@ -103,9 +103,10 @@ def pharmacokinetics():
     }
     data = {"hours": hours, "concentration": y}
     # bounds, for MIGRAD tries rates that no solver can follow
-    limits = {"log_ka": (-3, 3), "log_ke": (-6, 1), "log_V": (-1, 7), "log_s": (-5, 2)}
-    solved = task(nll, start, data, derived, ["log_ka"], swapped, limits)
-    theta, errors = (np.array([solved[key][name] for name in start]) for key in ("value", "standard_error"))
+    window = {"log_ka": (-3, 3), "log_ke": (-6, 1), "log_V": (-1, 7), "log_s": (-5, 2)}
+    solved = task(nll, start, data, derived, ["log_ka"], swapped, window)
+    theta = np.array([solved["value"][name] for name in start])
+    errors = np.array([solved["standard_error"][name] for name in start])
     exact = np.linalg.inv(hessian(lambda t: closed(*t), theta, errors))
     if not np.allclose(np.sqrt(np.diag(exact)), errors, rtol=1e-5):
         raise SystemExit("The Hessian of the ODE is not that of its solution.")
@@ -135,8 +136,9 @@ def mixture():
 def task(nll, start, data, derived, minos, swapped, bounds=None):
     """Estimates, errors and limits; `swapped` writes a function in the place of a parameter."""
     fit = fitted(nll, start, bounds)
-    names, theta = list(start), finished(lambda t: nll(*t), np.array(fit.values), np.array(fit.errors))
-    covariance = np.linalg.inv(hessian(lambda t: nll(*t), theta, np.array(fit.errors)))
+    names, rough = list(start), np.array(fit.errors)
+    theta = finished(lambda t: nll(*t), np.array(fit.values), rough)
+    covariance = np.linalg.inv(hessian(lambda t: nll(*t), theta, rough))
     errors = np.sqrt(np.diag(covariance))
     gap = float(np.max(np.abs(np.array(fit.errors) / errors - 1)))
     if gap > HESSE:
@@ -193,7 +195,7 @@ def limits(fit, name):
 
 
 def hessian(function, theta, errors):
-    """Second differences over 0.2 and 0.1 errors, extrapolated."""
+    """Second differences over 0.1 and 0.05 errors to either side, extrapolated."""
 
     def rough(h):
         steps = h * np.diag(errors)
@@ -203,8 +205,8 @@ def hessian(function, theta, errors):
         pieces = [s * t * function(theta + s * a + t * b) for s in (1, -1) for t in (1, -1)]
         return sum(pieces) / 4
 
-    third, quarter = rough(0.1) / 0.01, rough(0.05) / 0.0025
-    return (4 * quarter - third) / 3 / np.outer(errors, errors)
+    coarse, fine = rough(0.1) / 0.1**2, rough(0.05) / 0.05**2
+    return (4 * fine - coarse) / 3 / np.outer(errors, errors)
 
 
 def gradient(function, theta, errors):
