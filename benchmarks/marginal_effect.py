@@ -1,8 +1,9 @@
 """Average effect of a dummy after a logit: cost of generality beside a formula by hand.
 
 Run with ``python -m benchmarks.marginal_effect``. All in one run, n = 100 000 and d = 20 unless
-said otherwise: the formula written out in NumPy, `infer` with psi as a black box, statsmodels'
-`get_margeff`, and delicatessen's `delta_method` if that is installed.
+said otherwise: the formula written out in NumPy, the question `average_comparison`, `infer` with
+psi as a black box, statsmodels' `get_margeff`, and delicatessen's `delta_method` if that is
+installed. The question is held against the formula in rounds, by medians.
 """
 
 import argparse
@@ -13,9 +14,9 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import implicit_delta as idm
-from benchmarks.timing import timed
+from benchmarks.timing import medians, timed
 
-LIMIT = 10  # times the formula by hand
+LIMIT, QUESTION_LIMIT = 10, 5  # times the formula by hand
 
 
 class Problem:
@@ -30,6 +31,8 @@ class Problem:
         self.results = sm.Logit(y.astype(float), self.X).fit(disp=0)
         self.high, self.low = self.X.copy(), self.X.copy()
         self.high[:, -1], self.low[:, -1] = 1, 0
+        self.model = idm.from_statsmodels(self.results)
+        self.question = idm.average_comparison(d - 1)
 
     def effect(self, params):
         predict = self.results.model.predict
@@ -48,6 +51,10 @@ class Problem:
     def by_infer(self):
         model = idm.from_statsmodels(self.results)
         return idm.infer(model, self.effect).standard_error
+
+    def by_question(self):
+        model = idm.from_statsmodels(self.results)
+        return idm.infer(model, self.question).standard_error
 
     def by_differences(self):
         """The same with a psi that cannot be traced, so that it is differentiated numerically."""
@@ -73,6 +80,7 @@ def main(n=100_000, d=20):
     problem = Problem(n, d)
     rows = {
         "by hand, in NumPy": timed(problem.by_hand, 7),
+        "average_comparison": timed(problem.by_question, 7),
         "infer, psi traced": timed(problem.by_infer, 7),
         "infer, psi opaque": timed(problem.by_differences),
         "statsmodels get_margeff": problem.by_statsmodels(),
@@ -86,6 +94,22 @@ def main(n=100_000, d=20):
         print(f"  {name:26} {error:14.12f} {seconds:9.4f} {seconds / unit:14.1f}")
     ratio = rows["infer, psi traced"][1] / unit
     print(f"  limit: {LIMIT} times by hand; {'held' if ratio <= LIMIT else 'BROKEN'}")
+    print_question(problem)
+
+
+def print_question(problem):
+    """Hold the question against the formula in rounds, with and without reading the results."""
+    times = medians(
+        {
+            "by hand": problem.by_hand,
+            "existing model": lambda: idm.infer(problem.model, problem.question),
+            "from results": problem.by_question,
+        }
+    )
+    for name in ("existing model", "from results"):
+        ratio = times[name] / times["by hand"]
+        held = "held" if ratio <= QUESTION_LIMIT else "BROKEN"
+        print(f"  average_comparison, {name}: {ratio:.2f} times by hand (medians); {held}")
 
 
 if __name__ == "__main__":

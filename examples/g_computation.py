@@ -45,26 +45,11 @@ results = smf.logit("healthy ~ treated * wealth", data).fit(disp=0)
 model = idm.from_statsmodels(results)
 
 # %%
-# The effect is one line per world. `Average` says that the people are a sample of the population
-# we speak about, and the very one that the model was fitted to, so that both errors are added with
-# their correlation.
+# The question is one line: everybody treated against nobody. `population=True` says that the people
+# are a sample of the population we speak about, and the very one that the model was fitted to, so
+# that both errors are added with their correlation.
 
-
-def design(treated, wealth):
-    """Return the columns of the formula for people who are all treated, or all not."""
-    constant = np.ones(len(wealth))
-    return np.column_stack([constant, treated * constant, wealth, treated * wealth])
-
-
-everybody, nobody = design(1, data.wealth), design(0, data.wealth)
-
-
-def effect_on_each(params):
-    predict = results.model.predict
-    return predict(params, everybody) - predict(params, nobody)
-
-
-effect = idm.Average(effect_on_each, sample="training")
+effect = idm.average_comparison("treated", population=True)
 alone = idm.infer(model, effect, names="risk difference")
 clustered = idm.infer(model, effect, clusters=data.village, names="risk difference")
 print("as if all were independent")
@@ -85,8 +70,7 @@ print(f"{clustered.standard_error / alone.standard_error:.2f}")
 def estimate(seed):
     again = survey(np.random.default_rng(seed))
     fit = smf.logit("healthy ~ treated * wealth", again).fit(disp=0)
-    everybody, nobody = design(1, again.wealth), design(0, again.wealth)
-    return (fit.model.predict(fit.params, everybody) - fit.model.predict(fit.params, nobody)).mean()
+    return (fit.predict(again.assign(treated=1)) - fit.predict(again.assign(treated=0))).mean()
 
 
 repeats = np.array([estimate(seed) for seed in range(1000, 1000 + REPEATS)])

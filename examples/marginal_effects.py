@@ -21,25 +21,14 @@ import implicit_delta as idm
 students = sm.datasets.spector.load_pandas().data
 results = smf.logit("GRADE ~ GPA + TUCE + PSI", students).fit(disp=0)
 model = idm.from_statsmodels(results)
-predict, X = results.model.predict, results.model.exog
 
 # %%
 # **Average marginal effects.** For the new method, the change of the probability between 0 and 1;
-# for the two numbers, the derivative: ``p (1 - p)`` times the coefficient, averaged over students.
-# Psi is written with the parameters as statsmodels has them: a pandas Series.
+# for the two numbers, the mean derivative. Each is one line.
 
-taught, not_taught = X.copy(), X.copy()
-taught[:, 3], not_taught[:, 3] = 1, 0
-
-
-def effects(params):
-    p = predict(params, X)
-    steepness = (p * (1 - p)).mean()
-    new_method = (predict(params, taught) - predict(params, not_taught)).mean()
-    return [steepness * params["GPA"], steepness * params["TUCE"], new_method]
-
-
-effect = idm.infer(model, effects, names=["GPA", "TUCE", "new method"])
+method = idm.infer(model, idm.average_comparison("PSI"), influence=True)
+slopes = [idm.infer(model, idm.average_slope(name), influence=True) for name in ("GPA", "TUCE")]
+effect = idm.join(*slopes, method)
 print(effect)
 
 # %%
@@ -52,11 +41,12 @@ assert gap < 1e-8
 
 # %%
 # **An elasticity.** By how many percent does the probability rise if the average rises by one
-# percent? ``(1 - p) * GPA * coefficient``, averaged. Only psi changes.
+# percent? ``(1 - p) * GPA * coefficient``, averaged. No question has that name, so psi is a
+# function; the parameters that it gets predict.
 
 
 def elasticity(params):
-    return ((1 - predict(params, X)) * X[:, 1]).mean() * params["GPA"]
+    return ((1 - params.predict()) * students.GPA.to_numpy()).mean() * params["GPA"]
 
 
 print(idm.infer(model, elasticity))
@@ -73,7 +63,7 @@ assert np.isclose(
 
 
 def improved(params):
-    return predict(params, taught).sum()
+    return params.predict(students.assign(PSI=1)).sum()
 
 
 count = idm.infer(model, improved)
@@ -85,7 +75,7 @@ print(f"{students.GRADE.sum():.0f} did")
 # **Which students carry the answer?** The influence of each row is the change of psi when one more
 # student like this is added.
 
-influence = idm.infer(model, effects, influence=True).influence[:, 2]
+influence = method.influence[:, 0]
 strongest = np.argsort(-abs(influence))[:3]
 print(students.iloc[strongest].assign(influence=influence[strongest].round(3)))
 

@@ -1,4 +1,4 @@
-"""Check that a wheel holds the package, its marker of types, its metadata, and nothing else."""
+"""Check that a wheel holds the package, its style and types, its metadata, and nothing else."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ if __name__ == "__main__":
     metadata = {name for name in names if name.parts[0].endswith(".dist-info")}
     source = Path(__file__).parents[1] / "src"
     expected = {path.relative_to(source) for path in source.glob("implicit_delta/**/*.py")}
+    expected |= {path.relative_to(source) for path in source.glob("implicit_delta/**/*.css")}
     expected.add(Path("implicit_delta", "py.typed"))
     assert package == expected, f"Not as in src: {sorted(map(str, package ^ expected))}"
     assert names == package | metadata, sorted(map(str, names - package - metadata))

@@ -30,7 +30,18 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Diagnostics, Estimate, Interval, join
-from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic, parameters
+from implicit_delta.evaluation import (
+    Average,
+    Replicated,
+    Smoothed,
+    Statistic,
+    average_comparison,
+    average_prediction,
+    average_slope,
+    datagrid,
+    parameters,
+    predictions,
+)
 from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
@@ -38,10 +49,16 @@ from implicit_delta.inference.continued import averaged, continue_training
 from implicit_delta.inference.goodness_of_fit import GoodnessOfFit, goodness_of_fit
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
+from implicit_delta.inference.likelihood_ratio import LikelihoodRatio, likelihood_ratio
 from implicit_delta.inference.polish import Polished, polish
+from implicit_delta.inference.profile.contour import contour
 from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.joint_region import Contour
+from implicit_delta.inference.profile.limit import Limit, limit
+from implicit_delta.inference.profile.many import Profiles
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
+from implicit_delta.inference.summary import Summary
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
@@ -77,6 +94,7 @@ __all__ = [
     "Bootstrap",
     "Categorical",
     "Comparison",
+    "Contour",
     "ConvergenceError",
     "Diagnostics",
     "DispersionWarning",
@@ -92,6 +110,8 @@ __all__ = [
     "Infinitesimal",
     "Interval",
     "Likelihood",
+    "LikelihoodRatio",
+    "Limit",
     "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
@@ -99,6 +119,7 @@ __all__ = [
     "Poisson",
     "Polished",
     "Profile",
+    "Profiles",
     "Replicated",
     "Response",
     "ShrinkageWarning",
@@ -107,7 +128,11 @@ __all__ = [
     "Smoothed",
     "Statistic",
     "StochasticFiniteDifference",
+    "Summary",
     "UnsupportedModelError",
+    "average_comparison",
+    "average_prediction",
+    "average_slope",
     "averaged",
     "bayesian_optimization",
     "bootstrap",
@@ -117,6 +142,8 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "contour",
+    "datagrid",
     "from_draws",
     "from_equations",
     "from_jax",
@@ -129,11 +156,14 @@ __all__ = [
     "infer",
     "join",
     "lbfgs",
+    "likelihood_ratio",
+    "limit",
     "measurement",
     "nelder_mead",
     "newton_krylov",
     "parameters",
     "polish",
+    "predictions",
     "profile",
     "refit",
 ]

@@ -1,41 +1,34 @@
-"""Versions, extras and a demo: ``python -m implicit_delta``."""
+"""Versions, extras and a demo: ``python -m implicit_delta``; with a command, ``implicit-delta``."""
 
 import argparse
-import platform
-from collections.abc import Iterable, Iterator
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
-import implicit_delta
-from implicit_delta import demo
+from implicit_delta.command.check import CORE, EXTRAS, found, report
+from implicit_delta.command.demonstration import run_demo
+from implicit_delta.command.main import COMMANDS
+from implicit_delta.command.main import main as run
 
-CORE = ("numpy", "scipy", "joblib", "tqdm")
-# The distributions of each extra, as in pyproject.toml.
-EXTRAS = {
-    "torch": ("torch",),
-    "jax": ("jax", "optax"),
-    "statsmodels": ("statsmodels",),
-    "sklearn": ("scikit-learn",),
-    "pandas": ("pandas",),
-    "polars": ("polars",),
-    "plot": ("matplotlib",),
-    "bayes": ("bayesian-optimization",),
-    "dask": ("dask", "distributed"),
-}
+__all__ = ["CORE", "EXTRAS", "PackageNotFoundError", "main", "version"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the versions and the extras, then run the demo."""
-    options = _parser().parse_args(arguments)
-    print("\n".join(_report()))
+    """Run the command that is named; without one, print versions and run the demo."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] and given[0] in (*COMMANDS, "--version"):
+        raise SystemExit(run(given))
+    options = _parser().parse_args(given)
+    print("\n".join(report(version)))
     if options.demo:
         print()
-        _run_demo(options.picture if _version("matplotlib") else None)
+        run_demo(options.picture if found("matplotlib", version) else None)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m implicit_delta",
-        description="Print versions and installed extras, and run a demo.",
+        description="Print versions and installed extras, and run a demo. "
+        f"With {', '.join(COMMANDS)} as the first word: the command implicit-delta.",
         epilog="Progress bars: set the environment variable IMPLICIT_DELTA_PROGRESS to on or off.",
     )
     parser.add_argument("--no-demo", dest="demo", action="store_false", help="only the versions")
@@ -46,39 +39,6 @@ def _parser() -> argparse.ArgumentParser:
         help="file for the picture of the demo, which needs matplotlib (default: demo.png)",
     )
     return parser
-
-
-def _run_demo(picture: str | None) -> None:
-    try:
-        demo.main(picture)
-    except OSError as error:  # a folder that cannot be written to, not a failure of the package
-        print(f"The picture was not written: {error}. Another place: --picture FILE")
-
-
-def _report() -> Iterator[str]:
-    """Lines of the report: the package, what it needs, and what it can use."""
-    yield f"implicit-delta {implicit_delta.__version__}, Python {platform.python_version()}"
-    yield from _table((name, _version(name) or "not installed") for name in CORE)
-    yield "\nExtras"
-    yield from _table((extra, _described(extra)) for extra in EXTRAS)
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    return (f"  {name:11}  {text}" for name, text in rows)
-
-
-def _described(extra: str) -> str:
-    found = {name: _version(name) for name in EXTRAS[extra]}
-    if not all(found.values()):
-        return f"not installed: pip install 'implicit-delta[{extra}]'"
-    return ", ".join(f"{name} {number}" for name, number in found.items())
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

@@ -53,6 +53,10 @@ class Likelihood(ABC):
     def residual(self, outputs: Any, targets: Any) -> Any:
         """The whitened residual e with S e the slope, in the shape of the outputs."""
 
+    def mean(self, outputs: Any) -> Any:
+        """Mean of the targets given the outputs; probabilities of classes."""
+        raise TypeError(f"{type(self).__name__} does not tell the mean of its targets.")
+
     def mass(self, outputs: Any, targets: Any) -> Any:
         """Factor of the curvature, by which a target counts; of `root` it is the square root.
 
@@ -184,20 +188,24 @@ class Gaussian(_Elementwise):
         )
 
     @property
-    def _noise(self) -> float:
+    def noise(self) -> float:
+        """The variance, or 1 while it is open."""
         return self.variance if isinstance(self.variance, float) else 1.0
 
     def _terms(self, f: Any, y: Any) -> Any:
-        return -((f - y) ** 2) / (2 * self._noise)
+        return -((f - y) ** 2) / (2 * self.noise)
 
     def _slope(self, f: Any, y: Any) -> Any:
-        return (y - f) / self._noise
+        return (y - f) / self.noise
 
     def _bend(self, f: Any) -> Any:
-        return 1 / self._noise
+        return 1 / self.noise
+
+    def mean(self, outputs: Any) -> Any:
+        return outputs
 
     def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
-        return f + np.sqrt(self._noise / counts) * rng.normal(size=f.shape)
+        return f + np.sqrt(self.noise / counts) * rng.normal(size=f.shape)
 
     def _check_targets(self, targets: Any) -> None:
         if not np.all(np.isfinite(targets)):
@@ -222,6 +230,9 @@ class Bernoulli(_Elementwise):
         p = _functions(f).sigmoid(f)
         return p * (1 - p)
 
+    def mean(self, outputs: Any) -> Any:
+        return _functions(outputs).sigmoid(outputs)
+
     def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
         often = np.broadcast_to(whole(counts), f.shape)
         return rng.binomial(often, _functions(f).sigmoid(f)) / often
@@ -243,6 +254,9 @@ class Poisson(_Elementwise):
 
     def _bend(self, f: Any) -> Any:
         return _functions(f).exp(f)
+
+    def mean(self, outputs: Any) -> Any:
+        return _functions(outputs).exp(outputs)
 
     def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
         return rng.poisson(counts * np.exp(f)) / counts
@@ -317,6 +331,10 @@ class Categorical(Likelihood):
         classes = targets if kept is None else xp.where(kept, targets, 0)
         chosen = xp.take(outputs, classes[..., None], -1)[..., 0] - xp.logsumexp(outputs, -1)
         return _by_row(chosen if kept is None else xp.where(kept, chosen, 0.0))
+
+    def mean(self, outputs: Any) -> Any:
+        """Probabilities of the classes."""
+        return _functions(outputs).softmax(outputs, -1)
 
     def slope(self, outputs: Any, targets: Any) -> Any:
         """Labels, of mass m, less m times the probabilities p."""

@@ -8,5 +8,5 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Psi: TypeAlias = Callable[[Any], Any]
-Question: TypeAlias = Psi | str | Sequence[str]  # psi, or parameters by name
+Asked: TypeAlias = Psi | str | Sequence[str]  # psi, or parameters by name
 WeightKind: TypeAlias = Literal["frequency", "precision", "sampling"]

@@ -1,14 +1,31 @@
-"""Warnings that point at the user's line."""
+"""Warnings that point at the user's line, and a record of the last ones."""
 
 import sys
 import warnings
+from collections import deque
+from threading import get_ident
+from time import perf_counter
+
+from implicit_delta.errors import ImplicitDeltaWarning
 
 OURS = {"implicit_delta", "joblib"}  # joblib runs parts of the package
+MOST_KEPT = 100  # more than one question ever issues
+
+_record: deque[tuple[float, int, str]] = deque(maxlen=MOST_KEPT)  # time, thread, text
 
 
 def warn(text: str, category: type[Warning]) -> None:
     """Warn at the first frame outside the package, however deep the call came from."""
+    if issubclass(category, ImplicitDeltaWarning):
+        _record.append((perf_counter(), get_ident(), text))
     warnings.warn(text, category, stacklevel=_depth())
+
+
+def warned_since(started: float) -> tuple[str, ...]:
+    """Return the warnings of this thread since a time of `perf_counter`, each once."""
+    own = get_ident()
+    found = (text for time, thread, text in tuple(_record) if time >= started and thread == own)
+    return tuple(dict.fromkeys(found))
 
 
 def _depth() -> int:

@@ -8,6 +8,8 @@ from typing import Any
 from implicit_delta._core.warn import warn
 
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
+# Target of an estimate from which a penalty was taken; its drift has limits of its own.
+DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Diagnostics:
         Wall-clock time.
     notes : mapping of str to float or str
         Diagnostics of one method alone, such as ``lam`` or ``monte_carlo_error``.
+    warnings : tuple of str
+        Texts of the warnings that were issued while the question was answered.
     """
 
     drift: float = math.nan
@@ -53,9 +57,11 @@ class Diagnostics:
     passes: int = 0
     seconds: float = 0.0
     notes: Mapping[str, float | str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", dict(self.notes))
+        object.__setattr__(self, "warnings", tuple(map(str, self.warnings)))
 
     def _repr_html_(self) -> str:
         """Return a table that folds, for notebooks."""
@@ -73,10 +79,16 @@ class Diagnostics:
 def restored(content: Mapping[str, Any]) -> Diagnostics:
     """Rebuild diagnostics from a file; those that this release does not know become notes."""
     found = {RENAMED.get(name, name): entry for name, entry in content.items()}
-    notes = dict(found.pop("notes", {}))
+    notes, warnings = dict(found.pop("notes", {})), _texts(found.pop("warnings", []))
     known = [item.name for item in fields(Diagnostics) if item.name in found]
     numbers = {name: _number(found.pop(name)) for name in known}
-    return Diagnostics(**numbers, notes={**found, **notes})
+    return Diagnostics(**numbers, notes={**found, **notes}, warnings=warnings)
+
+
+def _texts(content: Any) -> tuple[str, ...]:
+    if not isinstance(content, list) or not all(isinstance(text, str) for text in content):
+        raise TypeError(f"{content!r:.60} is not a list of texts")
+    return tuple(content)
 
 
 def _number(content: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -511,6 +512,48 @@ class Estimate:
             As in :meth:`to_dict`.
         """
         return estimate_text(self, confidence_level, null, transform)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str | None = None,
+        question: str | None = None,
+        *,
+        confidence_level: float = 0.95,
+    ) -> Path:
+        """Write a page to show: one HTML file that loads nothing and runs nothing.
+
+        On it are the question, the answer in a sentence and as a picture, the sources of error,
+        second opinions where there are some, the rows with the largest influence if these were
+        kept, each diagnostic with a mark and its meaning, and how to repeat it.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that ends in ``.html`` or ``.htm``; one that is there is overwritten.
+        title, question : str, optional
+            The heading, and the question in your words; made of the names unless given.
+        confidence_level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        pathlib.Path
+            Of the file.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> est = Estimate(0.18, [[0.035**2]], names=("effect",), method="by hand")
+        >>> with TemporaryDirectory() as folder:
+        ...     est.report(f"{folder}/page.html", question="Does the treatment work?").name
+        'page.html'
+        """
+        from implicit_delta.estimate.report import write_page
+
+        return write_page(
+            path, self, title=title, question=question, confidence_level=confidence_level
+        )
 
     def __repr__(self) -> str:
         return estimate_table(self.to_dict())

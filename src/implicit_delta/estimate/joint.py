@@ -43,6 +43,8 @@ BY_ORDER = (
     "nothing tells separate samples, `join(a, b, independent=True)`"
 )
 MODEL_BASED = "that of the model"
+# Diagnostics of which the worst is not the largest number.
+APART = {"notes", "passes", "seconds", "smallest_curvature", "warnings"}
 INDEFINITE = 1e-8  # of a correlation, times K: what rounding makes of zero
 
 
@@ -357,7 +359,7 @@ def worst(found: Sequence[Diagnostics]) -> Diagnostics:
         changes: dict[str, object] = {
             item.name: np.fmax(getattr(first, item.name), getattr(other, item.name))
             for item in fields(first)
-            if item.name not in ("notes", "passes", "seconds", "smallest_curvature")
+            if item.name not in APART
         }
         low = float(np.fmin(first.smallest_curvature, other.smallest_curvature))
         notes = {k: v for k, v in first.notes.items() if k in other.notes and other.notes[k] == v}
@@ -368,5 +370,6 @@ def worst(found: Sequence[Diagnostics]) -> Diagnostics:
             passes=first.passes + other.passes,
             seconds=first.seconds + other.seconds,
             notes=notes,
+            warnings=tuple(dict.fromkeys(first.warnings + other.warnings)),
         )
     return first

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, EvaluationError, NonlinearityWarning
@@ -18,9 +19,6 @@ from implicit_delta.numerics.derivatives import constant_beside, differentiate
 from implicit_delta.numerics.tracing import trace
 
 HALF = 0.5  # of a standard error: where the bend is looked at, as in `infer`
-# As in `infer`: of simulated ratios, odds ratios, probabilities and products, those that bend by at
-# most 0.08 were covered in 92 to 97 % by 95 % intervals.
-BEND_WARNS, BEND_REFUSES = 0.08, 1.0
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 MOST_PROBED = 64  # outputs, and directions of the values
 TRACE_STEP, TRACE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative

@@ -10,6 +10,7 @@ from implicit_delta._core.dependence import add_errors as add_errors
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.evaluation.summary import Groups, Summary
 
 Sample: TypeAlias = Literal["independent", "training", "unknown"]
 
@@ -53,6 +54,15 @@ class Average:
         Labels of groups of evaluation rows that were sampled together (questions about one
         document): the error is then that between sums of groups. With ``"training"`` give the
         labels to `infer`.
+    by : (m,) array, list or pandas Series, optional
+        Labels of the rows: one mean for each group, sorted and named by its label. The mean of a
+        group is a ratio, :math:`\sum_j 1_g h_j / \sum_j 1_g`, whose variance is that of the mean
+        of its own :math:`m_g` rows; two groups depend on each other through the model alone, and
+        through clusters with rows in both.
+    total : bool
+        Estimate totals instead of means, :math:`\sum_j h_j`. Their sampling error is that of
+        another sample of m rows, :math:`m^2 V_{\text{eval}}`; for the total of a group, how many
+        of the m rows are in it is random too.
 
     Examples
     --------
@@ -63,11 +73,20 @@ class Average:
     >>> est = idm.infer(model, unmet)
     >>> {part: round(error, 3) for part, error in est.budget.items()}
     {'model': 0.25, 'evaluation': 1.315, 'total': 1.339}
+
+    Means of groups:
+
+    >>> far = idm.Average(lambda m: (other - m[0]) ** 2, by=["west", "west", "east", "east"])
+    >>> est = idm.infer(model, far)
+    >>> est.names, est.value.round(6)
+    (('east', 'west'), array([20.5,  2.5]))
     """
 
     h: Any
     sample: Sample = "independent"
     clusters: Any = None
+    by: Any = None
+    total: bool = False
 
     def __post_init__(self) -> None:
         """Check what was configured."""
@@ -78,10 +97,19 @@ class Average:
                 "around the Average, not inside."
             )
         check_sample(self.sample, self.clusters)
+        if not isinstance(self.total, bool):
+            raise TypeError(f"total must be True or False, not {self.total!r:.40}.")
+        if self.by is not None:
+            Groups.of(self.by)
+
+    @property
+    def summary(self) -> Summary:
+        """Mean or total, of all rows or of each group."""
+        return Summary(None if self.by is None else Groups.of(self.by), self.total)
 
     def __call__(self, model: Any) -> Any:
         """Average over the rows, in the model's own language."""
-        return mean_over_rows(self.h(model))
+        return self.summary(self.h(model))
 
 
 def check_sample(sample: Any, clusters: Any) -> None:
@@ -95,21 +123,6 @@ def check_sample(sample: Any, clusters: Any) -> None:
             'With sample="training" the evaluation rows are the training rows, and so are their '
             "clusters: give the labels to `infer(model, psi, clusters=labels)`."
         )
-
-
-def mean_over_rows(values: Any, weights: Array | None = None) -> Any:
-    """Average over the first axis, in the values' own language: NumPy, torch, JAX or pandas."""
-    library = type(values).__module__.partition(".")[0]
-    if isinstance(values, list | tuple) or library == "polars":
-        values = np.asarray(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        values = values.astype(np.float64, copy=False)  # a sum of float16 overflows at 65504
-    if weights is None or weights.size != values.shape[0]:
-        # pandas would leave out rows that are NaN, and still divide by all of them
-        total = values.sum(axis=0, skipna=False) if library == "pandas" else values.sum(0)
-        return total / values.shape[0]
-    own = values.new_tensor(weights) if hasattr(values, "new_tensor") else weights
-    return own @ values / weights.sum()
 
 
 def checked_units(values: Array, sample: Sample, n: int) -> Array:
@@ -175,7 +188,9 @@ class Sampling:
         return Sampling(self.covariance[k : k + 1, k : k + 1], self.df)
 
 
-def sampling_of_mean(units: Array, clusters: Clusters | None = None) -> Sampling:
+def sampling_of_mean(
+    units: Array, clusters: Clusters | None = None, df: float | None = None
+) -> Sampling:
     r"""Error of the mean: :math:`\sum (h - \bar h)(h - \bar h)' / m(m - 1)`, from (m, K).
 
     With G clusters, of whose sums :math:`s_g` of deviations it is
@@ -183,7 +198,8 @@ def sampling_of_mean(units: Array, clusters: Clusters | None = None) -> Sampling
     """
     deviations = (units - units.mean(axis=0)) / len(units)
     sums = deviations if clusters is None else clusters.sums(deviations)
-    df = np.inf if clusters is None else len(sums) - 1.0
+    if df is None:
+        df = np.inf if clusters is None else len(sums) - 1.0
     return Sampling(np.asarray(sums.T @ sums * (len(sums) / (len(sums) - 1))), df)
 
 

@@ -8,11 +8,20 @@ import numpy as np
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
-from implicit_delta.evaluation.average import Average, Sample, mean_over_rows
+from implicit_delta.evaluation.average import (
+    Average,
+    Sample,
+    Sampling,
+    checked_units,
+    clusters_of,
+    sampling_of_mean,
+)
 from implicit_delta.evaluation.keyed import flattened, side_by_side, unmasked
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng, mean_over_seeds
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import Statistic
+from implicit_delta.evaluation.summary import Summary
 
 COPIES = {"numpy": "copy", "pandas": "copy", "torch": "clone", "array": "__copy__"}
 
@@ -83,6 +92,7 @@ class Composed:
     sample: Sample | None
     weights: Array | None
     clusters: Any = None
+    summary: Summary = field(default_factory=Summary)
 
     def units(self, model: Any) -> Any:
         """Average over the seeds alone: the rows, if there are any."""
@@ -93,7 +103,22 @@ class Composed:
     def __call__(self, model: Any) -> Any:
         """Average over seeds and rows, in the model's own language."""
         values = self.units(model)
-        return values if self.sample is None else mean_over_rows(values, self.weights)
+        return values if self.sample is None else self.summary(values, self.weights)
+
+    def sampled(self, raw: Any, shares: Array) -> tuple[Array, Sampling | None]:
+        """Rows whose mean is the summary, (m, K), and its error from their sampling.
+
+        Training rows, with these shares (n,), have none of their own.
+        """
+        assert self.sample is not None
+        rows = checked_units(np.asarray(raw), self.sample, shares.size)
+        if self.summary.groups is not None:
+            self.summary.groups.check(raw)
+        if self.sample == "training":
+            return self.summary.units(rows, shares, None, fair=False), None
+        clusters = clusters_of(self.clusters, raw)
+        units = self.summary.units(rows, np.ones(len(rows)), clusters, fair=True)
+        return units, sampling_of_mean(units, clusters, self.summary.df(clusters))
 
     def replicates(self) -> "list[Composed]":
         """Return the same function with each of the seeds alone."""
@@ -114,6 +139,12 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
             "A Statistic is smoothed by itself and averages nothing: pass it as psi, without "
             f"{type(psi).__name__} around it."
         )
+    if isinstance(function, Question) and function is not psi:
+        raise TypeError(
+            f"A question is smooth and averages by itself: pass it as psi, without "
+            f"{type(psi).__name__} around it. As a sample of a population its rows count with "
+            "`population=True`."
+        )
     if isinstance(function, Smoothed | Replicated | Average):
         raise TypeError(
             f"{type(function).__name__} cannot be inside {type(psi).__name__}. From outside to "
@@ -133,4 +164,5 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     sample = None if average is None else average.sample
     counted = sample == "training" and weights is not None and np.ptp(weights) > 0
     clusters = None if average is None else average.clusters
-    return Composed(owned, seeds, sample, weights if counted else None, clusters)
+    summary = Summary() if average is None else average.summary
+    return Composed(owned, seeds, sample, weights if counted else None, clusters, summary)

@@ -8,17 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from implicit_delta._core.cache import LastCache
-from implicit_delta._core.labels import places_in
+from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
-from implicit_delta.evaluation.average import (
-    Sampling,
-    checked_units,
-    clusters_of,
-    sampling_of_mean,
-)
+from implicit_delta.evaluation.asked import Asked
+from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.picked import Picked
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import (
@@ -111,6 +108,8 @@ class Evaluation:
         model = model.free()
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
+        if isinstance(psi, Question):
+            return _of_question(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
         picked = Picked.of(model.whole or model, asked)
@@ -119,14 +118,16 @@ class Evaluation:
             identity = _Identity(picked.places, model.chart)
             value = identity.value(model.theta)
             return cls(value, picked.scalar, labels, function=identity, fitted=model)
+        if isinstance(asked, Question):
+            raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(asked, model.shares)
-        units, sampling = _units(model, inner)
+        units, sampling, groups = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
             value=np.atleast_1d(value),
             scalar=value.ndim == 0,
-            names=evaluation_names(names, inner, raw, value),
+            names=evaluation_names(names, groups or inner, raw, None if groups else value),
             noise=noise_of_mean(values),
             units=units,
             sampling=sampling,
@@ -160,6 +161,16 @@ class Evaluation:
         assert self.function is not None
         return self.function.value(theta)
 
+    def bend(self, steps: Array) -> Array:
+        """Sum of second differences of psi along steps (S, d) from the model's theta: (K,)."""
+        theta = self.model.theta
+        known = self.function.bend(theta, steps) if isinstance(self.function, Asked) else None
+        if known is not None:
+            return known
+        center = self(theta)
+        ends = (self(theta + step) + self(theta - step) - 2 * center for step in steps)
+        return np.asarray(sum(ends, np.zeros_like(center)))
+
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
         psi = self.itself or self
@@ -178,17 +189,17 @@ class Evaluation:
         if self.sample != "training":
             return self(theta)
         shares = ratio(weights, self.model.weights) * self.model.shares
-        return np.asarray(shares @ self._units_at(theta) / shares.sum())
-
-    def _units_at(self, theta: Array) -> Array:
-        """Rows of an average at theta, (n, K); those of a surrogate move together."""
-        assert self.units is not None
         function = self.function
+        if isinstance(function, Asked):
+            return function.weighed(theta, shares)
         if not isinstance(function, _PsiOfModel) or not isinstance(function.psi, Composed):
-            return self.units + (self(theta) - self.value)
-        rows = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
-        checked_value(rows.mean(axis=0), "near the fitted parameters")
-        return rows.reshape(self.units.shape)
+            assert self.units is not None
+            moved = self.units + (self(theta) - self.value)  # rows of a surrogate move together
+            return np.asarray(shares @ moved / shares.sum())
+        raw = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
+        kept = shares * (self.model.shares.sum() / shares.sum())  # a total is one of as many rows
+        value = function.psi.summary(raw, kept)
+        return np.atleast_1d(checked_value(value, "near the fitted parameters"))
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate at theta, (K, d); once at the model's own."""
@@ -231,6 +242,8 @@ class Evaluation:
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
         function = self.function
+        if isinstance(function, Asked) and self.model.bends:
+            return replace(self, function=function.in_tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))
@@ -346,17 +359,19 @@ class _Identity:
         return _Identity((k if self.places is None else self.places[k],), self.chart)
 
 
-def _units(model: FittedModel, psi: Psi) -> tuple[Array | None, Sampling | None]:
-    """Evaluate each row of an average, before anything else: a bad row is then named."""
+def _units(
+    model: FittedModel, psi: Psi
+) -> tuple[Array | None, Sampling | None, tuple[str, ...] | None]:
+    """Evaluate each row of an average, before anything else: a bad row is then named.
+
+    With the error from sampling these, and the names of groups.
+    """
     if not isinstance(psi, Composed) or psi.sample is None:
-        return None, None
+        return None, None, None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.rows)
-    units = checked_units(np.asarray(raw), psi.sample, model.n)
-    if psi.sample == "training":
-        return units, None
-    return units, sampling_of_mean(units, clusters_of(psi.clusters, raw))
+    return *psi.sampled(raw, model.shares), psi.summary.names(raw, psi.function.names)
 
 
 def check_order(raw: Any, rows: Any) -> None:
@@ -370,6 +385,24 @@ def check_order(raw: Any, rows: Any) -> None:
         'sample="training" means that row i is training row i. Return them in that order, for '
         "example with `.loc[results.model.data.row_labels]`; if they are in that order and only "
         "the labels differ, return `.to_numpy()`."
+    )
+
+
+def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluation:
+    """Read the tables of a question; as a sample, the training rows are units in first order."""
+    bound = question.bound(model)
+    value = bound.asked.value(model.theta)
+    units = None
+    if question.population:
+        units = checked_units(bound.asked.units(model.theta), "training", model.n)
+    return Evaluation(
+        value=checked_value(value, "at the fitted parameters"),
+        scalar=bound.scalar,
+        names=evaluation_names(names, distinct(bound.names)),
+        units=units,
+        sample="training" if question.population else None,
+        function=bound.asked,
+        fitted=model,
     )
 
 

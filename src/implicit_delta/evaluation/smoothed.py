@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.thresholds import CHANGE_WARNS, UNCERTAIN
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
@@ -16,8 +17,6 @@ from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 WIDTH = 1.0  # standard errors
-CHANGE_WARNS = 0.25  # of the standard error, when the width is halved
-UNCERTAIN = 0.2  # of the standard error: Monte-Carlo error that is worth a warning
 SURE = 3.0  # Monte-Carlo errors that a change or a bend must exceed before it is one
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.thresholds import SHIFT_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
@@ -14,7 +15,6 @@ from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.numerics.arrays import ratio
 
 SAME = 1e-6  # relative: what the sums of one library differ by
-SHIFT_WARNS = 0.5  # standard errors: a bias that turns 95 % into 92
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta._core.warn import warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.estimate.diagnostics import DEBIASED
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
@@ -31,7 +32,7 @@ from implicit_delta.inference.stopped import (
     told,
     warn_of_what_data_do_not_tell,
 )
-from implicit_delta.inference.target import DEBIASED, Target, target_of
+from implicit_delta.inference.target import Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
@@ -62,6 +63,11 @@ class Cost:
     def seconds(self) -> float:
         """Wall-clock time."""
         return perf_counter() - self.started
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts of the warnings so far."""
+        return warned_since(self.started)
 
 
 def assemble(
@@ -156,6 +162,7 @@ def assemble(
                 **part.notes,
                 **noise.notes(total.covariance),
             },
+            warnings=cost.warnings,
         ),
         influence=total.influence,
         parts=by_source(evaluation, response, part, total.parts),

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
+from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.normal_draws import still
+from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.values import SAME
+from implicit_delta.inference.asked_again import asked_again
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.drawn_data import DrawnData
 from implicit_delta.inference.fit_again import (
@@ -32,7 +35,6 @@ from implicit_delta.inference.fit_again import (
 from implicit_delta.inference.jackknife import Acceleration, left_out_groups
 from implicit_delta.methods.base import Response, uncertainty
 from implicit_delta.methods.outcomes import (
-    FEW,
     largest_ratio,
     monte_carlo_error,
     report_failures,
@@ -73,7 +75,9 @@ def bootstrap(
         ``psi(fitted)``, or ``psi(fitted, data)`` with the rows of the replicate, where these are a
         sample too (an average over the rows of the fit). Returns a number, an array (K,), or a
         dict or Series, whose names are kept. An `Average` of other rows, or `Replicated`, adds its
-        own error.
+        own error. Or a question such as `average_comparison`, of anything with `predict_proba` or
+        `predict`: about the rows of the data (the first part of a tuple), or those of each
+        replicate with ``population=True``.
     replicates : int
         B; the standard error is known up to a relative error of about
         :math:`1 / \sqrt{2 (B - 1)}`, reported as ``monte_carlo_error``. For intervals other than
@@ -135,6 +139,7 @@ def bootstrap(
     cost = Cost.start()
     _check(fit, psi, replicates, kind)
     rows, seed = DrawnData.of(data, clusters), as_seed(rng)
+    psi = asked_again(psi, data) if isinstance(psi, Question) else psi
     check_count(float(rows.count), *FEW_UNITS)
     own, *streams = np.random.SeedSequence(seed).spawn(int(replicates) + 1)
     question = FitAndPsi(fit, psi, kind)
@@ -182,7 +187,7 @@ def bootstrap(
         robust=True,
         refitted=True,
         method=f"bootstrap(replicates={len(outcomes)}, kind={kind!r}, rng={seed}){of}",
-        doubt=uncertainty(uncertain, "Use more replicates.", FEW),
+        doubt=uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
         notes=notes,
     )
     return assemble(evaluation, response, strict=False, cost=cost)
@@ -220,7 +225,7 @@ def _check(fit: Any, psi: Any, replicates: Any, kind: str) -> None:
             'kind="bayesian" gives weights to the fit, `fit(data, sample_weight)`, and this one '
             'has no argument `sample_weight`. Add it, or use kind="resample".'
         )
-    if kind == "bayesian" and takes_data(psi):
+    if kind == "bayesian" and (takes_data(psi) or getattr(psi, "population", False)):
         raise TypeError(
             'With kind="bayesian" the rows stay and have weights, which psi(fitted, data) would '
             'not see. Use kind="resample".'

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +107,25 @@ class Comparison:
         from implicit_delta.inference.comparison_plot import comparison_plot
 
         return comparison_plot(self, ax, **style)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str | None = None,
+        question: str | None = None,
+    ) -> Path:
+        """Write a page to show: that of the first estimate, with all methods side by side.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that ends in ``.html`` or ``.htm``; one that is there is overwritten.
+        title, question : str, optional
+            The heading, and the question in your words.
+        """
+        from implicit_delta.inference.comparison_report import comparison_report
+
+        return comparison_report(self, path, title, question)
 
     def __repr__(self) -> str:
         reasons = [f"{method}: {reason}" for method, reason in self.failures.items()]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.thresholds import DRIFT_WARNS, REACHED
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import DriftWarning, NonlinearityWarning
@@ -15,8 +16,6 @@ WIDE = 10.0  # standard errors within which the bonus is curved; a start may be 
 WEAK, NARROW = 0.02, 1.0  # the same for a second look, by a bonus that is next to straight
 STILL = 0.001  # of it is left at most: Newton's method leaves 0.02^2 after two steps
 FAR = 1.0  # standard errors: beyond, a response out of proportion is put down to the push
-REACHED = 0.95  # of the variance; less is warned about
-DRIFT_WARNS = 0.1  # standard errors, as in `infer`
 PUSH_WARNS = 0.025  # relative error of a standard error, to an order that may see half of it
 SIGNAL = 10.0  # times the noise floor: a difference that can be told from noise
 LOUD = 0.2  # of the rise: noise in which an unfinished training cannot be seen

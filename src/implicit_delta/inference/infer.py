@@ -1,6 +1,7 @@
 """The front door: from a fitted model and an evaluation to an estimate."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array, Question
+from implicit_delta._core.types import Array, Asked
 from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
@@ -35,7 +36,7 @@ LOOSE = conjugate_gradient(rtol=1e-3)
 
 def infer(
     model: FittedModel,
-    psi: Question,
+    psi: Asked,
     method: Method | None = None,
     *,
     robust: bool | Correction | HAC = False,
@@ -159,7 +160,7 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
     return method is None or (drawn and not model.penalized)
 
 
-def _as_trained(model: FittedModel, psi: Question, names: Sequence[str] | str | None) -> Evaluation:
+def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
     if isinstance(psi, Statistic | Smoothed):  # these draw from the model
         return Evaluation.of(as_trained(model), psi, names)
@@ -251,7 +252,14 @@ def answer(
     warn_of_training_loss(evaluation)
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
-    return estimate
+    return _with_warnings(estimate, cost.warnings)
+
+
+def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
+    """Add the warnings that came after the estimate was made."""
+    if texts == estimate.diagnostics.warnings:
+        return estimate
+    return replace(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
@@ -259,6 +267,7 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     if model.sandwiched:
         return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:
+        model.check_maximum()
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.tether:

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.thresholds import FEW_CLUSTERS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
@@ -18,7 +19,6 @@ from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
-FEW_CLUSTERS = 20
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
 ESTIMATED = 0.9  # the same where it is estimated from the influences, roughly
 BINS = ", or terms that were not sampled: the bins of a histogram are not, their counts are"

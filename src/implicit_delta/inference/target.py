@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from implicit_delta._core.thresholds import SHRINKAGE_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ShrinkageWarning, UnsupportedModelError
@@ -12,7 +13,6 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
-SHRINKAGE_WARNS = 0.25  # standard errors: at 0.25 a 95 % interval covers 94.3 %, at 0.5 92 %
 MOST = 1000  # parameters for which the likelihood's own information is formed
 SINGULAR = 1e-10  # smallest pivot of a correlation-scaled information that is not rounding
 
@@ -22,7 +22,6 @@ STOPPED = (
     "psi of this training, from the same start and stopped where it was, on average over training "
     "sets; not psi at the maximum of the likelihood, nor at the truth"
 )
-DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
 class Target(NamedTuple):

@@ -36,9 +36,10 @@ def warn_of_training_loss(evaluation: Evaluation) -> None:
     if model.sandwiched:
         return
     terms = model.terms(model.theta)
-    for column in evaluation.units.T:
+    for column, value in zip(evaluation.units.T, evaluation.value, strict=True):
+        own = column != value  # rows of other groups are at the value
         spread = np.ptp(column)
-        if spread > 0 and abs(np.corrcoef(column, terms)[0, 1]) > 1 - 1e-9:
+        if spread > 0 and abs(np.corrcoef(column[own], terms[own])[0, 1]) > 1 - 1e-9:
             optimism = model.d / float(model.counts.sum()) * spread / np.ptp(terms)
             warn(
                 "h is the loss of each training row: its mean is optimistic for new rows, by about "

@@ -10,12 +10,7 @@ from implicit_delta._core.parallel import run_all
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic, parameters
-from implicit_delta.evaluation.average import (
-    Sampling,
-    checked_units,
-    clusters_of,
-    sampling_of_mean,
-)
+from implicit_delta.evaluation.average import Sampling
 from implicit_delta.evaluation.composed import Composed, composed
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 
@@ -72,13 +67,16 @@ class Look:
     units: Array | None = None
     sampling: Sampling | None = None
     replicates: Array | None = None
+    labels: tuple[str, ...] | None = None
 
     def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
         """State the question to a black box, with the errors of the evaluation itself."""
         return Evaluation(
             value=np.atleast_1d(self.value),
             scalar=self.value.ndim == 0,
-            names=evaluation_names(names, psi, self.raw, self.value),
+            names=evaluation_names(
+                names, self.labels or psi, self.raw, None if self.labels else self.value
+            ),
             noise=None if self.replicates is None else noise_of_mean(self.replicates),
             units=self.units,
             sampling=self.sampling,
@@ -123,12 +121,12 @@ def look_at(model: Any, psi: Psi, where: str, *, detailed: bool) -> Look:
     if not detailed or not isinstance(psi, Composed):
         return Look(raw, value)
     looks = [checked_value(plain(look(model)), where) for look in psi.replicates()]
-    units = sampling = None
+    units = sampling = labels = None
     if psi.sample is not None:
         rows = plain(psi.units(model))
-        units = checked_units(np.asarray(rows), psi.sample, 0)
-        sampling = sampling_of_mean(units, clusters_of(psi.clusters, rows))
-    return Look(raw, value, units, sampling, np.array(looks) if looks else None)
+        units, sampling = psi.sampled(rows, np.empty(0))
+        labels = psi.summary.names(rows, psi.function.names)
+    return Look(raw, value, units, sampling, np.array(looks) if looks else None, labels)
 
 
 def black_box(psi: Any) -> Psi:

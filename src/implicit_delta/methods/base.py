@@ -9,13 +9,13 @@ import numpy as np
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.named import changed_fields
+from implicit_delta._core.thresholds import UNCERTAIN
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import still
 from implicit_delta.models.base import FittedModel
 
-UNCERTAIN = 0.2  # of a standard error, which turns 95 % into 88 or 98: worth a warning
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
@@ -19,9 +20,9 @@ from implicit_delta.methods.base import (
     check_moved,
     uncertainty,
 )
+from implicit_delta.methods.better import warn_of_better
 from implicit_delta.methods.first_order import FirstOrder
 from implicit_delta.methods.outcomes import (
-    FEW,
     largest_ratio,
     monte_carlo_error,
     report_failures,
@@ -36,7 +37,9 @@ from implicit_delta.methods.replication import (
 )
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+
+SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks"]
 
@@ -187,14 +190,18 @@ class Bootstrap(Method):
         _check_limits(model)
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        refit = Refitted(model, ascent, replication, partial(_psi, evaluation))
-        rest = evaluation(ascent.climb(model).x) - evaluation.value
+        at_rest = ascent.climb(model)
+        climb = ascent if self.maximizer is not None else _in_reach(ascent)
+        refit = Refitted(model, climb, replication, partial(_psi, evaluation), at_rest.value)
+        rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
         outcomes = refit.run(as_seed(named.rng), int(self.replicates), self.n_jobs)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         report_failures(failures, len(outcomes), replication.otherwise)
+        ends = [(outcome.gain, outcome.theta) for outcome in outcomes if outcome.theta is not None]
+        warn_of_better(model, ends, "by a replicate of the bootstrap")
         draws = np.array(values)
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
@@ -215,7 +222,7 @@ class Bootstrap(Method):
             method=repr(replace(named, maximizer=ascent.maximizer)),
             drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
-            doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW),
+            doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 
@@ -236,6 +243,11 @@ class _ClusterBootstrap(Method):
 def _psi(evaluation: Evaluation, replicate: FittedModel, theta: Array) -> Array:
     """Evaluate at a refit; an average over training rows is that of the replicate's."""
     return evaluation.weighed(theta, replicate.weights)
+
+
+def _in_reach(ascent: Ascent) -> Ascent:
+    """Limit the steps in natural units: drawn data may have a likelihood without bounds."""
+    return ascent if ascent.scale is None else replace(ascent, maximizer=SEARCH)
 
 
 def _check_average(evaluation: Evaluation, replication: Replication) -> None:

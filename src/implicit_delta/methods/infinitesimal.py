@@ -103,9 +103,10 @@ class Infinitesimal(Method):
         except NotAMaximumError as error:
             raise error.named(model.names) from None
         exact = self.curvature == "hessian" and self.damping == 0
+        own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         seen = _probed(
-            evaluation, solution.x, solution.quadratic, score, exact and not evaluation.straight
+            evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
         )
         return Response(
             covariance=solution.quadratic,
@@ -234,11 +235,8 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
         return np.nan
-    theta, total = evaluation.model.theta, np.zeros(errors.size)
-    center = evaluation(theta)
     try:
-        for step in BIAS_STEP * factor.half(np.eye(theta.size)).T:
-            total += evaluation(theta + step) + evaluation(theta - step) - 2 * center
+        total = evaluation.bend(BIAS_STEP * factor.half(np.eye(factor.scale.size)).T)
     except EvaluationError:
         return np.nan
     return float(np.max(ratio(abs(total) / (2 * BIAS_STEP**2), errors)))

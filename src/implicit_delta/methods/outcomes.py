@@ -13,18 +13,22 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.numerics.arrays import ratio
 
-FEW = 0.4  # of a standard error: from four replicates; five are somebody's choice
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One replicate: psi (K,), or why there is none; and what it cost."""
+    """One replicate: psi (K,), or why there is none; what it cost; and where it has ended.
+
+    `gain` is by how much the objective of the data themselves is higher there than at the fit.
+    """
 
     psi: Array | None
     failure: str
     passes: int = 0
+    theta: Array | None = None
+    gain: float = 0.0
 
 
 def run_replicates(

@@ -9,6 +9,7 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.better import risen
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
@@ -25,12 +26,15 @@ class Refitted:
     replication : Replication
     measure : callable
         Of the model of the drawn data and its maximum, (K,).
+    top : float
+        The objective of the data themselves, to tell of a higher one that a replicate leads to.
     """
 
     model: FittedModel
     ascent: Ascent
     replication: Replication
     measure: Callable[[FittedModel, Array], Array]
+    top: float = np.inf
 
     def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
         """Refit so often, each time with a stream of random numbers of its own."""
@@ -40,8 +44,12 @@ class Refitted:
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         """Make one replicate."""
+        with self.model.apart():
+            return self._outcome(stream)
+
+    def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
         before = self.model.passes
-        found, failure = None, ""
+        found, failure, theta, gain = None, "", None, 0.0
         try:
             replicate = self.replication.draw(self.model, np.random.default_rng(stream))
             top = self.ascent.climb(replicate)
@@ -53,9 +61,11 @@ class Refitted:
                 failure = "The maximum of the drawn data violates a constraint."
             else:
                 found = self.measure(replicate, top.x)
+                theta = top.x
+                gain = risen(self.model, theta, self.top) if np.isfinite(self.top) else 0.0
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
-        return Outcome(found, failure, self.model.passes - before)
+        return Outcome(found, failure, self.model.passes - before, theta, gain)
 
 
 def _still_rises(model: FittedModel, theta: Array) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.budget import Budget, check_budget
+from implicit_delta._core.thresholds import NONLINEAR_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NonlinearityWarning, NotAMaximumError, UnsupportedModelError
@@ -20,8 +21,6 @@ from implicit_delta.evaluation.normal_draws import (
 from implicit_delta.methods.base import Method, Response, check_moved, uncertainty
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-
-NONLINEAR_WARNS = 0.5  # of the variance; a single step leaves 0.36
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.budget import check_budget
 from implicit_delta._core.progress import progress
+from implicit_delta._core.thresholds import REACHED
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
@@ -22,7 +23,6 @@ from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 
-REACHED = 0.95  # of the variance; a training that can have reached only less is warned about
 PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 SURE = 3.0  # Monte-Carlo errors beyond which that is not an accident
 ONE_SIGMA = 0.8413  # few runs know their own spread badly: t instead of normal quantiles

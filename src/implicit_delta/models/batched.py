@@ -31,7 +31,9 @@ from implicit_delta.models.base import (
 )
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import estimated_noise
+from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
@@ -112,6 +114,7 @@ class BatchedModel(FittedModel):
     noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
     checkpoints: Array | None = None
     replicates: Array | None = None
+    columns: tuple[str, ...] | None = None  # of the inputs, for questions
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -122,6 +125,21 @@ class BatchedModel(FittedModel):
         A step descends minus the mean of the weighted terms, plus the penalty over n, plus over n
         a function that is given by its slope.
         """
+
+    @property
+    def predictor(self) -> Predictor | None:  # type: ignore[override]
+        if self.columns is None:
+            return None
+        return ModulePredictor(self.columns, self._inputs, self.mean, self)
+
+    @abstractmethod
+    def mean(self, parameters: Any, inputs: Array) -> Any:
+        """Means of the targets of inputs (m, p), in the backend's own language."""
+
+    @in_context
+    def _inputs(self) -> Array:
+        parts = [np.asarray(batch[0], dtype=np.float64) for batch in map(_on_host, self.batches)]
+        return np.concatenate(parts)
 
     @property
     def functional(self) -> Any:
@@ -560,3 +578,7 @@ class BatchedModel(FittedModel):
         """Cache a result for the last theta: a copy, as its owner may change the original."""
         key = theta if theta is self.theta else theta.copy()
         return self._last.get(key, name, lambda: make(key))
+
+
+def _on_host(batch: Any) -> Any:
+    return [part.cpu() if hasattr(part, "cpu") else part for part in batch[:1]]

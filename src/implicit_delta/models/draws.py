@@ -130,6 +130,7 @@ class DrawsModel(FittedModel):
     counter: Counter = field(default_factory=Counter)
     layout: Layout | None = None
     sandwiched = True
+    maker = "from_draws"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "theta", as_named(self.theta, self.layout))

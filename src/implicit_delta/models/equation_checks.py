@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from implicit_delta._core.thresholds import REJECTED
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning, NonlinearityWarning
@@ -21,7 +22,6 @@ MOST_DIRECTIONS = 3
 MOST_SLOPES = 10  # parameters along which the noise of the Jacobian is looked at
 TINY = 1e-3  # of a standard error
 ROUNDING = 1e-12  # of a square, by differences over that
-REJECTED = 1e-3  # p-value of Hansen's J below which the estimate itself is in doubt
 # Of a robust F with 1, 2, ... instruments: below, a nominal 5 % test of two-stage least squares may
 # reject in more than 10 % (Stock and Yogo 2005, table 5.2).
 WEAK = (16.38, 19.93, 22.30, 24.58, 26.87, 29.18, 31.50, 33.84, 36.19, 38.54)

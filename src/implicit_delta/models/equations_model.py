@@ -57,6 +57,7 @@ class EquationsModel(FittedModel):
     l2: float = 0.0
     layout: Layout | None = None
     sandwiched = True
+    maker = "from_equations"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "theta", as_named(self.theta, self.layout))

@@ -49,6 +49,7 @@ class Options:
     start: Any = None
     checkpoints: Any = None
     replicates: Any = None
+    columns: Any = None
 
     @property
     def ridge(self) -> float:

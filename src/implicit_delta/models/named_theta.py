@@ -48,6 +48,9 @@ class Layout:
     names: tuple[str, ...]
     arrays: tuple[tuple[str, Block], ...] = ()
 
+    def __reduce__(self) -> Any:
+        return Layout, (self.names, self.arrays)  # without what is kept, a class among it
+
     @cached_property
     def blocks(self) -> dict[str, Block]:
         """Every name that may be asked for: of entries and of arrays."""
@@ -149,6 +152,12 @@ class NamedTheta(np.ndarray):
         """Copy with the names."""
         plain = np.array(self, order=order)
         return plain if self._layout is None else _with_names(plain, self._layout, type(self))
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
 
     def __repr__(self) -> str:
         if self._layout is None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -33,6 +33,7 @@ from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.prediction import InCoordinates, Predictor
 from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
@@ -83,6 +84,13 @@ class HostLikelihood(ABC):
 
     def __repr__(self) -> str:
         return type(self).__name__
+
+
+class Watches(Protocol):
+    """Looks for mistakes in psi while it is evaluated."""
+
+    def call(self, psi: Psi, argument: Any, b: Array) -> Any:
+        """Call psi with its argument, which is that of coefficients b, and watch."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,8 @@ class HostModel(FittedModel):
     to_tangent : callable, optional
         Turns coefficients and a step of them into such an object whose outputs are linear in the
         step; for networks.
+    watch : Watches, optional
+        Looks for mistakes in psi while it is evaluated.
     notes : dict
         Further lines of `print(model)`.
     """
@@ -174,6 +184,8 @@ class HostModel(FittedModel):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
+    predictor: Predictor | None = None
+    watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -196,10 +208,12 @@ class HostModel(FittedModel):
         assert self.coordinates.basis is None
         z = chart.coordinates(self.theta)
         basis = chart.slope(self.theta)
+        along = Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis))
         return replace(
             self,
             theta=z,
-            coordinates=Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis)),
+            coordinates=along,
+            predictor=self.predictor and InCoordinates(self.predictor, along),
             names=self.names and tuple(self.names[j] for j in chart.free),
             claimed=self.claimed
             and replace(self.claimed, covariance=chart.part(self.claimed.covariance)),
@@ -242,7 +256,9 @@ class HostModel(FittedModel):
         return self.likelihood.whitened(b, self.coordinates.push(v))
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
-        return psi(self.to_host(self.coordinates.coefficients(theta)))
+        b = self.coordinates.coefficients(theta)
+        host = self.to_host(b)
+        return psi(host) if self.watch is None else self.watch.call(psi, host, b)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         """Move the coefficients: linear predictors are their own tangent."""
@@ -262,6 +278,7 @@ class HostModel(FittedModel):
             likelihood=self.likelihood.touching(b),
             to_host=partial(_moved_from, to_tangent, b),
             to_tangent=partial(_moved_from, to_tangent, b),
+            predictor=self.predictor and self.predictor.tangent(self.theta),
         )
 
     def tethered(self) -> "HostModel":

@@ -90,6 +90,18 @@ class Network(HostLikelihood):
         parts = [v[:, i : i + block] for i in range(0, v.shape[1], block)]
         return np.hstack([self._product(layers, activations, delta, curved, v) for v in parts])
 
+    def outputs(self, b: Array) -> Array:
+        """Outputs of all rows, (n, C)."""
+        return self._at(b)[1][-1]
+
+    def pulled(self, b: Array, top: Array) -> Array:
+        """Derivative of the outputs times `top` (n, C), summed: (D,)."""
+        return self._gradient(*self._at(b), top)
+
+    def pulled_by_row(self, b: Array, top: Array) -> Array:
+        """Derivative of the outputs times `top` (n, C), row by row: (n, D)."""
+        return self._pull(*self._at(b), top)
+
     def terms_along(self, b: Array, v: Array) -> Array:
         layers, activations = self._at(b)
         moved = self._push(layers, activations, list(cut_layers(v.T, self.widths)))[-1]

@@ -32,6 +32,7 @@ def from_jax(
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
     dtype: Any = None,
+    columns: Sequence[str] | None = None,
 ) -> "JaxModel":
     r"""Make a fitted model of a trained pytree of parameters.
 
@@ -98,6 +99,9 @@ def from_jax(
         The type in which the parameters and the data are used; by default float64 if JAX is set
         to 64 bit and float32 if not. ``"float64"`` works without that setting too, and is worth its
         price for small models: derivatives in float32 are good to three or four digits.
+    columns : list of str, optional
+        Names of the columns of the inputs, for data (X, y) with X of shape (n, p) and a likelihood
+        from the list: questions such as ``average_comparison("dose")`` then work.
 
     Returns
     -------
@@ -122,4 +126,5 @@ def from_jax(
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
     options = replace(options, start=start, checkpoints=checkpoints, replicates=replicates)
+    options = replace(options, columns=columns)
     return make(params, data, likelihood, apply, options)

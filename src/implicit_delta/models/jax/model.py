@@ -19,6 +19,7 @@ from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import EVIDENCE, Options
+from implicit_delta.models.module_prediction import checked_columns
 from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.weights import observation_weights
 
@@ -37,6 +38,11 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         batches = Batches(arrays, n, options.batch_size or max(1, BATCH_BYTES // cost))
         checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
+        columns = checked_columns(
+            options.columns,
+            options.columns is not None and next(iter(batches))[0],
+            isinstance(terms, SupervisedTerms) and terms.pairs and terms.outputs_of is None,
+        )
     return JaxModel(
         program=program,
         batches=batches,
@@ -50,6 +56,7 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         start=start_of(options.start, params, functional),
         replicates=states_of("replicates", options.replicates, params, functional),
         evaluator=Evaluator(functional),
+        columns=columns,
     ).checked(options.l2 == EVIDENCE)
 
 
@@ -119,6 +126,11 @@ class JaxModel(BatchedModel):
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         return self.evaluator.jacobian(psi, theta, np.array_equal(theta, self.theta))
+
+    def mean(self, parameters: Any, inputs: Array) -> Any:
+        assert isinstance(self.row_terms, SupervisedTerms)
+        outputs = self.apply(parameters, inputs.astype(self.functional.dtype))
+        return self.row_terms.likelihood.mean(outputs)
 
     def trainer(self, optimizer: Any, slope: Bonus) -> Step:
         return training(self, optimizer, slope)

@@ -15,9 +15,11 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.models.sklearn.copies import pipeline_copy
+from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
 from implicit_delta.models.sklearn.selection import refuse_supervised
-from implicit_delta.models.sklearn.table import SUPPORTED, Builder, Weights, penalty_note
+from implicit_delta.models.sklearn.table import SUPPORTED, Builder, Built, Weights, penalty_note
 from implicit_delta.models.weights import observation_weights
 
 
@@ -82,12 +84,13 @@ def from_sklearn(
     """
     optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
+    table = X
     with _fit_again(estimator, sample_weight is not None):
         build = _builder(last)
         _check_fitted(last)
         for pipeline in pipelines:
             refuse_supervised(pipeline, X, y)
-            X = pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
+            X = _transformed(pipeline, X)
         features, labels = _features(last, X)
         n = len(features)
         _check_targets(y, n)
@@ -102,6 +105,7 @@ def from_sklearn(
     for pipeline in reversed(pipelines):
         to_host = partial(pipeline_copy, pipeline, to_host)
         to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
+    predictor = _predictor(pipelines, last, table, features, built)
     names = None if built.names is None else coordinates.free(np.array(built.names))
     bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
     model = HostModel(
@@ -119,8 +123,32 @@ def from_sklearn(
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
         constraints=constraints_of(bounds, (), built.b, built.names),
+        predictor=predictor if coordinates.basis is None else InCoordinates(predictor, coordinates),
     )
     return checked_under_constraints(model)
+
+
+def _predictor(
+    pipelines: list[Any], last: Any, table: Any, features: Array, built: Built
+) -> SklearnPredictor:
+    """Make the reading of tables by an estimator, through all its pipelines."""
+    read = partial(_read, pipelines, last)  # no closure: models are pickled
+    width = features.shape[1] + bool(getattr(last, "fit_intercept", False))
+    outputs = getattr(last, "n_outputs_", built.b.size // width)
+    classes = tuple(last.classes_.tolist()) if hasattr(last, "classes_") else None
+    response = response_of(last, int(outputs))
+    return SklearnPredictor(table, features, read, pipelines, built.likelihood, response, classes)
+
+
+def _read(pipelines: list[Any], last: Any, data: Any) -> Array:
+    """Turn a table into the features of the last step."""
+    for pipeline in pipelines:
+        data = _transformed(pipeline, data)
+    return _features(last, data)[0]
+
+
+def _transformed(pipeline: Any, X: Any) -> Any:
+    return pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
 
 
 REASONS = {

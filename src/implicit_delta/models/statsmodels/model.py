@@ -15,8 +15,10 @@ from implicit_delta.models.base import range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
+from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -25,6 +27,7 @@ from implicit_delta.models.statsmodels.table import (
     numerical,
 )
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
+from implicit_delta.models.statsmodels.watch import Watch
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.tracing.traced import Traced
 
@@ -39,8 +42,9 @@ def from_statsmodels(
     r"""Make a fitted model of statsmodels results.
 
     Psi receives the parameters as ``results.params`` has them: a pandas Series (a DataFrame for
-    `MNLogit`) if the data were pandas or a formula, and an array otherwise, ready for
-    ``results.model.predict(params, X)``.
+    `MNLogit`) if the data were pandas or a formula, and an array otherwise. They predict:
+    ``params.predict(frame)`` reads a table as the fit did, through its formula if it has one.
+    `average_comparison` and its like ask the common questions in one line.
 
     ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse``,
     whatever the `cov_type` of the fit (`model.claimed` holds its covariance if it is not the
@@ -127,14 +131,15 @@ def from_statsmodels(
         claimed = claim_of(bare, n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
-    names = _names(bare, results.params)
+    names, predictor = _names(bare, results.params), predictor_of(bare)
     model = HostModel(
         likelihood=built.likelihood,
         theta=theta,
         weights=weights,
         ridge=np.broadcast_to(built.ridge, theta.shape),
         coordinates=Coordinates(),
-        to_host=LikeParams(results.params),
+        to_host=LikeParams(results.params, predictor),
+        watch=Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
         names=names,
         curvature=curvature,
         rows=None if built.grouped else _rows(bare.model, n),
@@ -145,6 +150,7 @@ def from_statsmodels(
         claimed=claimed,
         notes=_precisions(bare.model),
         constraints=constraints_of(None, _equalities(bare), theta, names),
+        predictor=predictor,
     )
     return checked_under_constraints(model)
 
@@ -166,9 +172,14 @@ class LikeParams:
     """
 
     params: Any
+    predictor: Predictor | None = None
 
     def __call__(self, b: Any) -> Any:
-        """Give b the shape and the labels of the parameters."""
+        """Give b the shape and the labels of the parameters, and a method `predict`."""
+        if self.predictor is not None:
+            from implicit_delta.models.statsmodels.params import like
+
+            return like(self.params, b, self.predictor)
         if self.params.ndim == 2:
             b = b.reshape(self.params.shape[::-1]).T
         if not hasattr(self.params, "index"):
@@ -258,6 +269,8 @@ def _refuse_lasso(results: Any) -> NoReturn:
     )
 
 
+PREDICT = "lambda params: params.predict(new).mean()"
+ADVICE = "lambda params: results.model.predict(params, X).mean()"
 LASSO = "fit_regularized(alpha=alpha, L1_wt=1)"
 L1 = "fit_regularized(alpha=alpha, disp=0)"
 

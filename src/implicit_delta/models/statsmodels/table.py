@@ -66,7 +66,7 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
     if type(family).__name__ in ("Binomial", "Poisson"):
         y = np.asarray(model.endog * model.n_trials, dtype=np.float64)
         warn_of_rates(y, weights, "freq_weights", "Fit with `var_weights=` instead.")
-    likelihood = LinearPredictors(model.exog, outcome, _column(_offset(model)))
+    likelihood = LinearPredictors(model.exog, outcome, _column(offset_of(model)))
     return Built(likelihood, _summed(alpha, model), weights)
 
 
@@ -89,7 +89,7 @@ def _discrete(
     """Build a discrete model of one linear predictor."""
     model = results.model
     outcome = kind(np.asarray(model.endog, dtype=np.float64))
-    return Built(LinearPredictors(model.exog, outcome, _column(_offset(model))))
+    return Built(LinearPredictors(model.exog, outcome, _column(offset_of(model))))
 
 
 def _multinomial(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -102,14 +102,14 @@ def _negative_binomial(results: Any, b: Array, alpha: Array | None) -> Built:
     if model.loglike_method != "nb2":
         return numerical(results, b, alpha)
     y = np.asarray(model.endog, dtype=np.float64)
-    return Built(NegativeBinomial(model.exog, y, _offset(model)))
+    return Built(NegativeBinomial(model.exog, y, offset_of(model)))
 
 
 def _ordered(results: Any, b: Array, alpha: Array | None) -> Built:
     model = results.model
     X = np.zeros((len(model.endog), 0)) if model.exog is None else np.asarray(model.exog)
     y = np.asarray(model.endog, dtype=np.intp)
-    return Built(Ordered(X, y, _offset(model), model.k_levels, model.distr))
+    return Built(Ordered(X, y, offset_of(model), model.k_levels, model.distr))
 
 
 def _proportional_hazards(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -156,7 +156,7 @@ def _column(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64).reshape(-1, 1)
 
 
-def _offset(model: Any) -> Array | float:
+def offset_of(model: Any) -> Array | float:
     """Sum offset and exposure, which statsmodels has taken the logarithm of."""
     parts = [getattr(model, name, None) for name in ("offset", "exposure")]
     return sum((np.asarray(part, dtype=np.float64) for part in parts if part is not None), 0.0)

@@ -34,6 +34,7 @@ def from_torch(
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
     dtype: "torch.dtype | None" = None,
+    columns: Sequence[str] | None = None,
 ) -> "TorchModel":
     r"""Make a fitted model of a trained torch module.
 
@@ -99,6 +100,9 @@ def from_torch(
         Convert the copy, and the data, to this type: float32 or float64, which half precision
         needs. ``torch.float64`` is worth its price for
         small modules: derivatives in float32 are good to three or four digits.
+    columns : list of str, optional
+        Names of the columns of the inputs, for data (X, y) with X of shape (n, p) and a likelihood
+        from the list: questions such as ``average_comparison("dose")`` then work.
 
     Returns
     -------
@@ -123,4 +127,5 @@ def from_torch(
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
     options = replace(options, start=start, checkpoints=checkpoints, replicates=replicates)
+    options = replace(options, columns=columns)
     return make(module, data, likelihood, options)

@@ -11,7 +11,8 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
 from implicit_delta.models.module_checks import EVIDENCE, Options, check_gradient
-from implicit_delta.models.terms import call, terms_of
+from implicit_delta.models.module_prediction import checked_columns
+from implicit_delta.models.terms import SupervisedTerms, call, terms_of
 from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
@@ -42,6 +43,11 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         batches = replace(probe, batch_size=options.batch_size or max(1, BATCH_BYTES // cost))
         sizes = checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
+        columns = checked_columns(
+            options.columns,
+            options.columns is not None and next(iter(batches))[0],
+            isinstance(terms, SupervisedTerms) and terms.pairs and terms.outputs_of is None,
+        )
     return TorchModel(
         program=program,
         batches=batches,
@@ -56,6 +62,7 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         checkpoints=states_of("checkpoints", options.checkpoints, module, options.parameters),
         replicates=states_of("replicates", options.replicates, module, options.parameters),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
+        columns=columns,
     ).checked(options.l2 == EVIDENCE)
 
 
@@ -101,6 +108,11 @@ class TorchModel(BatchedModel):
             precision = torch.finfo(self.functional.dtype).eps
             check_gradient(lambda point: self.evaluate(psi, point), rows, theta, precision)
         return rows
+
+    def mean(self, parameters: Any, inputs: Array) -> Any:
+        assert isinstance(self.row_terms, SupervisedTerms)
+        x = torch.as_tensor(inputs, dtype=self.functional.dtype, device=self.functional.device)
+        return self.row_terms.likelihood.mean(parameters(x))
 
     def trainer(self, optimizer: Any, slope: Bonus) -> Step:
         return training(self, optimizer, slope)

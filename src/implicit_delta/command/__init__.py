@@ -1,0 +1,1 @@
+"""Command line: ``implicit-delta fit``, ``check`` and ``demo``."""

@@ -1,0 +1,225 @@
+"""Pictures of a page as inline SVG.
+
+Places along an axis are percentages and heights are pixels, so that a picture fills any width while
+its letters and lines keep their size. Colors are classes of the style sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.estimate.report.text import escaped, tag
+
+ROOM = 0.05  # of the range, left free on either side of an axis
+NEAR_ZERO = 0.6  # of the range: a zero that is not farther away is on the axis
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LETTER = 0.027  # of the width of a narrow screen, which a letter takes
+TINY = 5  # letters of a text that has room beside the edge
+SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
+EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
+MIDDLE = 15.0  # pixels, of a strip
+MOST_POINTS = 400  # of a band: more than a screen shows
+
+Spans = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The range that a picture shows, in which zero is marked if it is there."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[float]) -> Axis:
+        """Hold all finite numbers, and zero if it is close."""
+        known = [x for x in numbers if math.isfinite(x)] or [0.0]
+        low, high = min(known), max(known)
+        width = high / 2 - low / 2 or abs(high) / 2 or 0.5  # halves do not overflow
+        if 0 < low <= 2 * NEAR_ZERO * width:
+            low = 0.0
+        if 0 > high >= -2 * NEAR_ZERO * width:
+            high = 0.0
+        width = high / 2 - low / 2 or width
+        limit = float(np.finfo(np.float64).max)
+        return cls(max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit))
+
+    def share(self, x: float) -> float:
+        """Place of a number, from 0 to 1; what lies outside is at the edge."""
+        if math.isnan(x):
+            return 0.5
+        x = min(max(x, self.low), self.high)
+        return (x / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+
+    def at(self, x: float) -> str:
+        """Place of a number as SVG has it."""
+        return f"{100 * self.share(x):.2f}%"
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round numbers on the axis with their labels: as many as fit on a narrow screen."""
+        for most in (5, 4, 3, 2, 1):
+            step = self._step(most)
+            first, last = math.ceil(self.low / step), math.floor(self.high / step)
+            ticks = [step * k for k in range(first, min(last, first + most) + 1)]
+            labels = [_label(tick, step) for tick in ticks]
+            longest = max(map(len, labels), default=0)
+            if most <= 2 or longest <= SHORT or (most == 3 and longest <= LONG):
+                break
+        return list(zip(ticks, labels, strict=True))
+
+    def _step(self, most: int) -> float:
+        raw = min((self.high / 2 - self.low / 2) / most * 2, 1e308)  # which may overflow
+        power = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
+        return next((s * power for s in STEPS if s * power >= raw), 10 * power)
+
+
+def _label(tick: float, step: float) -> str:
+    if abs(tick) < step / 2:
+        return "0"
+    if 1e-4 <= abs(tick) < 1e7:
+        return f"{tick:,.{min(max(0, -math.floor(math.log10(step) + 1e-9) + _half(step)), 12)}f}"
+    digits, power = f"{tick:.2e}".split("e")
+    return f"{float(digits):g}e{int(power)}"
+
+
+def _half(step: float) -> int:
+    """One more decimal for steps of 2.5."""
+    return int(f"{step:.1e}".startswith("2.5"))
+
+
+def strip(axis: Axis, value: float, spans: Spans, label: str, tone: str = "") -> str:
+    """Draw one interval, or its pieces: a line with its ends, and a dot at the value."""
+    shapes = [_grid(axis), *_interval(axis, value, spans, 5)]
+    return picture(shapes, 2 * MIDDLE, label, f"strip {tone}".strip())
+
+
+def single(axis: Axis, value: float, spans: Spans, texts: Mapping[float, str], label: str) -> str:
+    """Draw one interval alone, with texts above some of its numbers."""
+    kinds, free = {value: "main"}, _apart(axis, texts)
+    above = [_text(axis, x, text, -4, kinds.get(x, "end")) for x, text in free.items()]
+    shapes = [_grid(axis), *_interval(axis, value, spans, 7), *above]
+    return picture(shapes, 2 * MIDDLE, label, "strip single")
+
+
+def _apart(axis: Axis, texts: Mapping[float, str]) -> dict[float, str]:
+    """Leave out texts that would lie on an earlier one."""
+    free: dict[float, str] = {}
+    for x, text in texts.items():
+        gaps = (
+            abs(axis.share(x) - axis.share(y)) - LETTER * (len(text) + len(other)) / 2
+            for y, other in free.items()
+        )
+        if all(gap > 0 for gap in gaps):
+            free[x] = text
+    return free
+
+
+def _interval(axis: Axis, value: float, spans: Spans, radius: float) -> list[str]:
+    shapes = []
+    for low, high in spans:
+        if not math.isnan(low) and not math.isnan(high):
+            shapes.append(_line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span"))
+            shapes += [_end(axis, x) for x in (low, high)]
+    if math.isfinite(value):
+        shapes.append(tag("circle", class_="dot", cx=axis.at(value), cy=MIDDLE, r=radius))
+    return shapes
+
+
+def _text(axis: Axis, x: float, text: str, y: float, kind: str = "end") -> str:
+    share = axis.share(x) if len(text) > TINY else 0.5
+    anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
+    return tag("text", escaped(text), class_=kind, x=axis.at(x), y=f"{y:g}", text_anchor=anchor)
+
+
+def bar(axis: Axis, value: float, label: str) -> str:
+    """Draw a bar from zero."""
+    left, right = sorted([axis.share(0.0), axis.share(value)])
+    rect = _rect(left, right - left, "bar", y=MIDDLE - 6, height=12, rx=2)
+    return picture([_grid(axis), rect], 2 * MIDDLE, label, "strip")
+
+
+def stacked(shares: Sequence[float], label: str) -> str:
+    """Draw shares that add to one, side by side."""
+    shapes, left = [], 0.0
+    for k, share in enumerate(shares):
+        shapes.append(_rect(left, share, f"part part{k}", y=0, height=28))
+        left += share
+    return picture(shapes, 28, label, "stack")
+
+
+def scale(axis: Axis) -> str:
+    """Draw the numbers below strips of one axis."""
+    texts = [_text(axis, tick, label, 15, "tick") for tick, label in axis.ticks()]
+    return tag("svg", *texts, class_="scale", height=20, aria_hidden="true")
+
+
+def _rect(left: float, width: float, kind: str, **place: float) -> str:
+    across = {"x": f"{100 * left:.2f}%", "width": f"{100 * width:.2f}%"}
+    return tag("rect", class_=kind, **across, **place)
+
+
+def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
+    """Draw K intervals by index as one band with a line; return its vertical axis, too."""
+    value, low, high = _thinned(value, low, high)
+    axis = Axis.of([*low, *high])
+    across = np.linspace(0, 1000, len(value))
+
+    def points(y: Array) -> str:
+        heights = (200 * (1 - axis.share(float(one))) for one in y)
+        return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, heights, strict=True))
+
+    back = " ".join(reversed(points(low).split()))
+    levels = [
+        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), _kind(text))
+        for tick, text in axis.ticks()
+    ]
+    shapes = [
+        *levels,
+        tag("polygon", class_="band", points=f"{points(high)} {back}"),
+        tag("polyline", class_="curve", points=points(value)),
+    ]
+    inner = tag("svg", *shapes, viewBox="0 0 1000 200", preserveAspectRatio="none")
+    return picture([inner], 200, label, "wide"), axis
+
+
+def _thinned(value: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Take neighbors together where there are more points than a screen shows."""
+    count = min(len(value), MOST_POINTS)
+    starts = np.linspace(0, len(value), count + 1).astype(int)[:-1]
+    middle = np.add.reduceat(value / len(value), starts) * len(value)
+    sizes = np.diff([*starts, len(value)])
+    return middle / sizes, np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+
+
+def picture(shapes: Iterable[str], height: float, label: str, kind: str) -> str:
+    """Wrap shapes, with a title for those who do not see them."""
+    title = tag("title", escaped(label))
+    told = {"role": "img", "aria_label": label}
+    return tag("svg", title, *shapes, class_=kind, height=f"{height:g}", **told)
+
+
+def _grid(axis: Axis) -> str:
+    """Draw the ticks of an axis through a strip."""
+    places = ((axis.at(tick), _kind(text)) for tick, text in axis.ticks())
+    return "".join(_line(x, 0, x, 2 * MIDDLE, kind) for x, kind in places)
+
+
+def _kind(text: str) -> str:
+    return "zero" if text == "0" else "grid"
+
+
+def _line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:
+    return tag("line", class_=kind, x1=x1, y1=f"{y1:g}", x2=x2, y2=f"{y2:g}")
+
+
+def _end(axis: Axis, x: float) -> str:
+    """Close an interval with a cap, or leave it open with an arrow where it has no end."""
+    if math.isfinite(x):
+        return _line(axis.at(x), MIDDLE - 6, axis.at(x), MIDDLE + 6, "cap")
+    place, turn = ("100%", "-8,-5 0,0 -8,5") if x > 0 else ("0%", "8,-5 0,0 8,5")
+    return tag("svg", tag("polyline", class_="cap", points=turn), class_="open", x=place, y=MIDDLE)

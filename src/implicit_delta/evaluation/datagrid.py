@@ -1,0 +1,69 @@
+"""Tables of typical rows, with given values of some columns."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.optional import optional
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.prediction import Predictor, check_known, names_of
+
+
+def datagrid(model_or_frame: Any, **values: Any) -> Any:
+    """Make a table with one row per combination of given values, the other columns typical.
+
+    Parameters
+    ----------
+    model_or_frame : FittedModel or DataFrame
+        Whose training rows, or which rows, are typical.
+    **values : value or list of values
+        By column.
+
+    Returns
+    -------
+    DataFrame
+        The other columns are at their mean if they are numbers, and at their mode if they are
+        labels, truth values, or numbers that the formula of the model takes for labels.
+
+    Examples
+    --------
+    >>> import pandas as pd, implicit_delta as idm
+    >>> frame = pd.DataFrame({"x": [1.0, 2.0, 6.0], "g": ["a", "b", "b"]})
+    >>> idm.datagrid(frame, x=[0, 1])
+       x  g
+    0  0  b
+    1  1  b
+    """
+    predictor = model_or_frame.predictor if isinstance(model_or_frame, FittedModel) else None
+    if isinstance(model_or_frame, FittedModel) and predictor is None:
+        raise UnsupportedModelError("The model has no table of training rows. Give a frame.")
+    table = model_or_frame if predictor is None else predictor.table
+    if not hasattr(table, "columns"):
+        raise TypeError(
+            f"datagrid needs a model of a data frame, or a frame, not {type(table).__name__}."
+        )
+    for name in values:
+        check_known(name, names_of(table), "data")
+    lists = [v if np.ndim(v) else [v] for v in values.values()]
+    rows = optional("pandas", "datagrid").DataFrame(list(product(*lists)), columns=list(values))
+    for name in names_of(table):
+        if name not in values:
+            rows[name] = _typical(table[name], predictor)
+    return rows[names_of(table)]
+
+
+def _typical(column: Any, predictor: Predictor | None) -> Any:
+    numeric = getattr(column.dtype, "kind", "O") in "iuf"
+    if numeric and not _is_factor(column.name, predictor):
+        return column.mean()
+    return column.mode().iloc[0]
+
+
+def _is_factor(name: Any, predictor: Predictor | None) -> bool:
+    """Whether a formula makes a factor of numbers, whose mean is no label."""
+    try:
+        return predictor is not None and predictor.levels(name) is not None
+    except ValueError:  # not in the formula
+        return False

@@ -1,0 +1,321 @@
+"""Questions in one line: predictions, comparisons and slopes, averaged over rows."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.optional import optional
+from implicit_delta._core.types import Array
+from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.evaluation.asked import Asked
+from implicit_delta.evaluation.contrasts import CONTRASTS
+from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of
+from implicit_delta.evaluation.scenarios import (
+    KINKED,
+    Compared,
+    Observed,
+    Scenarios,
+    Sloped,
+    check_values,
+)
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.plain_prediction import plain_predictor
+from implicit_delta.models.prediction import Predictor, as_table, check_known
+
+How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Psi made of predictions; see `predictions`, `average_comparison` and their like.
+
+    Attributes
+    ----------
+    scenarios : Scenarios
+        The tables that are predicted.
+    how : str
+        Contrast of two averages.
+    data : table or None
+        Rows to predict; None for the training rows.
+    by : name, names, labels or None
+        Groups of rows.
+    population : bool
+        Whether the training rows are a sample, whose own error counts.
+    outcome : label or None
+        One of several outcomes.
+    averaged : bool
+    """
+
+    scenarios: Scenarios
+    how: str = "difference"
+    data: Any = None
+    by: Any = None
+    population: bool = False
+    outcome: Any = None
+    averaged: bool = True
+
+    def __post_init__(self) -> None:
+        """Check what was configured."""
+        if self.population and self.data is not None:
+            raise ValueError(
+                "population=True is about the training rows, which are a sample; data= are rows of "
+                "their own, taken as they are. Leave out one of them."
+            )
+
+    @property
+    def __name__(self) -> str:
+        """Name of the result, as of a function."""
+        return self.scenarios.name
+
+    def __call__(self, fitted: Any, data: Any = None) -> Any:
+        """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
+
+        Parameters
+        ----------
+        fitted : object
+            Results of statsmodels, or whatever has `predict_proba` or `predict`.
+        data : table, optional
+            The rows of the fit, over which a question without data of its own averages.
+        """
+        if self.population:
+            raise EvaluationError(
+                "population=True needs a fitted model with rows, `infer(model, question)`. A "
+                "bootstrap that averages over the rows of each replicate has their sampling in it."
+            )
+        own = data if self.data is None else self.data
+        predictor, theta = plain_predictor(fitted, own)
+        table = predictor.table if own is None else as_table(own, predictor.table)
+        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        value = bound.asked.value(theta)
+        return float(value[0]) if bound.scalar else _labeled(value, bound.names)
+
+    def bound(self, model: FittedModel) -> "Bound":
+        """Read the tables of the question for a model."""
+        predictor = model.predictor
+        if predictor is None:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} has no predictions from tables, which questions such as "
+                "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
+                "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
+                "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
+                "write the question as a function of the model: `infer(model, lambda theta: ...)`."
+            )
+        training = self.data is None
+        table = predictor.table if training else as_table(self.data, predictor.table)
+        counted = training and len(table) == model.n and not model.grouped
+        weights = model.shares if counted else np.ones(len(table))
+        if self.population and not counted:
+            raise EvaluationError(
+                "population=True needs one training row per observation, and the observations of "
+                "this model are groups of rows. Leave it out."
+            )
+        rows = model.rows if training else getattr(table, "index", None)
+        bound = self._read(predictor, table, weights, rows)
+        self._check_smooth(bound, model.theta)
+        return bound
+
+    def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
+        sides = self.scenarios.sides(predictor, table)
+        grouping = None
+        if self.averaged:
+            grouping = grouping_of(self.by, table, rows)
+            if grouping.names and table is predictor.table:
+                self._check_unchanged(predictor)
+            self._check_groups(grouping, weights)
+        outcomes, labels = self._outcomes(predictor.classes)
+        asked = Asked(sides, grouping, weights, outcomes, CONTRASTS[self.how])
+        index = getattr(sides[0][0][0], "index", None)
+        names = self._names(grouping, labels, index, len(table))
+        single = grouping is not None and not grouping.names and len(labels) == 1
+        return Bound(asked, names, single)
+
+    def _check_smooth(self, bound: "Bound", theta: Array) -> None:
+        doubt = self.scenarios.doubt(bound.asked.sides, theta)
+        if doubt > KINKED:
+            raise EvaluationError(
+                f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
+                "has kinks at values that occur in the data, as `I(x > 5)` in a formula does. Ask "
+                "for a change over a step, `average_comparison(variable, values=1)`."
+            )
+
+    def _check_unchanged(self, predictor: Predictor) -> None:
+        if changed := predictor.changed():
+            raise EvaluationError(changed)
+
+    def _check_groups(self, grouping: Grouping, weights: Array) -> None:
+        empty = grouping.sums(weights) <= 0
+        if np.any(empty):
+            raise ValueError(
+                f"Group {grouping.names[int(np.argmax(empty))] if grouping.names else 'of all'!r} "
+                "has rows without weight only, and no average."
+            )
+        sizes = grouping.sums(np.ones(len(weights)))
+        if self.population and np.min(sizes) < SMALLEST:
+            name = grouping.names[int(np.argmin(sizes))] if grouping.names else "of all"
+            raise ValueError(
+                f"Group {name!r} has one row, from which the sampling of rows cannot be estimated. "
+                "Leave out population=True, or join small groups."
+            )
+
+    def _outcomes(
+        self, classes: tuple[Any, ...] | None
+    ) -> tuple[NDArray[np.intp] | None, tuple[Any, ...]]:
+        """Find the outcomes that are asked for, with their labels."""
+        if classes is None:
+            if self.outcome is not None:
+                raise ValueError(
+                    f"outcome={self.outcome!r} is for models with several outcomes, and this one "
+                    "predicts one number. Leave it out."
+                )
+            return None, (None,)
+        if self.outcome is None and len(classes) == 2:
+            return np.array([1]), classes[1:]
+        if self.outcome is None:
+            return np.arange(len(classes)), classes
+        known = [c for c in classes if c == self.outcome or str(c) == str(self.outcome)]
+        if not known:
+            check_known(self.outcome, classes, "the outcomes of the model")
+        return np.array([classes.index(known[0])]), (known[0],)
+
+    def _names(
+        self, grouping: Grouping | None, labels: tuple[Any, ...], index: Any, m: int
+    ) -> tuple[str, ...]:
+        if grouping is None:
+            own = [f"prediction[{i}]" for i in range(m)] if index is None else list(map(str, index))
+        else:
+            own = list(grouping.names) or [self.scenarios.name]
+        if len(labels) == 1:
+            return tuple(own)
+        alone = grouping is not None and not grouping.names
+        return tuple(str(c) if alone else f"{c}, {name}" for name in own for c in labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A question that has read its tables: psi, names, and whether it is a number."""
+
+    asked: Asked
+    names: tuple[str, ...]
+    scalar: bool
+
+
+def _labeled(value: Array, names: tuple[str, ...]) -> Any:
+    """Make a Series, where there is pandas."""
+    try:
+        pandas = optional("pandas", "A question")
+    except ImportError:
+        return value
+    return pandas.Series(value, index=list(names))
+
+
+def predictions(data: Any, *, population: bool = False, outcome: Any = None) -> Question:
+    """Predict each row of a table, on the scale of the response.
+
+    Parameters
+    ----------
+    data : DataFrame, dict or (m, p) array
+        Rows to predict; `datagrid` makes some. Rows with missing values are refused.
+    population : bool
+        For averages only.
+    outcome : label, optional
+        One outcome of a model with several; all of them otherwise.
+
+    Returns
+    -------
+    Question
+        A psi for `infer`, named by the labels of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np, statsmodels.api as sm, implicit_delta as idm
+    >>> x = np.arange(12.0)
+    >>> y = np.array([0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1])
+    >>> model = idm.from_statsmodels(sm.Logit(y, sm.add_constant(x)).fit(disp=0))
+    >>> print(idm.infer(model, idm.predictions([[1, 0], [1, 11]])).value.round(3))
+    [0.14 0.86]
+    """
+    if population:
+        raise ValueError("population=True is for averages; predictions are those of their rows.")
+    return Question(Observed(), data=data, outcome=outcome, averaged=False)
+
+
+def average_prediction(
+    data: Any = None, by: Any = None, *, population: bool = False, outcome: Any = None
+) -> Question:
+    """Average the predictions of rows, all together or by groups; see `average_comparison`."""
+    return Question(Observed("average prediction"), "difference", data, by, population, outcome)
+
+
+def average_comparison(
+    variable: Any,
+    values: Any = (0, 1),
+    how: How = "difference",
+    data: Any = None,
+    by: Any = None,
+    *,
+    population: bool = False,
+    outcome: Any = None,
+) -> Question:
+    r"""Compare the average prediction with a variable set to one value and to another.
+
+    With :math:`\bar\mu_v` the mean over the rows of the predictions with the variable set to v for
+    everybody (g-computation), the difference is :math:`\bar\mu_1 - \bar\mu_0`, and the others are
+    the ratio, its logarithm and the odds ratio of these two *averages*, as `ratioavg` and
+    `lnratioavg` of marginaleffects.
+
+    Parameters
+    ----------
+    variable : str or int
+        Name of a column of the data, or its position.
+    values : pair, number or {"sd", "2sd", "iqr", "minmax"}
+        From the first value to the second; two labels of a factor. A number is a step: from the
+        value of each row to that plus the number. The names are pairs from the training rows, as
+        in R's marginaleffects: the mean less and plus half a standard deviation, or a whole one,
+        the quartiles, the smallest and the largest value.
+    how : {"difference", "ratio", "lnratio", "oddsratio"}
+    data : DataFrame, dict or (m, p) array, optional
+        Rows to average over, taken as they are; by default the training rows, with their frequency
+        or sampling weights.
+    by : name, list of names or (m,) array, optional
+        Groups, each with an average of its own, in sorted order.
+    population : bool
+        The training rows are a sample of the population that is asked about, and their sampling is
+        part of the error, as in ``Average(h, sample="training")``.
+    outcome : label, optional
+        One outcome of a model with several; all of them otherwise.
+
+    Returns
+    -------
+    Question
+        A psi for `infer`.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, statsmodels.formula.api as smf, implicit_delta as idm
+    >>> data = pd.DataFrame({"treated": [0, 1] * 6, "age": np.arange(12.0)})
+    >>> data["y"] = [0, 0, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1]
+    >>> model = idm.from_statsmodels(smf.logit("y ~ treated + age", data).fit(disp=0))
+    >>> effect = idm.infer(model, idm.average_comparison("treated"))
+    >>> print(f"{effect.value:.3f} +- {effect.standard_error:.3f}")
+    0.449 +- 0.235
+    """
+    check_values(variable, values, how)
+    return Question(Compared(variable, values, how), how, data, by, population, outcome)
+
+
+def average_slope(
+    variable: Any,
+    data: Any = None,
+    by: Any = None,
+    *,
+    population: bool = False,
+    outcome: Any = None,
+) -> Question:
+    """Average the derivatives of the predictions in a variable; see `average_comparison`.
+
+    The derivative in the variable goes through the formula (splines, interactions, logarithms); it
+    is exact up to rounding for polynomials. Factors have none: compare two labels.
+    """
+    return Question(Sloped(variable), "difference", data, by, population, outcome)

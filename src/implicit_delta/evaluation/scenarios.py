@@ -1,0 +1,229 @@
+"""Scenarios of a question: the table as it is, with a variable set to two values, or moved."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.evaluation.contrasts import CONTRASTS
+from implicit_delta.models.prediction import (
+    Prediction,
+    Predictor,
+    check_known,
+    column_of,
+    is_missing,
+    variable_in,
+)
+
+Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
+
+SHORTHANDS = ("sd", "2sd", "iqr", "minmax")
+# Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
+STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
+AT_ENDS = 0.1  # times the step: the one-sided formula has an order less
+KINKED = 1e-2  # by which slopes over one step and two may differ: a smooth one by 1e-4
+INSIDE = np.array([1.0, -8.0, 8.0, -1.0]) / 12, np.array([-2.0, -1.0, 1.0, 2.0])
+AT_END = np.array([-11.0, 18.0, -9.0, 2.0]) / 6, np.array([0.0, 1.0, 2.0, 3.0])
+
+
+class Scenarios(ABC):
+    """Sides of a question, each a sum of predictions of changed tables."""
+
+    @abstractmethod
+    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+        """Predict the changed tables."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the result."""
+
+    def fixed(self, table: Any) -> "Scenarios":
+        """Replace values that depend on the distribution in the training rows by numbers."""
+        return self
+
+    def doubt(self, sides: list[Side], theta: Array) -> float:
+        """Relative error of the sides at theta, if that is not rounding."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Observed(Scenarios):
+    """The table as it is."""
+
+    name: str = "prediction"
+
+    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+        return [[(predictor.on(data), 1.0)]]
+
+
+@dataclass(frozen=True, eq=False)
+class Compared(Scenarios):
+    """Two tables: a variable set to the second of two values, and to the first."""
+
+    variable: Any
+    values: Any
+    how: str
+
+    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+        variable = variable_in(predictor.table, self.variable)
+        levels = predictor.levels(variable)
+        column = column_of(data, variable)
+        if levels is None:
+            low, high = self._numbers(predictor, variable, column)
+        else:
+            low, high = (self._label(value, levels, column) for value in self._pair(levels))
+        below, above = predictor.scenarios(data, variable, [low, high])
+        return [[(above, 1.0)], [(below, 1.0)]]
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.values, str):
+            return f"{self.variable}: {self.values}"
+        if np.ndim(self.values) == 0:
+            return f"{self.variable}: +{self.values}"
+        low, high = self.values
+        return f"{self.variable}: {CONTRASTS[self.how].sign.format(high, low)}"
+
+    def fixed(self, table: Any) -> "Compared":
+        if not isinstance(self.values, str):
+            return self
+        column = column_of(table, variable_in(table, self.variable))
+        return replace(self, values=_spread(np.asarray(column, np.float64), self.values))
+
+    def _numbers(self, predictor: Predictor, variable: Any, column: Any) -> tuple[Array, Array]:
+        """Columns of a numeric variable."""
+        x = np.asarray(column, dtype=np.float64)
+        if not isinstance(self.values, str) and np.ndim(self.values) == 0:
+            return x, x + self.values
+        pair = self.values
+        if isinstance(pair, str):
+            pair = _spread(np.asarray(column_of(predictor.table, variable), np.float64), pair)
+        if any(isinstance(value, str) for value in pair):
+            raise TypeError(f"{variable!r} is a number, so that {pair!r} are no values of it.")
+        return np.full(x.shape, float(pair[0])), np.full(x.shape, float(pair[1]))
+
+    def _pair(self, levels: tuple[Any, ...]) -> Any:
+        if isinstance(self.values, str) or np.ndim(self.values) == 0:
+            raise ValueError(
+                f"{self.variable!r} is a factor with the labels {_shown(levels)}: give two of "
+                f"them, `values=({levels[0]!r}, {levels[-1]!r})`, instead of {self.values!r}."
+            )
+        return self.values
+
+    def _label(self, value: Any, levels: tuple[Any, ...], column: Any) -> Any:
+        """Column of one label, of the type that the variable has."""
+        if value not in levels:
+            raise ValueError(
+                f"{value!r} is not a label of {self.variable!r}. There are: {_shown(levels)}; give "
+                f"two of them, `values=({levels[0]!r}, {levels[-1]!r})`."
+            )
+        found = levels[levels.index(value)]
+        if not hasattr(column, "astype") or not hasattr(column, "index"):
+            return np.full(len(column), found)
+        constant = column.copy()
+        constant[:] = found
+        return constant
+
+
+def _shown(levels: tuple[Any, ...]) -> str:
+    return ", ".join(map(repr, levels[:8])) + (", ..." if len(levels) > 8 else "")
+
+
+def _spread(x: Array, kind: str) -> tuple[float, float]:
+    """Two values of a variable by its distribution in the training rows."""
+    if kind in ("sd", "2sd"):
+        half = x.std(ddof=1) / (2 if kind == "sd" else 1)
+        return x.mean() - half, x.mean() + half
+    ends = (25, 75) if kind == "iqr" else (0, 100)
+    low, high = np.percentile(x, ends)
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Sloped(Scenarios):
+    """The derivative of each row's prediction in a variable.
+
+    Four predictions in steps of a thousandth of a standard deviation, whose combination is exact
+    for polynomials of degree four; rows at the ends of the data take steps inward (degree three).
+    """
+
+    variable: Any
+
+    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+        variable = variable_in(predictor.table, self.variable)
+        levels = predictor.levels(variable)
+        if levels is not None:
+            raise ValueError(
+                f"{variable!r} is a factor with the labels {_shown(levels)}, and has no slope. "
+                f"Compare two of them: `average_comparison({variable!r}, values=({levels[0]!r}, "
+                f"{levels[-1]!r}))`."
+            )
+        x = np.asarray(column_of(data, variable), dtype=np.float64)
+        known = np.asarray(column_of(predictor.table, variable), dtype=np.float64)
+        columns, factors = _stencil(x, known, variable)
+        found = predictor.scenarios(data, variable, columns)
+        return [list(zip(found, factors, strict=True))]
+
+    @property
+    def name(self) -> str:
+        return f"slope of {self.variable}"
+
+    def doubt(self, sides: list[Side], theta: Array) -> float:
+        """Difference between slopes over two steps and over one, of rows inside of the data."""
+        values = [prediction.value(theta).T for prediction, _ in sides[0]]
+        factors = [factor for _, factor in sides[0]]
+        inside = factors[0] == -factors[3]
+        whole = sum(value * factor for value, factor in zip(values, factors, strict=True))
+        short = (values[2] - values[1]) * factors[2] * 0.75  # whose factor is 8 / 12 of a step
+        size = np.mean(abs(whole * inside))
+        return float(np.mean(abs((whole - short) * inside)) / size) if size > 0 else 0.0
+
+
+def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[Array]]:
+    """Points (m,) around each x, inside of the known range if x is, and their factors (m,)."""
+    spread = known.std()
+    if not spread > 0:
+        raise ValueError(f"{variable!r} is the same in all training rows, and has no slope.")
+    low, high = known.min(), known.max()
+    least = LEAST * spread
+    if low > 0:
+        least = np.clip(SHARE * low, TINY * spread, least)
+    step = np.clip(SHARE * abs(x), least, STEP * spread)
+    up = (x >= low) & (x - 2 * step < low)
+    down = (x <= high) & (x + 2 * step > high)
+    direction = AT_ENDS * np.where(up, 1.0, -1.0) * step
+    columns, factors = [], []
+    for k in range(4):
+        moved = np.where(up | down, AT_END[1][k] * direction, INSIDE[1][k] * step)
+        columns.append(x + moved)
+        factors.append(np.where(up | down, AT_END[0][k] / direction, INSIDE[0][k] / step))
+    return columns, factors
+
+
+def check_values(variable: Any, values: Any, how: Any) -> None:
+    """Refuse values and contrasts that are none, before any model is there."""
+    if how not in CONTRASTS:
+        check_known(how, list(CONTRASTS), "the contrasts of how=")
+    if isinstance(values, str):
+        if values not in SHORTHANDS:
+            raise ValueError(
+                f"values={values!r} is none of {', '.join(map(repr, SHORTHANDS))}. Give one of "
+                f"these, a step such as 1, or a pair: `average_comparison({variable!r}, "
+                "values=(0, 1))`."
+            )
+        return
+    if isinstance(values, dict | set) or np.ndim(values) > 1 or np.shape(values) not in ((), (2,)):
+        raise ValueError(
+            f"values={values!r} must be a pair such as (0, 1), a step such as 1, or one of "
+            f"{', '.join(map(repr, SHORTHANDS))}."
+        )
+    pair = np.atleast_1d(np.asarray(values, dtype=object))
+    if any(map(is_missing, pair)):
+        raise ValueError(f"values={values!r} has missing values.")
+    if pair.size == 1 and (isinstance(values, bool) or not np.isreal(values)):
+        raise TypeError(f"values={values!r} must be a number, a pair or a shorthand.")
+    if (pair.size == 2 and pair[0] == pair[1]) or (pair.size == 1 and pair[0] == 0):
+        raise ValueError(f"values={values!r} compares a value with itself.")

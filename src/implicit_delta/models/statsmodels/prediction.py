@@ -1,0 +1,304 @@
+"""Predictors of statsmodels results."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.models.glm.prediction import LinearPrediction, Mean, Response, Rows, Softmax
+from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.prediction import Prediction, Predictor, replaced
+from implicit_delta.models.statsmodels.design import ByColumns, ByFormulaic, ByPatsy, Design
+from implicit_delta.models.statsmodels.table import offset_of
+
+SAME = 1e-8  # relative: a design that is built again has the rounding of its transforms
+NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+CHANGED = (
+    "The data frame of the fit was changed since: its rows or the columns of its formula are "
+    "others now. Fit the model again, or to a copy: `smf.ols(formula, data.copy())`."
+)
+TOGETHER = (
+    "The formula gives a few of its own rows another design than all of them together: it computes "
+    "with the other rows, as `x - x.mean()` does, or its data frame was changed since the fit. "
+    "Predictions of other rows, or of rows that are changed, would then mean something else. Use "
+    "`center(x)` or `standardize(x)`, which remember the rows of the fit, or make the column first."
+)
+FEW = 5  # rows, to see that a design is made row by row
+COUNTS = {  # whose mean is no function of one linear predictor
+    "HurdleCountModel",
+    "TruncatedLFPoisson",
+    "TruncatedLFNegativeBinomialP",
+    "TruncatedLFGeneralizedPoisson",
+    "ZeroInflatedPoisson",
+    "ZeroInflatedGeneralizedPoisson",
+    "ZeroInflatedNegativeBinomialP",
+}
+
+
+def predictor_of(results: Any) -> Predictor | None:
+    """Make the predictor of results, if their model predicts from a table of regressors."""
+    model = results.model
+    response, design = _response(model), _design(model)
+    if design is None:
+        return None
+    if response is not None:
+        X = np.asarray(model.exog, dtype=np.float64)
+        return ByResponse(design, X, offset_of(model), _classes(model), response)
+    if type(model).__name__ in COUNTS and type(model).__module__.startswith("statsmodels."):
+        X = np.asarray(model.exog, dtype=np.float64)
+        errors = np.asarray(getattr(results, "bse", np.nan), dtype=np.float64)
+        return ByHost(design, X, offset_of(model), None, model, errors)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class StatsmodelsPredictor(Predictor):
+    """Reading of tables by a statsmodels model.
+
+    Training rows keep the offset and the exposure of the fit; other rows have an offset of 0 and
+    an exposure of 1, as in `results.predict`.
+    """
+
+    design: Design
+    X: Array
+    offset: Array | float
+    classes: tuple[Any, ...] | None
+
+    @property
+    def table(self) -> Any:
+        return self.design.table
+
+    def on(self, data: Any, offset: Any = None) -> Prediction:
+        """Read the rows of a table, with an offset (m,) of their own if they have one."""
+        return self._prediction(self._rows(data, offset), data.index)
+
+    def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
+        """Build the columns of the design that depend on the variable; the others are shared."""
+        places, rows = self.design.places(variable), self._rows(data)
+        if data is self.table:
+            if not self._same(places, self.design.part(data, variable)):
+                raise EvaluationError(CHANGED)
+            self._check_by_row(places, partial(self.design.part, variable=variable))
+        tables = [replaced(data, variable, column) for column in columns]
+        parts = [self.design.part(table, variable) for table in tables]
+        return [self._prediction(rows, data.index, places, part) for part in parts]
+
+    def levels(self, variable: Any) -> tuple[Any, ...] | None:
+        return self.design.levels(variable)
+
+    def changed(self) -> str:
+        every = np.arange(self.X.shape[1])
+        return "" if self._same(every, self.design.matrix(self.table)) else CHANGED
+
+    @abstractmethod
+    def _prediction(
+        self, rows: Rows, index: Any, places: Any = NONE, columns: Any = None
+    ) -> Prediction:
+        """Predict rows, with other columns of the design at some places."""
+
+    def _matrix(self, data: Any) -> Array:
+        """Build the design of other rows."""
+        if len(self.table) == len(self.X):
+            self._check_by_row(np.arange(self.X.shape[1]), self.design.matrix)
+        return self.design.matrix(data)
+
+    def _check_by_row(self, places: NDArray[np.intp], build: Callable[[Any], Array]) -> None:
+        """Refuse a design that depends on which rows are there."""
+        few = np.unique(np.linspace(0, len(self.X) - 1, FEW).astype(np.intp))
+        alone, fitted = build(self.table.iloc[few]), self.X[np.ix_(few, places)]
+        if not np.allclose(alone, fitted, rtol=SAME, atol=SAME):
+            raise EvaluationError(TOGETHER)
+
+    def _rows(self, data: Any, offset: Any = None) -> Rows:
+        if offset is not None:
+            X = self.X if data is self.table else self._matrix(data)
+            return Rows(X, np.broadcast_to(np.asarray(offset, dtype=np.float64), len(X)))
+        if data is self.table:
+            if len(data) != len(self.X):
+                raise EvaluationError(CHANGED)
+            return Rows(self.X, self.offset)
+        if np.any(self.offset):
+            warn(
+                "The model was fitted with an offset or an exposure, which the rows of data= have "
+                "not: predictions are those of an offset of 0 and an exposure of 1, as in "
+                "`results.predict(data)`. For the training rows with their own leave out data=; "
+                "`by=` takes groups of these.",
+                ImplicitDeltaWarning,
+            )
+        return Rows(self._matrix(data))
+
+    def _same(self, places: NDArray[np.intp], built: Array) -> bool:
+        """Whether columns of the design are those of the fit, and its data frame with them."""
+        fitted = self.X[:, places]
+        return fitted.shape == built.shape and np.allclose(built, fitted, rtol=SAME, atol=SAME)
+
+
+@dataclass(frozen=True, eq=False)
+class ByResponse(StatsmodelsPredictor):
+    """Linear predictors, with derivatives in closed form."""
+
+    response: Response
+
+    def _prediction(
+        self, rows: Rows, index: Any, places: Any = NONE, columns: Any = None
+    ) -> Prediction:
+        if columns is None:
+            return LinearPrediction(rows, self.response, index)
+        return LinearPrediction(rows, self.response, index, places, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ByHost(StatsmodelsPredictor):
+    """The host's own `predict`, with numerical derivatives in steps of standard errors."""
+
+    model: Any
+    errors: Array
+
+    def _prediction(
+        self, rows: Rows, index: Any, places: Any = NONE, columns: Any = None
+    ) -> Prediction:
+        if getattr(self.model, "k_inflate", 1) > 1:
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} has regressors of the inflation of its own, which "
+                "were given as an array, so that a table does not reach them. Write the question "
+                "as a function: `lambda params: results.model.predict(params, X1, exog_infl=Z1)"
+                ".mean()`."
+            )
+        X = rows.X.copy()
+        if columns is not None:
+            X[:, places] = columns
+        return HostPrediction(self.model, X, rows.offset, self.errors, index)
+
+
+@dataclass(frozen=True, eq=False)
+class HostPrediction:
+    """Predictions of rows by `model.predict`."""
+
+    model: Any
+    X: Array
+    offset: Array | float
+    errors: Array
+    index: Any
+
+    def value(self, theta: Array) -> Array:
+        offset = np.broadcast_to(self.offset, len(self.X))
+        return np.asarray(self.model.predict(theta, exog=self.X, offset=offset))
+
+    def slope(self, theta: Array, weights: Array | None) -> Array:
+        def sums(point: Array) -> Array:
+            value = self.value(point)
+            return value if weights is None else weights @ value
+
+        return jacobian_of(sums, theta, self._units(theta), None)
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
+
+    def _units(self, theta: Array) -> Array:
+        """Standard errors, as far as they are known and small enough for a step."""
+        most = 0.1 * np.maximum(abs(theta), 1.0)
+        known = np.isfinite(self.errors) & (self.errors > 0)
+        return np.where(known, np.minimum(self.errors, most), 0.1 * most)
+
+
+def _design(model: Any) -> Design | None:
+    """Find out how the model reads a table."""
+    import pandas as pd
+
+    frame = getattr(model.data, "frame", None)
+    spec = getattr(model.data, "model_spec", None) or getattr(model.data, "design_info", None)
+    if frame is not None and spec is not None:
+        if list(spec.column_names) != list(model.exog_names)[: len(spec.column_names)]:
+            return None  # a formula that the model has changed
+        kind = ByPatsy if hasattr(spec, "factor_infos") else ByFormulaic
+        dropped = getattr(model.data, "missing_row_idx", None)
+        frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+        frame = frame if hasattr(frame, "iloc") else pd.DataFrame(frame)
+        return kind(frame, spec, np.asarray([] if dropped is None else dropped, dtype=np.intp))
+    exog = getattr(model.data, "orig_exog", None)
+    if exog is None:
+        return None
+    if hasattr(exog, "columns"):
+        return ByColumns(exog)
+    names = model.exog_names[: np.shape(exog)[1]]
+    return ByColumns(pd.DataFrame(np.asarray(exog), columns=names, copy=False))
+
+
+def _classes(model: Any) -> tuple[Any, ...] | None:
+    """Label the outcomes of models with several."""
+    kind = type(model).__name__
+    if kind == "MNLogit":  # "y[a]" of a formula, whose outcome is "a"
+        names = [str(name) for name in model._ynames_map.values()]
+        return tuple(name[name.find("[") + 1 : -1] if "[" in name else name for name in names)
+    return tuple(model.labels) if kind == "OrderedModel" else None
+
+
+def _response(model: Any) -> Response | None:
+    kind = type(model).__name__ if type(model).__module__.startswith("statsmodels.") else ""
+    if kind == "GLM":
+        return Mean(model.family.fitted, model.family.link.inverse_deriv)
+    if kind == "MNLogit":
+        return Softmax(int(model.J) - 1)
+    return Thresholds(model.distr) if kind == "OrderedModel" else MEANS.get(kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds(Response):
+    """Probabilities of ordered levels, ``F(t_j - eta) - F(t_(j-1) - eta)``.
+
+    The rest are the first threshold and the logarithms of the steps to the others.
+    """
+
+    distribution: Any
+
+    def value(self, eta: Array, rest: Array) -> Array:
+        z = np.cumsum(_steps(rest)) - eta
+        below, above = self.distribution.cdf(z), self.distribution.sf(z)
+        inner = np.where(z[:, :-1] > 0, -np.diff(above), np.diff(below))
+        return np.column_stack([below[:, :1], inner, above[:, -1:]])
+
+    def pull(self, eta: Array, rest: Array, weights: Array) -> tuple[Array, Array | None]:
+        density = self.distribution.pdf(np.cumsum(_steps(rest)) - eta)
+        moved = (weights[..., :-1] - weights[..., 1:]) * density
+        chain = np.tril(np.ones((rest.size, rest.size))) * _steps(rest, slope=True)
+        return -moved.sum(axis=-1, keepdims=True), moved @ chain
+
+
+def _steps(rest: Array, slope: bool = False) -> Array:
+    """Steps from each threshold to the next, or their derivatives in the parameters."""
+    return np.concatenate([np.ones(1) if slope else rest[:1], np.exp(rest[1:])])
+
+
+def _density(z: Array) -> Array:
+    return np.asarray(np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
+
+
+def _logistic_density(z: Array) -> Array:
+    return np.asarray(expit(z) * expit(-z))
+
+
+def _same(eta: Array) -> Array:
+    return eta
+
+
+LINEAR, LOG = Mean(_same, np.ones_like), Mean(np.exp, np.exp)
+MEANS: dict[str, Response] = {
+    "OLS": LINEAR,
+    "WLS": LINEAR,
+    "GLS": LINEAR,
+    "MixedLM": LINEAR,
+    "Logit": Mean(expit, _logistic_density),
+    "Probit": Mean(ndtr, _density),
+    "Poisson": LOG,
+    "NegativeBinomial": LOG,
+    "NegativeBinomialP": LOG,
+    "GeneralizedPoisson": LOG,
+}

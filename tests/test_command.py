@@ -1,0 +1,807 @@
+"""The command `implicit-delta`: its numbers are those of statsmodels, and its refusals one line."""
+
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pages
+import pytest
+
+pd = pytest.importorskip("pandas")
+sm = pytest.importorskip("statsmodels.api")
+smf = pytest.importorskip("statsmodels.formula.api")
+
+import implicit_delta as idm
+from implicit_delta import __main__ as module
+from implicit_delta.command.main import main
+from implicit_delta.command.parser import EXAMPLES
+
+N = 200
+
+
+def made():
+    rng = np.random.default_rng(0)
+    x, site = rng.normal(size=N), rng.choice(list("abc"), N)
+    dose = rng.integers(0, 4, N)
+    p = 1 / (1 + np.exp(-(0.5 * x + 0.4 * (site == "b"))))
+    better = (rng.random(N) < p).astype(int)
+    pain = x + rng.logistic(size=N)
+    return pd.DataFrame(
+        {
+            "y": better,
+            "x": x,
+            "site": site,
+            "dose": dose,
+            "village": rng.integers(0, 25, N),
+            "year": rng.integers(2001, 2009, N),
+            "better": np.where(better, "yes", "no"),
+            "flag": better == 1,
+            "onetwo": better + 1,
+            "visits": rng.poisson(np.exp(0.3 + 0.3 * x)),
+            "crowd": rng.negative_binomial(2, 2 / (2 + np.exp(1 + 0.3 * x))),
+            "cost": rng.gamma(2, np.exp(0.5 + 0.2 * x)),
+            "years": rng.uniform(0.5, 2, N),
+            "times": rng.integers(1, 4, N),
+            "survey": rng.uniform(0.5, 3, N),
+            "pain": pd.cut(pain, [-99, -1, 1, 99], labels=["low", "mid", "high"]).astype(str),
+            "my column": rng.normal(size=N),
+            "a.b": rng.normal(size=N),
+            "class": rng.normal(size=N),
+            "still": 1,
+            "mixed": ["1.5"] * (N - 1) + ["n.d."],
+            "empty": np.nan,
+            "split": better * 2.0 - 1 + 0.1 * rng.random(N),
+            "below": -rng.random(N),
+            "twice": 2 * x,
+            "day": pd.date_range("2024-01-01", periods=N).astype(str),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, table):
+    """A folder with the table in several dialects, and with files that are none."""
+    place = tmp_path_factory.mktemp("data")
+    table.to_csv(place / "data.csv", index=False)
+    table.to_csv(place / "data.csv.gz", index=False)
+    table.to_csv(place / "data.tsv", index=False, sep="\t")
+    table.to_csv(place / "semicolon.csv", index=False, sep=";", decimal=",")
+    table.to_csv(place / "utf16.csv", index=False, encoding="utf-16")
+    table.assign(x=table.x.where(table.index > 4)).to_csv(place / "gaps.csv", index=False)
+    table.rename(columns={"x": "größe"}).to_csv(place / "latin.csv", index=False, encoding="latin1")
+    (place / "nothing.csv").write_text("")
+    (place / "blank.csv").write_text("\n\n")
+    (place / "header.csv").write_text("y,x\n")
+    (place / "ragged.csv").write_text("y,x\n1,2\n1,2,3,4\n")
+    (place / "longer.csv").write_text("y,x\n1,2,3\n0,2,3\n")
+    (place / "twice.csv").write_text("y,x,x\n1,2,3\n0,1,1\n1,0,2\n2,5,1\n")
+    (place / "blanks.csv").write_text("y x\n1 2\n0 1\n1 0\n2 5\n")
+    (place / "headless.csv").write_text("1,2\n0,1\n1,0\n2,5\n")
+    (place / "infinite.csv").write_text("y,x\n1,inf\n0,1\n1,0\n2,5\n")
+    (place / "short.csv").write_text("y,x\n1,3\n0,1\n")
+    (place / "binary.csv").write_bytes(bytes(range(256)) * 20)
+    (place / "broken.parquet").write_bytes(b"PAR1 and then nothing of the kind")
+    (place / "broken.csv.gz").write_bytes((place / "data.csv.gz").read_bytes()[:500])
+    (place / "sheet.xlsx").write_bytes(b"PK\x03\x04 no archive")
+    (place / "folder.csv").mkdir()
+    return place
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    """Run the command in that folder: its code, its output, its errors."""
+    monkeypatch.chdir(folder)
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main([str(word) for word in arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def fit(run, formula, *arguments, data="data.csv"):
+    code, out, err = run("fit", data, formula, "--json", *arguments)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def column(content, name, k=0):
+    return np.array([row[name] for row in content["answers"][k]["rows"]], dtype=float)
+
+
+class Scaled:
+    """The sandwich of survey weights has n / (n - 1), as in R's survey."""
+
+    def __init__(self, results):
+        self.params, self.bse = results.params, results.bse * np.sqrt(N / (N - 1))
+
+
+# Formula, options, and the same fit in statsmodels.
+GLM = sm.families
+FITS = [
+    ("cost ~ x + C(site)", "", lambda f, d: smf.ols(f, d).fit()),
+    ("cost ~ x", "--family linear", lambda f, d: smf.ols(f, d).fit()),
+    ("y ~ x + C(site)", "--family logit", lambda f, d: smf.logit(f, d).fit(disp=0)),
+    ("flag ~ x", "--family Logistic", lambda _, d: smf.logit("y ~ x", d).fit(disp=0)),
+    ("y ~ x", "--family probit", lambda f, d: smf.probit(f, d).fit(disp=0)),
+    ("visits ~ x", "--family poisson", lambda f, d: smf.poisson(f, d).fit(disp=0)),
+    (
+        "visits ~ x", "--family poisson --exposure years",
+        lambda f, d: smf.poisson(f, d, exposure=d.years).fit(disp=0),
+    ),
+    (
+        "y ~ x", "--family logit --offset years",
+        lambda f, d: smf.glm(f, d, family=GLM.Binomial(), offset=d.years).fit(),
+    ),
+    (
+        "crowd ~ x", "--family negative-binomial",
+        lambda f, d: smf.negativebinomial(f, d).fit(disp=0, maxiter=2000),
+    ),
+    (
+        "cost ~ x", "--family gamma --link log",
+        lambda f, d: smf.glm(f, d, family=GLM.Gamma(GLM.links.Log())).fit(),
+    ),
+    ("cost ~ x", "--family gaussian", lambda f, d: smf.glm(f, d).fit()),
+    ("y ~ x", "--family binomial", lambda f, d: smf.glm(f, d, family=GLM.Binomial()).fit()),
+    (
+        "visits + times ~ x", "--family binomial",
+        lambda f, d: smf.glm(f, d, family=GLM.Binomial()).fit(),
+    ),
+    (
+        "y ~ x", "--family logit --link cloglog",
+        lambda f, d: smf.glm(f, d, family=GLM.Binomial(GLM.links.CLogLog())).fit(),
+    ),
+    (
+        "visits ~ x", "--family poisson --weights times --weight-kind frequency",
+        lambda f, d: smf.glm(f, d, family=GLM.Poisson(), freq_weights=d.times).fit(),
+    ),
+    (
+        "cost ~ x", "--weights survey --weight-kind precision",
+        lambda f, d: smf.wls(f, d, weights=d.survey).fit(),
+    ),
+    (
+        "cost ~ x", "--weights times --weight-kind frequency",
+        lambda f, d: smf.ols(f, d.loc[d.index.repeat(d.times)]).fit(),
+    ),
+    (
+        "cost ~ x", "--weights survey --weight-kind sampling",
+        lambda f, d: Scaled(smf.wls(f, d, weights=d.survey).fit(cov_type="HC0")),
+    ),
+    ("cost ~ x", "--robust", lambda f, d: smf.ols(f, d).fit(cov_type="HC0")),
+    ("cost ~ x", "--robust HC3", lambda f, d: smf.ols(f, d).fit(cov_type="HC3")),
+    (
+        "y ~ x", "--family logit --clusters village",
+        lambda f, d: smf.logit(f, d).fit(
+            disp=0, cov_type="cluster",
+            cov_kwds={"groups": d.village, "use_correction": False},
+        ),
+    ),
+    (
+        "cost ~ x", "--robust HAC(4)",
+        lambda f, d: smf.ols(f, d).fit(cov_type="HAC", cov_kwds={"maxlags": 4}),
+    ),
+    (
+        "cost ~ bs(x, df=4) + np.log(years) + I(dose**2) + Q('my column') + dose:C(site, Sum)",
+        "",
+        lambda f, d: smf.ols(f, d).fit(),
+    ),
+    (
+        "log(cost) ~ (x + dose)**2 - 1", "",
+        lambda f, d: smf.ols(f.replace("log", "np.log"), d).fit(),
+    ),
+    (
+        "cost ~ I(village**14 / 1e18) + I(year * year * year * year * year * year / 1e18) + x", "",
+        lambda f, d: smf.ols(f, d.astype({"village": float, "year": float})).fit(),
+    ),
+    ("cost ~ np.where(x > 0, 1, 0) + I((dose >= 2) * 1)", "", lambda f, d: smf.ols(f, d).fit()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FITS, ids=lambda case: f"{case[0]} {case[1]}")
+def test_numbers_are_those_of_statsmodels(run, table, case):
+    formula, options, fitted = case
+    content = fit(run, formula, *options.split())
+    theirs = fitted(formula, table)
+    loose = "negative" in options  # stopped by a tolerance
+    np.testing.assert_allclose(
+        column(content, "estimate"), theirs.params, rtol=1e-3 if loose else 1e-6, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        column(content, "std_error"), theirs.bse, rtol=1e-2 if loose else 1e-5
+    )
+
+
+def test_classes_and_levels_keep_their_names(run, table):
+    content = fit(run, "site ~ x", "--family", "mnlogit")
+    assert [row["term"] for row in content["answers"][0]["rows"]] == [
+        "b:Intercept", "b:x", "c:Intercept", "c:x",
+    ]  # fmt: skip
+    codes = table.assign(site=pd.Categorical(table.site).codes)
+    theirs = smf.mnlogit("site ~ x", codes).fit(disp=0)
+    np.testing.assert_allclose(
+        column(content, "std_error"), np.ravel(theirs.bse, order="F"), rtol=1e-6
+    )
+    content = fit(run, "pain ~ x", "--family", "ordered", "--levels", "low,mid,high")
+    order = pd.Categorical(table.pain, ["low", "mid", "high"], ordered=True)
+    from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+    theirs = OrderedModel(pd.Series(order), table[["x"]], distr="logit").fit(disp=0, method="bfgs")
+    np.testing.assert_allclose(column(content, "estimate"), theirs.params, rtol=1e-3)
+    assert content["answers"][0]["rows"][1]["term"] == "low/mid"
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ("data.csv.gz", ""),
+        ("data.tsv", ""),
+        ("utf16.csv", ""),
+        ("semicolon.csv", "--delimiter ; --decimal ,"),
+        ("-", ""),
+    ],
+)
+def test_dialects_of_files_are_read_alike(run, folder, data, options, monkeypatch):
+    content = (folder / "data.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    plain = fit(run, "cost ~ x + site")
+    other = fit(run, "cost ~ x + site", *options.split(), data=data)
+    np.testing.assert_allclose(column(other, "estimate"), column(plain, "estimate"), rtol=1e-12)
+
+
+def test_an_encoding_is_given(run):
+    content = fit(run, "cost ~ größe", "--encoding", "latin1", data="latin.csv")
+    assert content["answers"][0]["rows"][1]["term"] == "größe"
+
+
+def test_text_is_coded_on_request(run, table):
+    ours = fit(run, "better ~ x", "--family", "logit", "--success", "yes")
+    np.testing.assert_allclose(
+        column(ours, "estimate"), smf.logit("y ~ x", table).fit(disp=0).params, rtol=1e-8
+    )
+    other = fit(run, "onetwo ~ x", "--family", "logit", "--success", "2")
+    np.testing.assert_allclose(column(other, "estimate"), column(ours, "estimate"), rtol=1e-12)
+
+
+def test_missing_rows_are_counted(run, table):
+    code, out, err = run("fit", "gaps.csv", "cost ~ x", "--clusters", "village")
+    assert code == 0
+    assert "note: dropped 5 of 200 rows with missing values (x: 5)" in err
+    assert "note" not in out
+    content = fit(run, "cost ~ x", data="gaps.csv")
+    assert (content["data"]["rows_read"], content["data"]["rows_used"]) == (200, 195)
+    theirs = smf.ols("cost ~ x", table[5:]).fit()
+    np.testing.assert_allclose(column(content, "std_error"), theirs.bse, rtol=1e-8)
+
+
+def test_too_many_predictions_are_refused_before_they_fill_the_memory(run, tmp_path):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "long.csv"
+    pd.DataFrame(rng.normal(size=(5000, 2)), columns=["y", "x"]).to_csv(path, index=False)
+    for ask in (
+        "predictions",
+        "average_prediction(None, 'x')",
+        "average_slope('x', by=['y', 'x'])",
+    ):
+        check_refusal(*run("fit", path, "y ~ x", "--ask", ask), "at most 2000")
+
+
+def test_names_cannot_steer_a_terminal(run, tmp_path):
+    path = tmp_path / "steer.csv"
+    path.write_text("y,\x1b[2Jx\n1,2\n2,1\n4,4\n")
+    code, out, err = run("fit", path, "y ~ z")
+    check_refusal(code, out, err, "?[2Jx")
+
+
+def test_rows_are_counted_from_one(run):
+    content = fit(run, "cost ~ x", "--ask", "predictions", data="gaps.csv")
+    assert [row["term"] for row in content["answers"][0]["rows"]][:2] == ["6", "7"]
+
+
+def test_repeated_rows_count_as_observations(run, table):
+    content = fit(run, "cost ~ x", "--weights", "times", "--weight-kind", "frequency")
+    assert content["answers"][0]["rows"][0]["df"] == table.times.sum() - 2
+
+
+def test_clusters_follow_the_rows_that_are_left(run, table):
+    ours = fit(run, "cost ~ x", "--clusters", "village", data="gaps.csv")
+    kept = table[5:]
+    theirs = smf.ols("cost ~ x", kept).fit(
+        cov_type="cluster", cov_kwds={"groups": kept.village, "use_correction": False}
+    )
+    np.testing.assert_allclose(column(ours, "std_error"), theirs.bse, rtol=1e-8)
+
+
+def test_two_ways_of_clusters(run, table):
+    ours = fit(run, "cost ~ x", "--clusters", "village", "year")
+    model = idm.from_statsmodels(smf.ols("cost ~ x", table).fit())
+    theirs = idm.infer(model, idm.parameters, clusters=(table.village, table.year))
+    np.testing.assert_allclose(column(ours, "std_error"), theirs.standard_error, rtol=1e-10)
+
+
+LOGIT = ("y ~ x + C(site)", "--family", "logit")
+ASKS = [
+    ("x", lambda p: p["x"]),
+    ("C(site)[T.b]", lambda p: p["C(site)[T.b]"]),
+    ("contrast('x - C(site)[T.b]')", lambda p: p["x"] - p["C(site)[T.b]"]),
+    ('contrast("2 * x + 1")', lambda p: 2 * p["x"] + 1),
+    ("parameters", idm.parameters),
+    ("parameters()", idm.parameters),
+]
+
+
+@pytest.mark.parametrize(("ask", "psi"), ASKS, ids=[ask for ask, _ in ASKS])
+@pytest.mark.parametrize("options", [(), ("--clusters", "village"), ("--robust", "HC3")])
+def test_coefficients_and_contrasts(run, table, ask, psi, options):
+    content = fit(run, *LOGIT, "--ask", ask, *options)
+    model = idm.from_statsmodels(smf.logit(LOGIT[0], table).fit(disp=0))
+    kinds = {"--clusters": {"clusters": table.village}, "--robust": {"robust": "HC3"}}
+    theirs = idm.infer(model, psi, **(kinds[options[0]] if options else {}))
+    np.testing.assert_allclose(column(content, "estimate"), theirs.value, rtol=1e-9)
+    np.testing.assert_allclose(column(content, "std_error"), theirs.standard_error, rtol=1e-8)
+
+
+def questions(table):
+    return [
+        ("average_comparison('x')", idm.average_comparison("x")),
+        ("average_comparison('x', values=(-1, 1), how='ratio')",
+         idm.average_comparison("x", values=(-1, 1), how="ratio")),
+        ("average_comparison('site', values=('a', 'b'))",
+         idm.average_comparison("site", values=("a", "b"))),
+        ("average_slope('x')", idm.average_slope("x")),
+        ("average_slope('x', by='site')", idm.average_slope("x", by="site")),
+        ("average_prediction", idm.average_prediction()),
+        ("average_prediction(by=['site'])", idm.average_prediction(by=["site"])),
+        ("average_prediction(population=True)", idm.average_prediction(population=True)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_questions_are_those_of_the_library(run, table, k):
+    ask, question = questions(table)[k]
+    content = fit(run, *LOGIT, "--ask", ask, "--clusters", "village")
+    model = idm.from_statsmodels(smf.logit(LOGIT[0], table).fit(disp=0))
+    theirs = idm.infer(model, question, clusters=table.village)
+    np.testing.assert_allclose(column(content, "estimate"), theirs.value, rtol=1e-8)
+    np.testing.assert_allclose(column(content, "std_error"), theirs.standard_error, rtol=1e-7)
+    assert [row["term"] for row in content["answers"][0]["rows"]] == list(theirs.names)
+
+
+def test_predictions_on_a_grid(run, table):
+    content = fit(run, *LOGIT, "--ask", "predictions(datagrid(x=[-1, 1], site=['a', 'b']))")
+    results = smf.logit(LOGIT[0], table).fit(disp=0)
+    grid = pd.DataFrame({"x": [-1, -1, 1, 1], "site": ["a", "b", "a", "b"]})
+    np.testing.assert_allclose(
+        np.sort(column(content, "estimate")), np.sort(results.predict(grid)), rtol=1e-8
+    )
+
+
+def test_level_df_and_seed(run, table):
+    narrow = fit(run, "cost ~ x", "--level", "0.5", "--df", "inf")["answers"][0]["rows"][1]
+    assert narrow["df"] is None
+    half = (narrow["conf_high"] - narrow["conf_low"]) / 2 / narrow["std_error"]
+    assert half == pytest.approx(0.6744897501960817)
+    drawn = ("cost ~ x", "--method", "Bootstrap(50)", "--ask", "x")
+    first, same = (fit(run, *drawn, "--seed", "3") for _ in range(2))
+    other = fit(run, *drawn, "--seed", "4")
+    assert column(first, "std_error") == column(same, "std_error")
+    assert column(first, "std_error") != column(other, "std_error")
+    assert "Bootstrap" in first["answers"][0]["method"]
+
+
+KEYS = {
+    "": [
+        "schema", "command", "versions", "data", "model", "settings", "answers", "notes",
+        "warnings",
+    ],
+    "data": ["file", "sha256", "rows_read", "rows_used"],
+    "settings": ["level", "method", "seed", "robust", "df"],
+}  # fmt: skip
+ROW = [
+    "term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high", "df", "null",
+]  # fmt: skip
+
+
+def test_json_is_complete_strict_and_the_same_twice(run):
+    arguments = ("fit", "data.csv", *LOGIT, "--ask", "x", "--ask", "parameters", "--output", "json")
+    _, out, _ = run(*arguments)
+    assert run(*arguments)[1] == out
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    content = json.loads(out, parse_constant=refuse)
+    assert list(content) == KEYS[""]
+    assert list(content["data"]) == KEYS["data"]
+    assert list(content["settings"]) == KEYS["settings"]
+    assert content["schema"] == "implicit-delta/fit/1"
+    assert content["command"] == ["implicit-delta", *arguments]
+    assert content["versions"]["implicit-delta"] == idm.__version__
+    assert [answer["ask"] for answer in content["answers"]] == ["x", "parameters"]
+    for answer in content["answers"]:
+        assert [list(row) for row in answer["rows"]] == [ROW] * len(answer["rows"])
+        assert np.shape(answer["covariance"]) == (len(answer["rows"]),) * 2
+        assert all(row["df"] is None for row in answer["rows"])  # infinite
+    assert content["model"]["coefficients"] == ["Intercept", "C(site)[T.b]", "C(site)[T.c]", "x"]
+
+
+def test_warnings_are_lines_and_in_the_json(run):
+    arguments = ("fit", "data.csv", "cost ~ x", "--weights", "survey", "--weight-kind", "frequency")
+    code, out, err = run(*arguments, "--json", "--quiet")
+    assert code == 0
+    lines = err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: freq_weights counts repetitions")
+    (warned,) = json.loads(out)["warnings"]
+    assert f"warning: {warned['message']}" == lines[0]
+
+
+def test_files_are_written_and_numbered(run, tmp_path, table):
+    pytest.importorskip("matplotlib")
+    code, _, err = run(
+        "fit", "data.csv", *LOGIT, "--ask", "x", "--ask", "parameters",
+        "--csv", tmp_path / "out.csv",
+        "--plot", tmp_path / "a.png", "--save", tmp_path / "a.npz", "--report", tmp_path / "a.html",
+    )  # fmt: skip
+    assert code == 0, err
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        "a-1.html", "a-1.npz", "a-1.png", "a-2.html", "a-2.npz", "a-2.png", "out.csv",
+    ]  # fmt: skip
+    written = pd.read_csv(tmp_path / "out.csv")
+    theirs = smf.logit(LOGIT[0], table).fit(disp=0)
+    assert list(written.ask) == ["x"] + ["parameters"] * 4
+    np.testing.assert_allclose(written.std_error[1:], theirs.bse, rtol=1e-8)
+    loaded = idm.Estimate.load(tmp_path / "a-2.npz")
+    np.testing.assert_allclose(loaded.standard_error, theirs.bse, rtol=1e-8)
+
+
+OK = ("data.csv", "cost ~ x")
+# Arguments, and words of the one line.
+REFUSED = {
+    "no file": (("missing.csv", "y ~ x"), "missing.csv; in that folder there is binary.csv"),
+    "no folder": (("nowhere/data.csv", "y ~ x"), "there is no folder nowhere"),
+    "a web address": (("https://example.org/data.csv", "y ~ x"), "There is no file"),
+    "a folder": (("folder.csv", "y ~ x"), "is a folder"),
+    "empty": (("nothing.csv", "y ~ x"), "is empty"),
+    "blank": (("blank.csv", "y ~ x"), "is empty"),
+    "only a header": (("header.csv", "y ~ x"), "no rows"),
+    "ragged": (("ragged.csv", "y ~ x"), "cannot be read as CSV"),
+    "longer rows": (("longer.csv", "y ~ x"), "more fields in its rows than in its header"),
+    "binary": (("binary.csv", "y ~ x"), "is a binary file"),
+    "a column twice": (("twice.csv", "y ~ x"), "several columns named x"),
+    "blanks between columns": (("blanks.csv", "y ~ x"), "has one column: is --delimiter right?"),
+    "no header": (("headless.csv", "y ~ x"), "is its first line a header?"),
+    "infinite": (("infinite.csv", "y ~ x"), "'x' has values that are infinite"),
+    "two rows": (("short.csv", "y ~ x"), "2 coefficients of 2 rows"),
+    "nothing to explain with": (("data.csv", "y ~ 0"), "no columns"),
+    "two outcomes": (("data.csv", "y + dose ~ x"), "one outcome"),
+    "a comparison as outcome": (
+        ("data.csv", "I(x > 0) ~ dose", "--family", "binomial"), "is not a number"),
+    "no trials": (("data.csv", "visits + dose ~ x", "--family", "binomial"), "no trials"),
+    "negative trials": (("data.csv", "below + dose ~ x", "--family", "binomial"), "not negative"),
+    "text among counts": (("data.csv", "y + site ~ x", "--family", "binomial"), "one outcome"),
+    "broken gzip": (("broken.csv.gz", "y ~ x"), "cannot be read as CSV"),
+    "a sheet": (("sheet.xlsx", "y ~ x"), "Save the sheet as CSV"),
+    "semicolons": (("semicolon.csv", "cost ~ x"), "separated by ';'. Give --delimiter ';'"),
+    "tabs": (("data.tsv", "cost ~ x", "--delimiter", ","), "Give --delimiter tab"),
+    "wrong encoding": (("latin.csv", "cost ~ x"), "--encoding latin-1"),
+    "no such encoding": ((*OK, "--encoding", "nonsense"), "--encoding latin-1"),
+    "long delimiter": ((*OK, "--delimiter", "::"), "one character or 'tab'"),
+    "no column": (("data.csv", "y ~ vilage"), "no column 'vilage': did you mean village?"),
+    "another case": (("data.csv", "y ~ X"), "did you mean x?"),
+    "no outcome column": (("data.csv", "z ~ x"), "There is no column 'z'"),
+    "no cluster column": ((*OK, "--clusters", "vilage"), "did you mean village?"),
+    "three clusters": ((*OK, "--clusters", "village", "year", "site"), "one column or two"),
+    "no weights column": ((*OK, "--weights", "w", "--weight-kind", "frequency"), "no column 'w'"),
+    "weights without a kind": ((*OK, "--weights", "times"), "--weight-kind go together"),
+    "kind without weights": ((*OK, "--weight-kind", "sampling"), "go together"),
+    "text as weights": ((*OK, "--weights", "site", "--weight-kind", "sampling"), "not numeric"),
+    "negative weights": ((*OK, "--weights", "below", "--weight-kind", "sampling"), "negative"),
+    "weights of classes": (
+        ("data.csv", "site ~ x", "--family", "mnlogit", "--weights", "times", "--weight-kind",
+         "frequency"), "takes neither --weights nor --link"),
+    "offset of ols": ((*OK, "--offset", "years"), "takes no --offset. Use --family gaussian"),
+    "exposure of a logit": (
+        ("data.csv", "y ~ x", "--family", "logit", "--exposure", "years"), "takes no --exposure"),
+    "negative exposure": (
+        ("data.csv", "visits ~ x", "--family", "poisson", "--exposure", "below"), "or zero"),
+    "exposure without a log": (
+        ("data.csv", "cost ~ x", "--family", "gaussian", "--exposure", "years"), "exposure"),
+    "no family": ((*OK, "--family", "loogit"), "did you mean logit"),
+    "nothing like a family": ((*OK, "--family", "zebra"), "there is ols, logit"),
+    "no link": ((*OK, "--link", "lg"), "no link 'lg'"),
+    "no ~": (("data.csv", "y"), "has no '~'"),
+    "two ~": (("data.csv", "y ~ x ~ site"), "has 2 '~'"),
+    "no outcome": (("data.csv", "~ x"), "empty side"),
+    "no columns": (("data.csv", "y ~"), "empty side"),
+    "an empty formula": (("data.csv", ""), "has no '~'"),
+    "breaks off": (("data.csv", "y ~ x +"), "breaks off"),
+    "open bracket": (("data.csv", "y ~ (x + dose"), "does not parse"),
+    "closed bracket": (("data.csv", "y ~ x)"), "check its brackets"),
+    "two names": (("data.csv", "y ~ x dose"), "does not parse at 'dose'"),
+    "a blank in a name": (("data.csv", "y ~ my column"), 'Q("my column")'),
+    "a dot in a name": (("data.csv", "y ~ a.b"), 'write Q("a.b")'),
+    "a keyword": (("data.csv", "y ~ class"), 'Q("class")'),
+    "a dot for all": (("data.csv", "y ~ ."), "A dot is no column"),
+    "a bar": (("data.csv", "y ~ x + (1 | site)"), "Random effects"),
+    "a comparison": (("data.csv", "y ~ x > 3"), "goes into I(...)"),
+    "an unknown column in Q": (("data.csv", "y ~ Q('my colum')"), "did you mean my column?"),
+    "no function": (("data.csv", "y ~ ns(x)"), "not a function for formulas"),
+    "a high power": (("data.csv", "y ~ (x + dose)**99"), "takes interactions, up to 9"),
+    "a number": (("data.csv", "y ~ x + 3"), "does not parse at '3'"),
+    "text for numbers": (("data.csv", "y ~ mixed"), "text among its numbers, 'n.d.' in row 200"),
+    "no complete row": (("data.csv", "y ~ empty"), "No row is complete"),
+    "a root of negatives": (("data.csv", "cost ~ np.sqrt(below)"), "root of a negative"),
+    "a logarithm of zero": (("data.csv", "cost ~ np.log(dose)"), "logarithm of zero"),
+    "too many categories": (("data.csv", "cost ~ C(day) + x"), "201 coefficients of 200 rows"),
+    "yes and no": (("data.csv", "better ~ x", "--family", "logit"), "--success"),
+    "one and two": (("data.csv", "onetwo ~ x", "--family", "logit"), "0 and 1, but holds 2"),
+    "no such success": (
+        ("data.csv", "better ~ x", "--family", "logit", "--success", "Yes"), "is never 'Yes'"),
+    "success of a count": (
+        ("data.csv", "visits ~ x", "--family", "poisson", "--success", "1"), "two kinds"),
+    "text as a number": (("data.csv", "better ~ x"), "not numeric: it holds"),
+    "mixed outcome": (("data.csv", "mixed ~ x"), "Correct the file"),
+    "a constant outcome": (("data.csv", "still ~ x"), "the same in every row"),
+    "a constant logit": (("data.csv", "still ~ x", "--family", "logit"), "the same in every row"),
+    "negative counts": (("data.csv", "below ~ x", "--family", "poisson"), "not negative"),
+    "negative gamma": (("data.csv", "below ~ x", "--family", "gamma"), "must be positive"),
+    "shares beyond one": (("data.csv", "cost ~ x", "--family", "binomial"), "from 0 to 1"),
+    "text in order": (("data.csv", "pain ~ x", "--family", "ordered"), "--levels"),
+    "a level too few": (
+        ("data.csv", "pain ~ x", "--family", "ordered", "--levels", "low,mid"), "high is not in"),
+    "a level too many": (
+        ("data.csv", "pain ~ x", "--family", "ordered", "--levels", "low,mid,high,top"),
+        "top never occurs"),
+    "separated": (("data.csv", "y ~ split", "--family", "logit"), "separates the outcomes"),
+    "separated, GLM": (("data.csv", "y ~ split", "--family", "binomial"), "separates the outcomes"),
+    "collinear": (("data.csv", "y ~ x + twice", "--family", "logit"), ""),
+    "collinear, linear": (("data.csv", "cost ~ x + twice"), "flat"),
+    "one cluster": ((*OK, "--clusters", "still"), "cluster"),
+    "level": ((*OK, "--level", "95"), "--level is between 0 and 1"),
+    "level nan": ((*OK, "--level", "nan"), "--level is between 0 and 1"),
+    "level text": ((*OK, "--level", "high"), "invalid float value"),
+    "df": ((*OK, "--df", "-3"), "--df is positive"),
+    "robust": ((*OK, "--robust", "HC9"), "--robust is one of HC0"),
+    "hac": ((*OK, "--robust", "HAC(-1)"), "--robust HAC(-1)"),
+    "method": ((*OK, "--method", "Magic"), "is not known here"),
+    "a setting of the method": ((*OK, "--method", "Bootstrap(nonsense=1)"), "nonsense"),
+    "no option": ((*OK, "--colour"), "unrecognized arguments: --colour (see"),
+    "no formula": (("data.csv",), "arguments are required: formula"),
+    "columns first": (("--clusters", "village", *OK), "the file and the formula come first"),
+    "a picture that is none": ((*OK, "--plot", "page.txt"), "must end in .png"),
+    "a page that is none": ((*OK, "--report", "page.txt"), "must end in .html"),
+    "no folder for the page": ((*OK, "--report", "no/page.html"), "no folder no"),
+    "a folder for the page": ((*OK, "--csv", "folder.csv"), "is a folder"),
+    "overwriting": ((*OK, "--csv", "data.csv"), "would overwrite the data"),
+    "overwriting twice": ((*OK, "--csv", "o.png", "--plot", "o.png"), "would overwrite --csv"),
+    "broken Parquet": (("broken.parquet", "y ~ x"), "arquet"),
+}  # fmt: skip
+
+
+def check_refusal(code, out, err, words=""):
+    assert code == 2, (out, err)
+    assert out == ""
+    *before, last = err.splitlines()
+    assert all(line.startswith(("note: ", "warning: ")) for line in before)
+    assert last.startswith("error: ")
+    assert words in last
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_call_is_one_line_and_exit_code_2(run, name):
+    arguments, words = REFUSED[name]
+    check_refusal(*run("fit", *arguments), words)
+
+
+CODE = [
+    "__import__('os').system('touch hit')", "open('hit', 'w')", "(open('hit', 'w'))", "x.__class__",
+    "I(x.__class__)", "I(__import__('os').system('touch hit'))", "C(open('hit', 'w'))",
+    "I(().__class__.__bases__[0].__subclasses__())", "I([open('hit', 'w') for _ in (1, 2)])",
+    "I(f'{open(\"hit\", \"w\")}')", "I((lambda: open('hit', 'w'))())", "I(9**9**9**9)",
+    "I(10**10000000 * x)", "I('a' * 1000000000)", "I((1,) * 1000000000)", "np.save('hit', x)",
+    "np.lib.format.open_memmap('hit', 'w+', shape=(1,))", "np.fromfile('hit')", "eval('open(1)')",
+    "exec('1')", "I(eval)", "C(x)(open('hit', 'w'))", "C(x).to_csv('hit')", "x.to_csv('hit')",
+    "I(x if open('hit', 'w') else x)", "I((y := x))", "I(x[open('hit', 'w')])",
+    "Q(open('hit','w'))", "Q('x' + 'y')", "`x`", "{open('hit', 'w')}", "x; import os",
+    "I(x) @ open('hit', 'w')",
+    "I(*open('hit', 'w'))", "C(x, levels=open('hit', 'w'))", "I(globals())", "I(x and open('hit'))",
+    "optional('os', '')", "from_statsmodels(x)", "I(frame)", "I(asked)", "I(1 << 9999999999)",
+    "I(" * 500 + "x" + ")" * 500, "x + " * 5000 + "x", "yield", "await x", "print('hit')",
+    "np.log.__self__", "np.where.__globals__", "I(np)", "I(not open('hit', 'w'))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CODE, ids=lambda code: code[:40])
+@pytest.mark.parametrize("form", ["y ~ {}", "y ~ x + {}", "{} ~ x"])
+def test_no_code_in_a_formula_is_run(run, folder, code, form):
+    check_refusal(*run("fit", "data.csv", form.format(code)))
+    assert not (folder / "hit").exists()
+
+
+GRID = f"predictions(datagrid(x=[{'1,' * 50}], dose=[{'1,' * 50}]))"
+ASKED_CODE = [
+    "__import__('os').system('touch hit')", "average_comparison(open('hit', 'w'))",
+    "average_comparison(__import__('os'))", "average_comparison('x').__class__",
+    "average_comparison.__globals__", "average_comparison('x', values=[i for i in (0, 1)])",
+    "average_comparison(f'{x}')", "average_comparison('x', values=9**9**9)",
+    "average_comparison(*'x')", "average_comparison(**{'variable': 'x'})", "open('hit', 'w')",
+    "(lambda: 1)()", "average_comparison('x', data=open('hit', 'w'))", "average_comparison(x)",
+    "average_comparison('x', values=(1,) * 10**9)", "average_comparison('x' 'y' if 1 else 'z')",
+    "average_comparison('x')('y')", "average_comparison('x'); 1", "infer('x')", "from_draws(1)",
+    "datagrid(x=1)", "predictions(datagrid(datagrid(x=1)))", "predictions(datagrid(x=open('hit')))",
+    "contrast(open('hit', 'w'))", "contrast('x.__class__')", "contrast('open(1)')",
+    GRID,
+    "contrast('9**9**9')", "contrast('x', 'y')", "contrast()", "parameters(1)", "averge_slope('x')",
+    "average_slope()", "average_slope('x', nonsense=1)", "average_slope('nowhere')", "", "(",
+    "((((", "[" * 300, "x" * 5000, "nowhere", "average_comparison('x', values=1j)",
+    "average_comparison(b'x')",
+    "average_comparison('x', values=" + "9" * 5000 + ")", "average_comparison('x', values=...)",
+    "average_prediction(by=3)", "average_prediction(by=['nowhere'])", "average_prediction(by=[[]])",
+    "average_comparison('x', how='sum')", "predictions('data.csv')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", ASKED_CODE, ids=lambda ask: ask[:40])
+def test_no_code_in_a_question_is_run(run, folder, ask):
+    check_refusal(*run("fit", "data.csv", *LOGIT, "--ask", ask))
+    assert not (folder / "hit").exists()
+
+
+@pytest.mark.parametrize("text", ["Bootstrap(rng=open('hit', 'w'))", "open('hit','w')", "HAC(4)"])
+def test_no_code_in_a_method_is_run(run, folder, text):
+    check_refusal(*run("fit", *OK, "--method", text))
+    assert not (folder / "hit").exists()
+
+
+def test_a_column_that_hides_a_function(run, tmp_path, table):
+    path = tmp_path / "scale.csv"
+    table.rename(columns={"years": "scale", "x": "np"}).to_csv(path, index=False)
+    fit(run, "cost ~ scale + np", data=path)
+    check_refusal(*run("fit", path, "cost ~ scale(np)"), "hides the function")
+
+
+def test_a_bug_is_one_line_without_debug(run, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("implicit_delta.command.reading.read_table", broken)
+    code, out, err = run("fit", *OK)
+    assert (code, out) == (70, "")
+    assert err.startswith("error: this is a bug, please report it")
+    assert err.count("\n") == 1
+    code, _, err = run("fit", *OK, "--debug")
+    assert code == 70
+    assert "Traceback" in err
+
+
+def test_parquet_is_read_or_its_reader_is_named(run, folder, table, monkeypatch):
+    (folder / "data.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr(pd, "read_parquet", lambda file: table.set_index("village"))
+    content = fit(run, "cost ~ x", "--clusters", "village", data="data.parquet")
+    assert content["data"]["rows_used"] == N
+
+    def missing(file):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pd, "read_parquet", missing)
+    check_refusal(*run("fit", "data.parquet", "cost ~ x"), "`pip install pyarrow`")
+
+
+def test_check_and_the_old_calls(run, capsys):
+    code, out, _ = run("check")
+    assert code == 0
+    assert f"implicit-delta {idm.__version__}" in out
+    assert "Extras" in out
+    with pytest.raises(SystemExit) as stop:
+        module.main(["check"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == out
+    check_refusal(*run(), "name a command: fit, check, demo")
+    check_refusal(*run("fitt"), "invalid choice: 'fitt'")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("fit", "--help"), ("--version",)])
+def test_help_and_version(run, capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert not stop.value.code
+    assert "implicit-delta" in capsys.readouterr().out
+
+
+def process(*arguments, folder, code="from implicit_delta.command.main import main", hidden=()):
+    hide = f"""
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {set(hidden)!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide())
+"""
+    path = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{hide}\n{code}\nsys.exit(main())", *arguments],
+        cwd=folder, env=os.environ | path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_as_a_process(folder):
+    done = process("fit", *OK, "--ask", "x", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("x, 95% confidence intervals\n")
+    assert done.stderr == "note: OLS fitted to 200 rows\n"
+    done = process("fit", "data.csv", "y ~ z", folder=folder)
+    check_refusal(done.returncode, done.stdout, done.stderr, "There is no column 'z'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["pandas", "statsmodels"])
+def test_without_a_library_the_line_says_what_to_install(folder, library):
+    done = process("fit", *OK, folder=folder, hidden=[library])
+    check_refusal(done.returncode, done.stdout, done.stderr, f"implicit-delta[{library}]")
+    assert process("check", folder=folder, hidden=[library]).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_command_starts_without_the_libraries_of_models(folder):
+    loaded = "print(sorted({'pandas', 'statsmodels', 'matplotlib', 'torch'} & set(sys.modules)))"
+    done = process(
+        folder=folder, code=f"def main():\n    {loaded}\nimport implicit_delta.command.main"
+    )
+    assert done.stdout.strip() == "[]"
+
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "guide" / "command.md"
+SESSION = re.compile(r"^```sh\n(implicit-delta .*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages of the site are not here")
+def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
+    text = PAGE.read_text()
+    (data,) = re.findall(r"^```none\n(.*?)^```$", text, re.M | re.S)
+    (tmp_path / "flights.csv").write_text(data)
+    monkeypatch.chdir(tmp_path)
+    sessions = SESSION.findall(text)
+    assert len(sessions) == 4
+    for typed, shown in sessions:
+        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
+            main(shlex.split(typed.replace("\\\n", " "))[1:])
+        assert pages.agree(shown, printed.getvalue()), printed.getvalue()
+
+
+@pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="pyproject.toml is not here")
+def test_the_script_of_the_package_is_this_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    place, _, name = scripts["implicit-delta"].partition(":")
+    assert getattr(importlib.import_module(place), name) is main
+
+
+def test_the_examples_of_the_help_work(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(2)
+    trial = made().rename(columns={"better": "improved", "cost": "weight", "x": "age"})
+    trial.assign(sex=rng.choice(["f", "m"], N)).to_csv(tmp_path / "trial.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    lines = EXAMPLES.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("  implicit-delta ")]
+    assert len(commands) == 3
+    for command in commands:
+        assert main(command) == 0, capsys.readouterr().err
