@@ -26,7 +26,7 @@ from implicit_delta.models.weights import (
     observation_weights,
     warn_of_precisions,
 )
-from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.settled import settled_jacobian
 
 MOST_ALTERNATIONS = 50
 WORDING = Wording("the variance", "observations", 'variance="mle"')
@@ -178,7 +178,7 @@ class LeastSquares:
             rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
             return rows if self.scale is None else self.scale.divide(rows)
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
-        return differentiate(self.residuals, theta, np.diag(steps)).value / steps
+        return settled_jacobian(self.residuals, theta, steps)
 
     def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
@@ -207,6 +207,8 @@ class LeastSquares:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
         rows = rows if self.constraints is None else rows @ along
+        if self.l2 == 0:  # only their number counts, and units must not hide any
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         values = np.linalg.svd(rows, compute_uv=False) ** 2
         spectrum = np.zeros(along.shape[1])
         spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
