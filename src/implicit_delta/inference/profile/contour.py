@@ -28,6 +28,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import check_drift, drift_of
 from implicit_delta.inference.profile.door import check_likelihood, levels_of, stacked
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
+from implicit_delta.inference.profile.following import Follower
 from implicit_delta.inference.profile.joint_region import Contour
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.ticks import profiling
@@ -40,6 +41,7 @@ FEWEST_RAYS = 8
 OPTIONS = {"maxiter": 200, "ftol": 1e-13}
 REACHED = 1e-6  # relative: the deviance is at its quantile
 ON_RAY = 1e-5  # standard errors off the ray
+AUDITED = 12  # rays from one audit to the next
 STATIONARY = 1e-2  # of the gradient that may be left; it enters squared
 LOOKS = 200  # points of the region whose two quantities must lie inside
 INSIDE, SLACK = 0.97, 0.02  # of the radius; standard errors
@@ -130,9 +132,10 @@ def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
     ):
         for level in levels:
             root, found = joint_root(level, df), list[float]()
-            before = np.zeros(search.model.d)
-            for angle in angles:
-                before, t = search.boundary(angle, root, before)
+            before, follower = np.zeros(search.model.d), search.follower(root)
+            for k, angle in enumerate(angles):
+                audited = k % AUDITED == 0
+                before, t = search.boundary(angle, root, before, follower, audited)
                 found.append(t)
                 bar.update(1)
             radii[level] = np.array(found)
@@ -248,12 +251,24 @@ class _Search:
             return np.full(2, np.nan)
         return np.asarray(solve_triangular(self.half, gap, lower=True, check_finite=False))
 
-    def boundary(self, angle: float, root: float, before: Array) -> tuple[Array, float]:
-        """Find the largest t on a ray: x there, and t."""
+    def follower(self, root: float) -> Follower:
+        """Prepare to go around the boundary of one deviance."""
+        return Follower(self._deviance, self.eta, self._score, self._slope, self.tangent, root)
+
+    def boundary(
+        self,
+        angle: float,
+        root: float,
+        before: Array,
+        follower: Follower | None = None,
+        audited: bool = True,
+    ) -> tuple[Array, float]:
+        """Find the largest t on a ray: x there, and t; audited with derivatives of known error."""
         e = np.array([np.cos(angle), np.sin(angle)])
-        for start in self._starts(e, root, before):
-            x = self._solve(e, root, start)
-            if x is not None and self._holds(e, root, x):
+        for x in self._candidates(angle, e, root, before, follower):
+            if x is not None and self._holds(e, root, x, audited):
+                if follower is not None:
+                    follower.note(angle, x)
                 return x, max(float(e @ self.eta(x)), 0.0)
         raise ConvergenceError(
             f"The boundary of the joint region was not found at the angle {np.degrees(angle):.0f} "
@@ -281,6 +296,19 @@ class _Search:
                     "lies behind the boundary that was found. Ask for a lower confidence_level or "
                     "more `rays=`, or for functions of psi that are closer to linear."
                 )
+
+    def _candidates(
+        self, angle: float, e: Array, root: float, before: Array, follower: Follower | None
+    ) -> Iterator[Array | None]:
+        if follower is not None:
+            yield self._followed(follower, angle)
+        yield from (self._solve(e, root, start) for start in self._starts(e, root, before))
+
+    def _followed(self, follower: Follower, angle: float) -> Array | None:
+        try:
+            return follower.next(angle)
+        except (EvaluationError, UnsupportedModelError, np.linalg.LinAlgError):
+            return None
 
     def _starts(self, e: Array, root: float, before: Array) -> Iterator[Array]:
         ahead = root * self.tangent @ e
@@ -323,7 +351,7 @@ class _Search:
             return None
         return np.asarray(found.x) if np.all(np.isfinite(found.x)) else None
 
-    def _holds(self, e: Array, root: float, x: Array) -> bool:
+    def _holds(self, e: Array, root: float, x: Array, audited: bool) -> bool:
         """Whether x is on the ray, in the region, and stationary."""
         across = np.array([-e[1], e[0]])
         deviance = self._deviance(x)
@@ -332,7 +360,7 @@ class _Search:
         if not self._allowed(x):
             return False
         try:
-            slope, score = self._slope(x), self._score(x)
+            slope, score = self._slope(x), self._score(x, audited)
         except (EvaluationError, UnsupportedModelError):
             return False
         columns, low = [across @ slope], [-np.inf]
@@ -357,8 +385,9 @@ class _Search:
     def _deviance(self, x: Array) -> float:
         return self.region.deviance(self._theta(x))
 
-    def _score(self, x: Array) -> Array:
-        return np.asarray(self.root.T @ self.model.score(self._theta(x)))
+    def _score(self, x: Array, audited: bool = False) -> Array:
+        score = self.model.score if audited else self.model.rough_score
+        return np.asarray(self.root.T @ score(self._theta(x)))
 
     def _slope(self, x: Array) -> Array:
         """Jacobian of eta with respect to x, (2, d)."""
