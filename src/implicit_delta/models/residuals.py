@@ -1,13 +1,14 @@
 """Least squares: a Gaussian log-likelihood whose noise variance is plugged in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import scipy.optimize
 
 from implicit_delta._core.arguments import check_rows
+from implicit_delta._core.cache import Recent
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
@@ -29,6 +30,10 @@ from implicit_delta.models.weights import (
 from implicit_delta.numerics.settled import settled_jacobian
 
 MOST_ALTERNATIONS = 50
+LONG, SHORT = 1e-2, 1e-7  # steps, of the size of a parameter: first of many, and the only one
+LONGER, ALIKE = 100.0, 1e-3  # times the short step; share of a column by which the two may differ
+ROUGHLY = 1e-14  # of the sum of squares: 1e-7 of a standard error, squared
+ARRIVED = 1e-7  # of a standard error: no further step is worth its differences
 WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 
@@ -147,6 +152,11 @@ class LeastSquares:
     weight_kind: WeightKind = "frequency"
     constraints: Constraints | None = None
     scale: Scale | None = None
+    recent: Recent = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember residuals."""
+        object.__setattr__(self, "recent", Recent(self.function))
 
     def model(self, theta: Array, noise: float) -> LoglikModel:
         """Make the model of a noise variance."""
@@ -177,8 +187,11 @@ class LeastSquares:
         if self.derivative is not None:
             rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
             return rows if self.scale is None else self.scale.divide(rows)
-        steps = 1e-2 * np.maximum(abs(theta), 0.1)
-        return settled_jacobian(self.residuals, theta, steps)
+        return settled_jacobian(self._recalled, theta, LONG * _sizes(theta))
+
+    def _recalled(self, theta: Array) -> Array:
+        """Residuals for the fit and its Jacobians, which come to some places again."""
+        return self.recent.get(theta, lambda: self.residuals(theta))
 
     def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
@@ -247,20 +260,35 @@ class LeastSquares:
         return constrained_maximum(replace(self.model(start, noise), climbing=True))
 
     def _unconstrained(self, start: Array, noise: float) -> Array:
-        """Levenberg-Marquardt on the residuals, with the ridge as d further residuals."""
-        root = np.sqrt(self.weights / noise)
-        ridge = np.sqrt(self.l2)
+        """Levenberg-Marquardt on the residuals, with the ridge as d further residuals.
+
+        Without a derivative first with the simplest differences, and then, if more than a trace is
+        left to go, with those of known error.
+        """
+        root, ridge = np.sqrt(self.weights / noise), np.sqrt(self.l2)
 
         def residuals(theta: Array) -> Array:
-            return np.concatenate([root * self.residuals(theta), ridge * theta])
+            return np.concatenate([root * self._recalled(theta), ridge * theta])
 
-        def jacobian(theta: Array) -> Array:
-            return np.vstack([root[:, None] * self.jacobian(theta), ridge * np.eye(theta.size)])
+        def with_ridge(rows: Array) -> Array:
+            return np.vstack([root[:, None] * rows, ridge * np.eye(rows.shape[1])])
 
-        result = scipy.optimize.least_squares(
-            residuals, start, jacobian, x_scale="jac", ftol=1e-15, xtol=1e-15, gtol=1e-12,
-            max_nfev=2000,
-        )  # fmt: skip
+        def search(start: Array, make: Callable[[Array], Array], ftol: float) -> Any:
+            return scipy.optimize.least_squares(
+                residuals, start, lambda theta: with_ridge(make(theta)), x_scale="jac", ftol=ftol,
+                xtol=1e-15, gtol=1e-12, max_nfev=2000,
+            )  # fmt: skip
+
+        if self.derivative is None and self._is_plain(start):
+            try:
+                near = search(start, self._forward, ROUGHLY)
+            except (ArithmeticError, ValueError):  # the residuals need not be defined everywhere
+                near = None
+            if near is not None and near.status > 0:
+                start = near.x
+                if _distance(residuals(start), with_ridge(self.jacobian(start))) <= ARRIVED:
+                    return np.asarray(start, dtype=np.float64)
+        result = search(start, self.jacobian, 1e-15)
         if result.status == 0:
             raise ConvergenceError(
                 "The least-squares fit did not converge in 2000 evaluations (sum of squares "
@@ -268,6 +296,34 @@ class LeastSquares:
                 "yourself and give theta=."
             )
         return np.asarray(result.x, dtype=np.float64)
+
+    def _forward(self, theta: Array, times: float = 1.0) -> Array:
+        """Differentiate by one step each, (n, d)."""
+        center, steps = self._recalled(theta), times * SHORT * _sizes(theta)
+        ahead = [self._recalled(theta + step) for step in np.diag(steps)]
+        return np.asarray((np.stack(ahead, axis=1) - center[:, None]) / steps)
+
+    def _is_plain(self, theta: Array) -> bool:
+        """Whether one short step tells the slope: a longer one has to agree, in each column."""
+        with np.errstate(all="ignore"):
+            rows, others = self._forward(theta), self._forward(theta, LONGER)
+            gaps = np.linalg.norm(rows - others, axis=0)
+            return bool(np.all(gaps < ALIKE * np.linalg.norm(rows, axis=0)))
+
+
+def _sizes(theta: Array) -> Array:
+    return np.maximum(abs(theta), 0.1)
+
+
+def _distance(residuals: Array, rows: Array) -> float:
+    """Length of the Gauss-Newton step in standard errors, the noise that of the residuals."""
+    size = np.linalg.norm(residuals)
+    lengths = np.linalg.norm(rows, axis=0)
+    if not size > 0 or not lengths.all():
+        return np.inf
+    step, _, rank, _ = np.linalg.lstsq(rows / lengths, residuals, rcond=None)
+    ahead = np.linalg.norm(rows / lengths @ step) / size * np.sqrt(residuals.size)
+    return float(ahead) if rank == rows.shape[1] else np.inf
 
 
 @dataclass(frozen=True, eq=False)

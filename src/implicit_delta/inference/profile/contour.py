@@ -38,7 +38,7 @@ from implicit_delta.models.constraints import Constraints
 
 RAYS = 48
 FEWEST_RAYS = 8
-OPTIONS = {"maxiter": 200, "ftol": 1e-13}
+OPTIONS = {"maxiter": 200, "ftol": 1e-9}
 REACHED = 1e-6  # relative: the deviance is at its quantile
 ON_RAY = 1e-5  # standard errors off the ray
 AUDITED = 12  # rays from one audit to the next
