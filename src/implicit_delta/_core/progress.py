@@ -2,10 +2,12 @@
 
 Bars are drawn in a terminal and in a notebook, and stay out of pipes and log files. The environment
 variable ``IMPLICIT_DELTA_PROGRESS`` overrides this: ``off`` hides every bar, ``on`` shows them even
-in a pipe. It is read when a bar opens, so a running program may set it in ``os.environ``.
+in a pipe. It is read when a bar opens, so a running program may set it in ``os.environ``. Where no
+bar is drawn, a wait that is foretold is one line of the logger ``implicit_delta``.
 """
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -18,14 +20,16 @@ from implicit_delta._core.arguments import Counter
 
 DELAY = 2.0  # seconds: most calls are done before
 SLOW = 0.3  # seconds a call: a few hundred of them are a minute or more
+WAIT = 10.0  # seconds after which people wonder
 VARIABLE = "IMPLICIT_DELTA_PROGRESS"
 SWITCH = {"": None, "auto": None, "on": True, "1": True, "off": False, "0": False}
+
+logger = logging.getLogger("implicit_delta")
 
 
 def progress(label: str, total: float | None = None, unit: str = "it") -> Any:
     """Open a bar, a context manager with `update`."""
-    switch, notebook = _switch(), _in_notebook()
-    shown = switch if switch is not None else notebook or _in_terminal()
+    notebook, shown = _in_notebook(), _shown()
     # A bar that is shown leaves `disable` alone, so that tqdm's own TQDM_DISABLE still counts.
     look: dict[str, Any] = {"leave": False, "dynamic_ncols": True} if shown else {"disable": True}
     bar = _notebook_bar if notebook and shown else tqdm
@@ -41,7 +45,10 @@ def calls_ahead(counter: Counter, label: str, expected: int) -> Iterator[None]:
     if counter.seconds < SLOW or counter.bar is not None:
         yield
         return
-    with progress(f"{label} ({foretold(expected, counter.seconds)})", expected, "call") as bar:
+    text = f"{label} ({foretold(expected, counter.seconds)})"
+    if expected * counter.seconds >= WAIT and _switch() is None and not _shown():
+        logger.warning("%s. %s=on draws a bar, =off hides this line.", text, VARIABLE)
+    with progress(text, expected, "call") as bar:
         counter.bar = bar
         try:
             yield
@@ -54,6 +61,12 @@ def foretold(calls: int, seconds: float) -> str:
     whole = calls * seconds
     time = f"{whole:.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
     return f"about {calls} calls, {time}"
+
+
+def _shown() -> bool:
+    """Tell whether bars are drawn: as the variable has it, or where somebody can see them."""
+    switch = _switch()
+    return switch if switch is not None else _in_notebook() or _in_terminal()
 
 
 def _switch() -> bool | None:

@@ -14,6 +14,7 @@ from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.gathered import gathered
 from implicit_delta.evaluation.picked import Picked
 from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
@@ -106,6 +107,7 @@ class Evaluation:
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
         model = model.free()
+        psi = gathered(model.whole or model, psi)
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
         if isinstance(psi, Question):

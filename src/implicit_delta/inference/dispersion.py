@@ -2,12 +2,20 @@
 
 import numpy as np
 
-from implicit_delta._core.warn import warn
+from implicit_delta._core.warn import warn, warn_once
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 
 TOO_MUCH = 1.17  # at this dispersion a nominal 95 % interval covers 93 %
 REDRAWN = 39  # data sets of the model itself: all have less in 1 of 40 cases if it is right
+OTHERWISE = (
+    'Use `robust=True` (`robust="HC3"` in small samples), or a model with a dispersion of its own, '
+    "such as a negative binomial."
+)
+FACTOR = (
+    "Leave out `variance=`, so that it is estimated (absolute_sigma=False of `curve_fit`), or use "
+    '`robust=True` (`robust="HC3"` in small samples).'
+)
 
 
 def warn_of_dispersion(model: FittedModel) -> None:
@@ -30,11 +38,10 @@ def warn_of_dispersion(model: FittedModel) -> None:
     except UnsupportedModelError:
         return
     if found > usual:
-        warn(
+        text = (
             f"The data vary more than the model has it: squared residuals are {found:.2g} times "
             f"their variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model). "
-            f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}. Use "
-            '`robust=True` (`robust="HC3"` in small samples), or a model with a dispersion of its '
-            "own, such as a negative binomial.",
-            DispersionWarning,
+            f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}. "
         )
+        least_squares = model.maker == "from_residuals"
+        warn_once(model, text + (FACTOR if least_squares else OTHERWISE), DispersionWarning)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Asked
 from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
@@ -34,6 +35,7 @@ from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 LOOSE = conjugate_gradient(rtol=1e-3)
 
 
+@also(name="names")
 def infer(
     model: FittedModel,
     psi: Asked,

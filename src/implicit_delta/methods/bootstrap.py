@@ -40,6 +40,7 @@ from implicit_delta.models.boundaries import near_limits
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
+GRADIENTS = 12  # of a usual refit, to foretell its calls
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks"]
 
@@ -195,7 +196,8 @@ class Bootstrap(Method):
         refit = Refitted(model, climb, replication, partial(_psi, evaluation), at_rest.value)
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
-        outcomes = refit.run(as_seed(named.rng), int(self.replicates), self.n_jobs)
+        with model.foretold("bootstrap", int(self.replicates) * GRADIENTS * (6 * model.d + 1)):
+            outcomes = refit.run(as_seed(named.rng), int(self.replicates), self.n_jobs)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]

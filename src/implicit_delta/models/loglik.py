@@ -16,6 +16,7 @@ from implicit_delta._core.arguments import (
     check_rows,
 )
 from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta._core.hints import hinting
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
@@ -33,6 +34,7 @@ from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
 from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.starts import (
     Optimum,
@@ -58,6 +60,11 @@ from implicit_delta.numerics.maximizers import Objective, variable_metric
 from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
+HINTS = {
+    "limits": 'give `bounds=`, a pair for each parameter or by name, `{"S": (0, None)}`.',
+    "p0": "give `start=`.",
+    "x0": "give `start=`.",
+}
 STEPS = 12  # of a usual climb, to foretell its calls
 # Where it ends is looked at with care, so its scale may be that of a start far away.
 APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
@@ -93,6 +100,7 @@ AT_THE_EDGE = (
 )
 
 
+@hinting(**HINTS, jac="give `score=`, of each term.", grad="give `score=`, of each term.")
 def from_loglik(
     loglik: Callable[[Array], Any],
     theta: Any = None,
@@ -212,8 +220,12 @@ def from_loglik(
         else:
             best = constrained_maximum(climbing)
             fitted = replace(model, theta=as_parameters(best))  # it remembers the last differences
-    except ConvergenceError as error:
-        raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
+    except (ConvergenceError, UnsupportedModelError) as error:
+        if terms.dtype != np.float64 and isinstance(error, ConvergenceError):
+            raise ConvergenceError(IN_SINGLE) from error
+        question = sign_question(climbing)
+        raise (ConvergenceError(f"{error} {question}") if question else error) from error
+    warn_of_sign(climbing, fitted)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
     check_runaways(fitted, True)

@@ -9,13 +9,14 @@ import scipy.optimize
 
 from implicit_delta._core.arguments import check_rows
 from implicit_delta._core.cache import Recent
+from implicit_delta._core.hints import hinting
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
 from implicit_delta.models.constraints import Constraints, constraints_of
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik import HINTS, LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.runaway import check_runaways
@@ -37,6 +38,13 @@ ARRIVED = 1e-7  # of a standard error: no further step is worth its differences
 WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 
+@hinting(
+    absolute_sigma="give `variance=1.0` beside `sigma=` for absolute_sigma=True, and leave "
+    "`variance=` out for False.",
+    yerr="give `sigma=`; with `variance=1.0` it is taken as it is.",
+    **HINTS,
+    jac="give `jacobian=`, of the residuals (observed less predicted).",
+)
 def from_residuals(
     residuals: Callable[[Array], Any],
     theta: Any = None,

@@ -16,6 +16,7 @@ from implicit_delta.models.named_theta import flattened
 SAME, NEAR = 1e-3, 0.1  # of the objective, and in natural units: one and the same optimum
 SEED = 0  # the same call has the same answer
 TRIES = 20  # points drawn for each start: the log-likelihood need not be finite everywhere
+CALLS = 18  # gradients of a usual fit, its second differences included, to foretell its calls
 WIDE = 1.0  # standard deviation of random starts, in the size of a parameter or one
 
 logger = logging.getLogger("implicit_delta")
@@ -62,7 +63,14 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
     """Fit from each point and keep the best; a start that leads nowhere is left out."""
     found: list[tuple[float, Array]] = []
     failures: list[ImplicitDeltaError] = []
-    with progress("starts", total=len(points), unit="fit") as bar, np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        model.objective(points[0])  # one call tells how slow they are
+    expected = len(points) * CALLS * (2 * model.d + 2)
+    with (
+        progress("starts", total=len(points), unit="fit") as bar,
+        model.foretold("starts", expected),
+        np.errstate(all="ignore"),
+    ):
         for point in points:
             try:
                 theta = constrained_maximum(replace(model, theta=point))

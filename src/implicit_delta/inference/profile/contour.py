@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import lsq_linear, minimize
 from scipy.special import fdtri
 
+from implicit_delta._core.hints import also
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Asked, Psi
 from implicit_delta.errors import (
@@ -49,6 +50,7 @@ HUGE = 1e100  # stands for what is not defined
 STARTS = 3  # random ones, where the others fail
 
 
+@also(name="names")
 def contour(
     model: FittedModel,
     psi: Asked | Sequence[Psi],
@@ -129,6 +131,7 @@ def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
     with (
         profiling(search.model, "deviance"),
         progress("contour", total=rays * len(levels), unit="ray") as bar,
+        search.model.foretold("contour", rays * len(levels) * (4 * search.model.d + 6)),
     ):
         for level in levels:
             root, found = joint_root(level, df), list[float]()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.hints import also
 from implicit_delta._core.types import Array, Asked, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -58,6 +59,7 @@ SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
 SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
+@also(names="name")
 def profile(
     model: FittedModel,
     psi: Asked | Sequence[Psi],
@@ -180,13 +182,14 @@ def profile(
         return one(evaluation)
     parts = [evaluation.component(k) for k in range(evaluation.size)]
     settings = f"{levels_of(confidence_level)} {side} {maximizer} {curvature} {strict}"
-    found = profiles_of(parts, one, settings, n_jobs, cache)
+    with model.foretold("profiles", evaluation.size * _calls(model.d)):
+        found = profiles_of(parts, one, settings, n_jobs, cache)
     return found[0] if evaluation.scalar else Profiles(found)
 
 
 def stacked(functions: Sequence[Any]) -> Asked:
     """Make one psi of several functions, or names; wrappers with a sample cannot be stacked."""
-    if functions and all(isinstance(name, str) for name in functions):
+    if any(isinstance(name, str) for name in functions):
         return list(functions)
     if not functions or any(hasattr(f, "sample") or not callable(f) for f in functions):
         raise TypeError(
@@ -243,6 +246,11 @@ def profile_of(
         limits=walked.limits,
         side=side,
     )
+
+
+def _calls(d: int) -> int:
+    """Foretell the calls of one profile."""
+    return SEARCHES * (2 * d + 4) + 14 * d
 
 
 class _Asked(NamedTuple):
@@ -323,7 +331,7 @@ def _along_surface(
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    with model.foretold("profile", SEARCHES * (2 * model.d + 4) + 14 * model.d):
+    with model.foretold("profile", _calls(model.d)):
         found = _found(walk, response.nonlinearity, asked)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
     return _Walked(evaluation, found, points, response.covariance)

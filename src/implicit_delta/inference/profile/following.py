@@ -40,7 +40,7 @@ class Place:
     def left(self) -> float:
         """Share of q that the two quantities do not explain."""
         rest = self.q - self.G.T @ self.multipliers
-        return float(np.linalg.norm(rest) / max(np.linalg.norm(self.q), 1e-300))
+        return float(np.linalg.norm(rest)) / max(float(np.linalg.norm(self.q)), 1e-300)
 
 
 @dataclass
