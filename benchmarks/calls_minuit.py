@@ -2,7 +2,7 @@
 
 Run from the top of the project in an environment of its own (``pip install iminuit scipy``):
 ``python -m benchmarks.calls_minuit``. MIGRAD, then HESSE, then MINOS at 95 % of the quantity; where
-that is no parameter, it takes the place of one.
+that is no parameter, it takes the place of one. MNCONTOUR is of the first two parameters.
 """
 
 import json
@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.calls_problems import PROBLEMS, Counted
 
+POINTS = 48  # as many as `contour` has rays
 STORED = Path(__file__).with_suffix(".json")
 
 
@@ -36,6 +37,9 @@ def measure(problem):
     minuit.hesse()
     hesse = function.since(before)
     theta, errors = list(minuit.values), list(minuit.errors)
+    before = function.calls
+    minuit.mncontour(0, 1, cl=0.95, size=POINTS)
+    around = function.since(before)
     minuit.strategy = 2  # a closer look, for the numbers that are compared
     minuit.tol = 1e-4
     minuit.migrad()
@@ -57,6 +61,7 @@ def measure(problem):
         "migrad": fit,
         "hesse": hesse,
         "minos": function.since(before),
+        "mncontour": around,
         **found,
         "first": {"theta": theta, "errors": errors},
         "value": value,

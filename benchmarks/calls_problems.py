@@ -1,4 +1,4 @@
-"""Six likelihoods of scientists, without derivatives: what `calls` counts the calls of.
+"""Six likelihoods and three curves of scientists: what `calls` counts the calls of.
 
 Only NumPy and SciPy are needed, so that iminuit's environment can import them too.
 """
@@ -177,15 +177,55 @@ PROBLEMS = {
 }
 
 
+@dataclass
+class Curve:
+    """A curve f(x, *theta), observations y (n,) and a start, for least squares."""
+
+    name: str
+    function: Callable[..., np.ndarray]
+    x: np.ndarray
+    truth: list[float]
+    start: list[float]
+    noise: float
+
+    @property
+    def y(self):
+        rng = np.random.default_rng(3)
+        return self.function(self.x, *self.truth) + self.noise * rng.normal(size=self.x.size)
+
+
+def _dose_response(x, bottom, top, ec50, hill):
+    return bottom + (top - bottom) / (1 + (ec50 / x) ** hill)
+
+
+def _absorption(t, ka, ke, V):
+    return 100 / V * ka / (ka - ke) * (np.exp(-ke * t) - np.exp(-ka * t))
+
+
+DOSES = np.repeat([0.1, 0.3, 1, 3, 10, 30, 100], 3)
+TIMES = np.array([0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24.0])
+CURVES = {
+    "dose_response": Curve(
+        "dose-response, d = 4", _dose_response, DOSES, [5, 95, 4, 1.3], [0.0, 100, 5, 1], 4.0
+    ),
+    "absorption": Curve(
+        "absorption, d = 3", _absorption, TIMES, [1.2, 0.15, 20], [1.0, 0.2, 15], 0.2
+    ),
+    "decay": Curve(
+        "decay, d = 2", lambda t, a, k: a * np.exp(-k * t), TIMES, [5, 0.3], [1.0, 1.0], 0.2
+    ),
+}
+
+
 class Counted:
     """A function that counts its calls."""
 
     def __init__(self, function):
         self.function, self.calls = function, 0
 
-    def __call__(self, theta):
+    def __call__(self, *arguments):
         self.calls += 1
-        return self.function(theta)
+        return self.function(*arguments)
 
     def since(self, before):
         return self.calls - before

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm
 
 import implicit_delta as idm
-from benchmarks.calls import AIMS, measure
-from benchmarks.calls_problems import PROBLEMS, Counted
+from benchmarks.calls import AIMS, AROUND, SQUARES, around, fit_curve, measure
+from benchmarks.calls_problems import CURVES, PROBLEMS, Counted
 from implicit_delta._core import progress
 from implicit_delta._core.cache import MOST_BYTES, Recent
 from implicit_delta.numerics.derivatives import natural_units, rough_slopes, summed_slopes
@@ -32,6 +32,34 @@ def test_calls_are_a_few_times_those_of_iminuit(measured):
         assert found[ours] <= most * MINUIT[name][theirs], ours
         assert found[ours] < BEFORE[name][ours] / 3, ours
     assert found["afresh"] <= 4 * MINUIT[name]["hesse"]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_contour_takes_few_calls_and_is_that_of_before(name):
+    """The points of 7743a6d, by sequential quadratic programming with careful derivatives."""
+    problem = PROBLEMS[name]()
+    calls, points = around(problem, rays=12)
+    assert calls <= AROUND * MINUIT[name]["mncontour"] / 4
+    before = np.array(BEFORE[name]["contour"])
+    assert np.max(abs(points - before) / np.ptp(before, axis=0)) < 1e-5
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_least_squares_take_few_calls(name):
+    (calls, theta, errors), (peers, other, others) = fit_curve(CURVES[name])
+    assert calls <= SQUARES * peers
+    np.testing.assert_allclose(errors, others, rtol=1e-3)
+    assert np.all(abs(theta - other) < 1e-3 * others)
+    curve = CURVES[name]
+    steps = 1e-30j * np.eye(theta.size)  # complex ones: no error but rounding
+    exact = idm.from_residuals(
+        lambda th: curve.y - curve.function(curve.x, *th),
+        start=curve.start,
+        jacobian=lambda th: (
+            -np.stack([curve.function(curve.x, *(th + h)).imag for h in steps], axis=1) / 1e-30
+        ),
+    )
+    assert np.all(abs(theta - exact.theta) < 1e-6 * errors)
 
 
 def test_numbers_are_those_of_before(measured):
