@@ -11,6 +11,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.methods.base import Response
+from implicit_delta.models.base import FittedModel
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio, symmetric
 
@@ -96,10 +97,20 @@ def model_part(
 def _robust(
     evaluation: Evaluation, response: Response, sandwich: Sandwich, rows: Array | None
 ) -> Array:
-    if rows is not None:
-        return sandwich.of_rows(evaluation.model, rows)
-    directions = checked_directions(evaluation.model, response)
-    return sandwich.of_directions(evaluation.model, directions)
+    model = evaluation.model
+    if rows is None:
+        return sandwich.of_directions(model, checked_directions(model, response)) + _stated(
+            model, response
+        )
+    return sandwich.of_rows(model, rows) + _stated(model, response)
+
+
+def _stated(model: FittedModel, response: Response) -> Array | float:
+    """Variance of what was measured once, whose row says nothing of it."""
+    if response.directions is None:
+        return 0.0
+    found = model.stated(model.theta, response.directions)
+    return 0.0 if found is None else found
 
 
 def _renoised(evaluation: Evaluation, covariance: Array) -> tuple[Array, float]:

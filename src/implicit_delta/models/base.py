@@ -311,6 +311,22 @@ class FittedModel(ABC):
         if self.mixed:
             raise UnsupportedModelError(self.mixed)
 
+    @property
+    def strata(self) -> tuple[slice, ...]:
+        """Rows that were sampled together: all, or those of each of several data sets."""
+        return (slice(0, self.n),)
+
+    def stated(self, theta: Array, v: Array) -> Array | None:
+        """Variance, (K, K), of what was measured once with a stated error, along (d, K).
+
+        Rows cannot tell it: the score of one alone is zero at the maximum.
+        """
+        return None
+
+    def measured_again(self, rng: np.random.Generator) -> Self:
+        """Build the same model with new draws of what was measured once."""
+        return self
+
     # Derived from the members above; a backend may know a faster way.
 
     @property
