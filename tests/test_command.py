@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -692,17 +693,48 @@ def test_a_bug_is_one_line_without_debug(run, monkeypatch):
     assert "Traceback" in err
 
 
-def test_parquet_is_read_or_its_reader_is_named(run, folder, table, monkeypatch):
+def with_gaps(values):
+    return values.where(np.arange(N) > 3)
+
+
+PARQUET = {
+    "as it is": lambda table: table,
+    "with an index": lambda table: table.set_index("village"),
+    "nullable": lambda table: table.convert_dtypes(),
+    "of Arrow": lambda table: table.convert_dtypes(dtype_backend="pyarrow"),
+    "categories": lambda table: table.astype({"site": "category", "village": "category"}),
+    "decimals": lambda table: table.assign(x=[Decimal(repr(x)) for x in table.x]),
+    "gaps": lambda table: table.convert_dtypes().assign(x=with_gaps(table.x)),
+    "gaps of decimals": lambda table: table.assign(
+        x=with_gaps(pd.Series([Decimal(repr(x)) for x in table.x], dtype=object))
+    ),
+    "gaps of booleans": lambda table: table.assign(flag=with_gaps(table.flag.astype("boolean"))),
+}
+
+
+@pytest.mark.parametrize("name", PARQUET)
+def test_parquet_gives_the_numbers_of_csv(run, folder, table, name):
+    pytest.importorskip("pyarrow")
+    frame = PARQUET[name](table)
+    frame.to_parquet(folder / "data.parquet")
+    frame.reset_index().to_csv(folder / "same.csv", index=False)
+    how = ("cost ~ x + site + flag", "--clusters", "village", "--ask", "average_comparison('x')")
+    found, expected = (fit(run, *how, data=data) for data in ("data.parquet", "same.csv"))
+    assert found["data"]["rows_used"] == expected["data"]["rows_used"]
+    for key in ("estimate", "std_error"):
+        assert found["answers"][0]["rows"][0][key] == pytest.approx(
+            expected["answers"][0]["rows"][0][key], rel=1e-9
+        )
+
+
+def test_the_reader_of_parquet_is_named(run, folder, monkeypatch):
     (folder / "data.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(pd, "read_parquet", lambda file: table.set_index("village"))
-    content = fit(run, "cost ~ x", "--clusters", "village", data="data.parquet")
-    assert content["data"]["rows_used"] == N
 
     def missing(file):
         raise ImportError("no engine")
 
     monkeypatch.setattr(pd, "read_parquet", missing)
-    check_refusal(*run("fit", "data.parquet", "cost ~ x"), "`pip install pyarrow`")
+    check_refusal(*run("fit", "data.parquet", "cost ~ x"), "`pip install 'implicit-delta[parquet]'`")
 
 
 def test_check_and_the_old_calls(run, capsys):
