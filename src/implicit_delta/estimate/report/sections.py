@@ -100,7 +100,9 @@ def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     return [tag("p", text)]
 
 
-def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | None) -> list[str]:
+def opinions(
+    found: Sequence[Opinion], lines: Sequence[Line], summary: Check | None, null: float
+) -> list[str]:
     """Draw the intervals of several methods on one axis for each evaluation."""
     if summary is None:
         code = tag("code", escaped('compare(model, psi).report("page.html")'))
@@ -112,19 +114,22 @@ def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | N
     return [
         tag("p", mark(summary.level), " ", escaped(summary.sentence)),
         *(
-            _opinions_of([one for one in found if one.term == term], errors[term], len(terms) > 1)
+            _opinions_of(
+                [one for one in found if one.term == term], errors[term], null, len(terms) > 1
+            )
             for term in terms[:MOST_BARS]
         ),
         tag("p", f"{more:,} more evaluations are left out here.", class_="small") * (more > 0),
     ]
 
 
-def _opinions_of(own: list[Opinion], error: float, several: bool) -> str:
+def _opinions_of(own: list[Opinion], error: float, null: float, several: bool) -> str:
     first = own[0]
     (count,) = places([error], [first.value])
     if any(len(one.spans) > 1 for one in own):
         count = finer(count, [end for one in own for span in one.spans for end in span])
-    axis = svg.Axis.of(x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
+    numbers = (x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
+    axis = svg.Axis.of(numbers, null)
     rows = [_opinion_row(axis, one, count, *one.verdict(first, error)) for one in own]
     return tag("h3", escaped(first.term)) * several + tag("figure", strips(axis, rows))
 

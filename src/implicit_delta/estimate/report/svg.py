@@ -22,6 +22,7 @@ LETTER = 0.027  # of the width of a narrow screen, which a letter takes
 TINY = 5  # letters of a text that has room beside the edge
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
 EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
+CLOSE = 0.01  # of half the range: a tick so close to the null is one
 MIDDLE = 15.0  # pixels, of a strip
 MOST_POINTS = 400  # of a band: more than a screen shows
 
@@ -30,24 +31,32 @@ Spans = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Axis:
-    """The range that a picture shows, in which zero is marked if it is there."""
+    """The range that a picture shows, in which the null is marked if it is there."""
 
     low: float
     high: float
+    null: float = 0.0
 
     @classmethod
-    def of(cls, numbers: Iterable[float]) -> Axis:
-        """Hold all finite numbers, and zero if it is close."""
+    def of(cls, numbers: Iterable[float], null: float = 0.0) -> Axis:
+        """Hold all finite numbers, and the null if it is close; NaN is none."""
         known = [x for x in numbers if math.isfinite(x)] or [0.0]
         low, high = min(known), max(known)
         width = high / 2 - low / 2 or abs(high) / 2 or 0.5  # halves do not overflow
-        if 0 < low <= 2 * NEAR_ZERO * width:
-            low = 0.0
-        if 0 > high >= -2 * NEAR_ZERO * width:
-            high = 0.0
+        if null < low and low / 2 - null / 2 <= NEAR_ZERO * width:
+            low = null
+        if null > high and null / 2 - high / 2 <= NEAR_ZERO * width:
+            high = null
         width = high / 2 - low / 2 or width
         limit = float(np.finfo(np.float64).max)
-        return cls(max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit))
+        return cls(max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit), null)
+
+    def lines(self) -> list[tuple[float, str]]:
+        """Places of the lines through a picture with their kinds: ticks, and the null once."""
+        near = (self.high / 2 - self.low / 2) * CLOSE
+        ticks = [tick for tick, _ in self.ticks() if not abs(tick - self.null) < near]
+        marked = [(self.null, "zero")] if self.low <= self.null <= self.high else []
+        return [*((tick, "grid") for tick in ticks), *marked]
 
     def share(self, x: float) -> float:
         """Place of a number, from 0 to 1; what lies outside is at the edge."""
@@ -175,8 +184,8 @@ def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
 
     back = " ".join(reversed(points(low).split()))
     levels = [
-        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), _kind(text))
-        for tick, text in axis.ticks()
+        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), kind)
+        for tick, kind in axis.lines()
     ]
     shapes = [
         *levels,
@@ -205,12 +214,8 @@ def picture(shapes: Iterable[str], height: float, label: str, kind: str) -> str:
 
 def _grid(axis: Axis) -> str:
     """Draw the ticks of an axis through a strip."""
-    places = ((axis.at(tick), _kind(text)) for tick, text in axis.ticks())
+    places = ((axis.at(tick), kind) for tick, kind in axis.lines())
     return "".join(_line(x, 0, x, 2 * MIDDLE, kind) for x, kind in places)
-
-
-def _kind(text: str) -> str:
-    return "zero" if text == "0" else "grid"
 
 
 def _line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:
