@@ -813,7 +813,7 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
     (tmp_path / "flights.csv").write_text(data)
     monkeypatch.chdir(tmp_path)
     sessions = SESSION.findall(text)
-    assert len(sessions) == 4
+    assert len(sessions) == 5
     for typed, shown in sessions:
         with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
             main(shlex.split(typed.replace("\\\n", " "))[1:])

@@ -110,7 +110,7 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
         by=tuple(dict.fromkeys(name for ask in asks for name in columns_of(ask))),
     )
     notes = _Notes(options.quiet)
-    with _bars(not options.quiet), _recorded(len(asks)) as warned:
+    with _bars(not options.quiet), _recorded(len(asks), options.transform) as warned:
         table = read_table(options.data, _dialect(options))
         fitted = fit(table, asked)
         fitted_as = f"{type(fitted.results.model).__name__} fitted to {len(fitted.frame)} rows"
@@ -212,6 +212,7 @@ class _Warned:
     """Warnings by category and text, each with the questions that it is about."""
 
     asks: int
+    scale: str | None = None
     found: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     asked: str | None = None
 
@@ -237,7 +238,7 @@ class _Warned:
             finally:
                 for item in caught:
                     if not issubclass(item.category, INTERNAL):
-                        self.add(item.category.__name__, told(item.message))
+                        self.add(item.category.__name__, told(item.message, self.scale))
 
     def add(self, category: str, text: str) -> None:
         asks = self.found.setdefault((category, text), [])
@@ -257,9 +258,9 @@ class _Warned:
 
 
 @contextmanager
-def _recorded(asks: int) -> Iterator[_Warned]:
+def _recorded(asks: int, scale: str | None) -> Iterator[_Warned]:
     """Record warnings, and print each once when the work is done or has failed."""
-    warned = _Warned(asks)
+    warned = _Warned(asks, scale)
     try:
         with warned.recorded():
             yield warned

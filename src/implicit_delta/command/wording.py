@@ -15,6 +15,7 @@ def _method(found: re.Match[str]) -> str:
     return f'--method "{call}"' if "(" in call else f"--method {call}"
 
 
+SCALES = "Give --transform log for an answer that is positive, --transform logit for a probability."
 # In this order: whole pieces of advice first, then single arguments.
 RULES: tuple[Rule, ...] = tuple(
     (re.compile(pattern), words)
@@ -22,8 +23,7 @@ RULES: tuple[Rule, ...] = tuple(
         (
             r"Use `profile\(model, psi\)`, `Simulation\(\)`, `Smoothed\(psi\)` if it has steps or "
             r"many kinks, or a transform of psi that is closer to linear\.",
-            "Give --transform log for an answer that is positive, --transform logit for a "
-            'probability, or --method "Bootstrap(1000)".',
+            SCALES,
         ),
         (r"the rows of data=", "the rows of datagrid"),
         (r"leave these rows out with data=", "leave these rows out of the file"),
@@ -49,8 +49,10 @@ SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z`-])")
 PYTHON = re.compile(r"`(?!average_|predictions|pip |values=|by=|[A-Z][\w.]*\(x\))[^`]*[(=][^`]*`")
 
 
-def told(text: object) -> str:
+def told(text: object, scale: str | None = None) -> str:
     """Put a message on one line, with options for arguments and without advice to write Python.
+
+    The scale of the intervals is the one that was asked for, so that no other is advised.
 
     Examples
     --------
@@ -62,6 +64,8 @@ def told(text: object) -> str:
     line = one_line(text)
     for pattern, words in RULES:
         line = pattern.sub(words, line)
+    if scale in ("log", "logit"):
+        line = line.replace(SCALES, f"The interval here is made on the {scale} scale instead.")
     what, *advice = SENTENCE.split(line)
     kept = [what, *(one for one in advice if not PYTHON.search(one))]
     line = re.sub(r"\bpsi\b", "the answer", " ".join(kept))
