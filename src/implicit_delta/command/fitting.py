@@ -57,7 +57,7 @@ class Fit:
     clusters: Any
     notes: tuple[str, ...]
     rows_read: int
-    left_out: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 def fit(table: Table, asked: Specification) -> Fit:
@@ -86,7 +86,7 @@ def fit(table: Table, asked: Specification) -> Fit:
         clusters=_clusters(frame, asked.clusters),
         notes=(*dropped, *coding, *_thresholds(family)),
         rows_read=len(table.frame),
-        left_out=tuple(dropped),
+        left_out="".join(dropped).removeprefix("dropped "),
     )
 
 

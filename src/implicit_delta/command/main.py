@@ -138,13 +138,20 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
     sys.stdout.flush()
     facts = {
         "Data": f"{table.name}, {len(fitted.frame):,} of {fitted.rows_read:,} rows",
-        "Left out": "; ".join(fitted.left_out),
+        "Left out": fitted.left_out,
         "Model": f"{asked.formula} ({asked.family})",
         "Clusters": " x ".join(asked.clusters),
     }
-    page = Page(options.title, options.question, facts, shlex.join(["implicit-delta", *given]))
+    page = Page(
+        options.title, options.question, facts, " ".join(["implicit-delta", *map(_quoted, given)])
+    )
     for path in outputs.write(answers, options.level, page):
         notes(f"wrote {path}")
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell, readably where it holds single quotes."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:

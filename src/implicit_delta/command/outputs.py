@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure
 from implicit_delta.command.printing import Answer, Answers, write_csv
+from implicit_delta.command.wording import told
 from implicit_delta.estimate.report import write_page
 
 SUFFIXES = {
@@ -29,9 +30,11 @@ class Page:
 
     def write(self, path: str, one: Answer, level: float) -> None:
         """Write the page of an answer; what was asked is one of its facts."""
+        found = one.estimate.diagnostics
+        texts = tuple(told(text, one.how.get("transform")) for text in found.warnings)
         write_page(
             path,
-            one.estimate,
+            replace(one.estimate, diagnostics=replace(found, warnings=texts)),
             title=self.title,
             question=self.question,
             confidence_level=level,

@@ -141,7 +141,7 @@ def _facts(known: Mapping[str, str]) -> str:
 def _picture(lines: Sequence[Line], level: float, null: float) -> str:
     if len(lines) == 1:
         return _single(lines[0], level, null)
-    return _forest(lines, level, null) if len(lines) <= FEW else _band(lines, level)
+    return _forest(lines, level, null) if len(lines) <= FEW else _band(lines, level, null)
 
 
 def _single(one: Line, level: float, null: float) -> str:
@@ -180,13 +180,13 @@ def row(name: str, drawing: str, numbers: str) -> str:
     return tag("div", first, drawing, last, class_="row")
 
 
-def _band(lines: Sequence[Line], level: float) -> str:
+def _band(lines: Sequence[Line], level: float, null: float) -> str:
     value, low, high = (np.array([getattr(one, x) for one in lines]) for x in _ENDS)
     label = (
         f"{len(lines)} estimates in their order with {percent(level)} intervals, from "
         f"{brief(float(low.min()))} to {brief(float(high.max()))}"
     )
-    drawing, axis = svg.band(value, low, high, label)
+    drawing, axis = svg.band(value, low, high, null, label)
     ends = tag("span", escaped(lines[0].name)), tag("span", escaped(lines[-1].name))
     chart = tag("div", _ticks(axis), drawing, class_="chart")
     return tag("figure", chart, tag("figcaption", *ends, class_="ends"))
@@ -197,11 +197,11 @@ _ENDS = ("value", "low", "high")
 
 def _ticks(axis: svg.Axis) -> str:
     """Write the numbers beside a band; a hidden copy of the widest makes room for them."""
-    ticks = axis.ticks()
-    widest = max((text for _, text in ticks), key=len, default="")
+    ticks = axis.marks()
+    widest = max((text for _, text, _ in ticks), key=len, default="")
     placed = (
         tag("span", escaped(text), style=f"top:{100 * (1 - axis.share(tick)):.1f}%")
-        for tick, text in ticks
+        for tick, text, _ in ticks
     )
     return tag("div", tag("i", escaped(widest)), *placed, class_="ticks", aria_hidden="true")
 

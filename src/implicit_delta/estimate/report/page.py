@@ -108,8 +108,8 @@ class Page:
                 self.facts,
             ),
             "Where the error comes from": sections.budget(estimate, lines),
-            "Second opinions": sections.opinions(opinions, lines, summary, null),
-            "Rows that matter most": sections.influence(estimate),
+            "Second opinions": sections.opinions(opinions, lines, summary, null, self.command),
+            "Rows that matter most": sections.influence(estimate, self.command),
             "Checks": sections.checks(checks),
             "How to repeat it": repeat(estimate, level, _now(), self.command),
         }

@@ -101,12 +101,19 @@ def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
 
 
 def opinions(
-    found: Sequence[Opinion], lines: Sequence[Line], summary: Check | None, null: float
+    found: Sequence[Opinion],
+    lines: Sequence[Line],
+    summary: Check | None,
+    null: float,
+    command: str = "",
 ) -> list[str]:
     """Draw the intervals of several methods on one axis for each evaluation."""
     if summary is None:
         code = tag("code", escaped('compare(model, psi).report("page.html")'))
         text = f"No other method was asked. {code} puts the same question to several."
+        if command:
+            option = tag("code", escaped('--method "Bootstrap(500)"'))
+            text = f"No other method was asked. The same command with {option} asks one."
         return [tag("p", text)]
     terms = list(dict.fromkeys(one.term for one in found))
     errors = {one.name: one.error for one in lines}
@@ -142,8 +149,10 @@ def _opinion_row(axis: svg.Axis, one: Opinion, count: int, level: Level, verdict
     return row(one.method, drawing, f"{escaped(ends)} {told}")
 
 
-def influence(estimate: Estimate) -> list[str]:
+def influence(estimate: Estimate, command: str = "") -> list[str]:
     """Draw the rows that move the estimate most."""
+    if estimate.influence is None and command:
+        return [tag("p", "This method does not tell the influence of the rows.")]
     if estimate.influence is None:
         code = tag("code", "infer(model, psi, influence=True)")
         return [tag("p", f"The influence of the rows was not kept. Ask for it with {code}.")]
@@ -152,7 +161,7 @@ def influence(estimate: Estimate) -> list[str]:
     scaled = top.influence / np.where(errors > 0, errors, 1.0)
     most = np.abs(scaled).argmax(axis=1)
     moves = scaled[np.arange(len(most)), most].tolist()
-    axis = svg.Axis.of([0.0, *moves])
+    axis = svg.Axis.of([0.0, *moves], most=2)  # beside names and numbers there is little room
     terms = [estimate.names[k] if len(errors) > 1 else "" for k in most]
     rows = map(_influence_row, [axis] * len(moves), _labels(estimate, top), moves, terms)
     text = (
