@@ -734,7 +734,9 @@ def test_the_reader_of_parquet_is_named(run, folder, monkeypatch):
         raise ImportError("no engine")
 
     monkeypatch.setattr(pd, "read_parquet", missing)
-    check_refusal(*run("fit", "data.parquet", "cost ~ x"), "`pip install 'implicit-delta[parquet]'`")
+    check_refusal(
+        *run("fit", "data.parquet", "cost ~ x"), "`pip install 'implicit-delta[parquet]'`"
+    )
 
 
 def test_check_and_the_old_calls(run, capsys):
