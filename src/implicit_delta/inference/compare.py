@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.types import Psi
+from implicit_delta._core.types import Asked
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
@@ -36,7 +36,7 @@ FUNCTION = (
 
 def compare(
     model: FittedModel,
-    psi: Psi,
+    psi: Asked,
     methods: Mapping[str, Procedure] | Sequence[Procedure] | None = None,
     *,
     robust: bool | Correction | HAC = False,
@@ -217,7 +217,7 @@ def _named(methods: Any) -> dict[str, Procedure]:
     return named
 
 
-def _robust(model: FittedModel, psi: Psi) -> Estimate:
+def _robust(model: FittedModel, psi: Asked) -> Estimate:
     return infer(model, psi, robust=True)
 
 
@@ -233,7 +233,7 @@ def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
 
 
 def _ask(
-    evaluation: Evaluation, psi: Psi, procedure: Procedure, design: _Design, level: float
+    evaluation: Evaluation, psi: Asked, procedure: Procedure, design: _Design, level: float
 ) -> _Answer:
     """Answer by one method, on a copy of the model that has nothing cached from another one."""
     fresh = evaluation.on(evaluation.model.at(evaluation.model.theta))
@@ -246,7 +246,7 @@ def _ask(
 
 
 def _run(
-    evaluation: Evaluation, psi: Psi, procedure: Procedure, design: _Design, level: float
+    evaluation: Evaluation, psi: Asked, procedure: Procedure, design: _Design, level: float
 ) -> Estimate | tuple[Profile, ...]:
     if isinstance(procedure, Method):
         return design.answer(evaluation, procedure)
