@@ -520,6 +520,8 @@ class Estimate:
         question: str | None = None,
         *,
         confidence_level: float = 0.95,
+        null: float | None = None,
+        transform: Transform | None = None,
     ) -> Path:
         """Write a page to show: one HTML file that loads nothing and runs nothing.
 
@@ -535,6 +537,11 @@ class Estimate:
             The heading, and the question in your words; made of the names unless given.
         confidence_level : float
             Between 0 and 1.
+        null : float, optional
+            Value to test against, and to mark, on the scale of the page.
+        transform : {"log", "logit", "exp", "expit"} or (forward, inverse), optional
+            As in `plot`: interval and test on the scale of ``"log"`` or ``"logit"`` (null: 1 or one
+            half), the interval on that of a pair; or exponentials and probabilities of the values.
 
         Returns
         -------
@@ -552,7 +559,13 @@ class Estimate:
         from implicit_delta.estimate.report import write_page
 
         return write_page(
-            path, self, title=title, question=question, confidence_level=confidence_level
+            path,
+            self,
+            title=title,
+            question=question,
+            confidence_level=confidence_level,
+            null=null,
+            transform=transform,
         )
 
     def __repr__(self) -> str:

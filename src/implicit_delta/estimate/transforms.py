@@ -92,6 +92,13 @@ def ends_on_scale(
     return np.minimum(*ends), np.maximum(*ends)
 
 
+def on_scale(transform: Transform, value: Array, error: Array) -> tuple[Array, Array]:
+    """Return values and their first-order errors on the scale of a transform, (K,) each."""
+    scale = _scale(transform)
+    with np.errstate(all="ignore"):
+        return scale.forward(value), np.abs(scale.slope(value, error)) * error
+
+
 def _scale(transform: Any) -> _Scale:
     if isinstance(transform, str) and transform in _SCALES:
         return _SCALES[transform]
