@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
-from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of
+from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of, told_groups
 from implicit_delta.evaluation.scenarios import (
     KINKED,
     Compared,
@@ -24,7 +24,8 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.plain_prediction import plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
-How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
+How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"]
+UNNAMED = "the outcome"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,20 @@ class Question:
         """Name of the result, as of a function."""
         return self.scenarios.name
 
+    @property
+    def scale(self) -> str:
+        """Scale of the intervals and tests; see `Estimate.scale`."""
+        return CONTRASTS[self.how].scale
+
+    def sentence(self, outcome: str = UNNAMED, rows: int | None = None) -> str:
+        """Tell the question in words, of a named outcome and so many given rows."""
+        words = self.scenarios.words(outcome)
+        given = "" if self.data is None or rows is None else f", over {rows} given rows"
+        if not self.averaged:
+            given = " for each row" if rows is None else f" for each of {rows} rows"
+        population = ", in the population of the rows" if self.population else ""
+        return f"{words[0].upper()}{words[1:]}{given}{population}{told_groups(self.by)}"
+
     def __call__(self, fitted: Any, data: Any = None) -> Any:
         """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
 
@@ -112,11 +127,13 @@ class Question:
                 "this model are groups of rows. Leave it out."
             )
         rows = model.rows if training else getattr(table, "index", None)
-        bound = self._read(predictor, table, weights, rows)
+        bound = self._read(predictor, table, weights, rows, model.response.rpartition(" ")[0])
         self._check_smooth(bound, model.theta)
         return bound
 
-    def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
+    def _read(
+        self, predictor: Predictor, table: Any, weights: Array, rows: Any, outcome: str = ""
+    ) -> "Bound":
         sides = self.scenarios.sides(predictor, table)
         grouping = None
         if self.averaged:
@@ -129,7 +146,8 @@ class Question:
         index = getattr(sides[0][0][0], "index", None)
         names = self._names(grouping, labels, index, len(table))
         single = grouping is not None and not grouping.names and len(labels) == 1
-        return Bound(asked, names, single)
+        sentence = self.sentence(_outcome(outcome or UNNAMED, predictor, labels), len(table))
+        return Bound(asked, names, single, sentence)
 
     def _check_smooth(self, bound: "Bound", theta: Array) -> None:
         doubt = self.scenarios.doubt(bound.asked.sides, theta)
@@ -194,11 +212,20 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A question that has read its tables: psi, names, and whether it is a number."""
+    """A question that has read its tables: psi, names, whether it is a number, and its words."""
 
     asked: Asked
     names: tuple[str, ...]
     scalar: bool
+    sentence: str
+
+
+def _outcome(name: str, predictor: Predictor, labels: tuple[Any, ...]) -> str:
+    """Name the predicted number: of classes a probability."""
+    if predictor.classes is None:
+        return name
+    which = f"{name} = {labels[0]}" if len(labels) == 1 else f"each value of {name}"
+    return f"the probability of {which}"
 
 
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:
@@ -262,8 +289,9 @@ def average_comparison(
 
     With :math:`\bar\mu_v` the mean over the rows of the predictions with the variable set to v for
     everybody (g-computation), the difference is :math:`\bar\mu_1 - \bar\mu_0`, and the others are
-    the ratio, its logarithm and the odds ratio of these two *averages*, as `ratioavg` and
-    `lnratioavg` of marginaleffects.
+    the ratio, the odds ratio and their logarithms, of these two *averages*, as `ratioavg`,
+    `lnratioavg` and `lnoravg` of marginaleffects. Ratios have their intervals on the log scale, and
+    their tests are of 1; ``transform="identity"`` asks for the symmetric ones.
 
     Parameters
     ----------
@@ -274,7 +302,7 @@ def average_comparison(
         value of each row to that plus the number. The names are pairs from the training rows, as
         in R's marginaleffects: the mean less and plus half a standard deviation, or a whole one,
         the quartiles, the smallest and the largest value.
-    how : {"difference", "ratio", "lnratio", "oddsratio"}
+    how : {"difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"}
     data : DataFrame, dict or (m, p) array, optional
         Rows to average over, taken as they are; by default the training rows, with their frequency
         or sampling weights.

@@ -124,7 +124,7 @@ def assemble(
     bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
     plainly = evaluation.fitted is not None and evaluation.fitted.sandwiched
     advice = SANDWICHED if plainly else STRAIGHTENED
-    check_bend(bend, strict, plain=not response.falls, advice=advice)
+    check_bend(bend, strict, evaluation, response, advice)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
@@ -145,7 +145,7 @@ def assemble(
         diagnostics=Diagnostics(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
-            nonlinearity=response.nonlinearity,
+            nonlinearity=bend,
             bias=response.bias,
             asymmetry=part.asymmetry,
             residual=response.residual,
@@ -169,6 +169,7 @@ def assemble(
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,
         target=target.text,
+        scale=evaluation.scale,
         acceleration=response.acceleration,
         rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
         deviations=_deviations(evaluation) if influence else None,

@@ -35,6 +35,8 @@ class Response:
         The method with everything that was left open filled in.
     smallest_curvature, nonlinearity, bias, residual : float
         See `implicit_delta.estimate.Diagnostics`; NaN where the method does not find it.
+    bent : int or None
+        The evaluation that has this nonlinearity, if known.
     drift : float
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
@@ -67,6 +69,7 @@ class Response:
     draws: Array | None = None
     smallest_curvature: float = np.nan
     nonlinearity: float = np.nan
+    bent: int | None = None
     bias: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
