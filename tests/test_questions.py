@@ -208,7 +208,12 @@ def test_population_of_a_ratio_is_the_delta_method_of_averages(how):
         ("code", ["code=1", "code=2", "code=3"], lambda d: d.code),
         (["flag"], ["flag=False", "flag=True"], lambda d: d.flag),
         (DATA.code.to_numpy() + 7, ["8", "9", "10"], lambda d: d.code + 7),
-        (DATA.group.sample(frac=1, random_state=0), list("abc"), lambda d: d.group),
+        (
+            DATA.group.sample(frac=1, random_state=0),
+            ["group=a", "group=b", "group=c"],
+            lambda d: d.group,
+        ),
+        (DATA.group.rename(None), list("abc"), lambda d: d.group),
     ],
 )
 def test_groups_are_averages_over_their_rows_in_sorted_order(by, names, label):
