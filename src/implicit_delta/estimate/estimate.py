@@ -235,7 +235,7 @@ class Estimate:
         Parameters
         ----------
         null : float or (K,) array
-            The hypothesis; no effect is 0, or 1 for ratios, whose logarithm is tested (see `scale`).
+            The hypothesis; no effect is 0, or 1 for ratios, whose logarithm is tested.
         joint : bool
             False: ``(value - null) / standard_error``, one test per evaluation, normal or with
             finite `df` Student's t. True: one test of all of them,

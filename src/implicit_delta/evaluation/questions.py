@@ -11,6 +11,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
+from implicit_delta.evaluation.datagrid import row_names
 from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of, told_groups
 from implicit_delta.evaluation.scenarios import (
     KINKED,
@@ -144,7 +145,7 @@ class Question:
         outcomes, labels = self._outcomes(predictor.classes)
         asked = Asked(sides, grouping, weights, outcomes, CONTRASTS[self.how])
         index = getattr(sides[0][0][0], "index", None)
-        names = self._names(grouping, labels, index, len(table))
+        names = self._names(grouping, labels, index, table)
         single = grouping is not None and not grouping.names and len(labels) == 1
         sentence = self.sentence(_outcome(outcome or UNNAMED, predictor, labels), len(table))
         return Bound(asked, names, single, sentence)
@@ -198,10 +199,12 @@ class Question:
         return np.array([classes.index(known[0])]), (known[0],)
 
     def _names(
-        self, grouping: Grouping | None, labels: tuple[Any, ...], index: Any, m: int
+        self, grouping: Grouping | None, labels: tuple[Any, ...], index: Any, table: Any
     ) -> tuple[str, ...]:
+        m = len(table)
         if grouping is None:
             own = [f"prediction[{i}]" for i in range(m)] if index is None else list(map(str, index))
+            own = row_names(table) or own
         else:
             own = list(grouping.names) or [self.scenarios.name]
         if len(labels) == 1:

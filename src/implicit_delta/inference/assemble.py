@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn, warned_since
+from implicit_delta._core.warn import begin_answer, warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.diagnostics import DEBIASED
@@ -51,7 +51,7 @@ class Cost:
     @classmethod
     def start(cls, model: FittedModel | None = None) -> "Cost":
         """Begin to count."""
-        return cls(model, 0 if model is None else model.passes, perf_counter())
+        return cls(model, 0 if model is None else model.passes, begin_answer())
 
     @property
     def passes(self) -> int:
