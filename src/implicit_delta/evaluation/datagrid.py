@@ -82,6 +82,7 @@ def _used(name: Any, predictor: Predictor | None) -> bool:
 def _typical(column: Any, predictor: Predictor | None) -> Any:
     numeric = getattr(column.dtype, "kind", "O") in "iuf"
     factor = predictor is not None and predictor.levels(column.name) is not None
-    if numeric and not factor and not set(column.dropna().unique()) <= {0, 1}:
+    kinds = set(column.dropna().unique())
+    if numeric and not factor and not (kinds and kinds <= {0, 1}):
         return column.mean()
     return column.mode().iloc[0]

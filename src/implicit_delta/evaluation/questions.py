@@ -152,11 +152,12 @@ class Question:
 
     def _check_smooth(self, bound: "Bound", theta: Array) -> None:
         doubt = self.scenarios.doubt(bound.asked.sides, theta)
-        if doubt > KINKED:
+        if doubt > KINKED and isinstance(self.scenarios, Sloped):
             raise EvaluationError(
                 f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
-                "has kinks at values that occur in the data, as `I(x > 5)` in a formula does. Ask "
-                "for a change over a step, `average_comparison(variable, values=1)`."
+                "has kinks at values that occur in the data, as steps (`x > 5`) and ReLU units do. "
+                "Ask for a change from one value to another: "
+                f'`average_comparison({self.scenarios.variable!r}, values="iqr")`.'
             )
 
     def _check_unchanged(self, predictor: Predictor) -> None:
@@ -312,8 +313,8 @@ def average_comparison(
     by : name, list of names or (m,) array, optional
         Groups, each with an average of its own, in sorted order.
     population : bool
-        The training rows are a sample of the population that is asked about, and their sampling is
-        part of the error, as in ``Average(h, sample="training")``.
+        The training rows are a sample of the population that is asked about: the robust variance is
+        used, with their sampling in it, as in ``Average(h, sample="training")``.
     outcome : label, optional
         One outcome of a model with several; all of them otherwise.
 

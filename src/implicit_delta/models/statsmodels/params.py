@@ -157,10 +157,9 @@ def _shift(predictor: Any, table: Any, offset: Any, exposure: Any) -> Any:
 
 def _by_row(name: str, given: Any, table: Any) -> Any:
     """Numbers of the rows of a table, (m,); a Series with the same labels is put in their order."""
-    index, rows = getattr(given, "index", None), getattr(table, "index", None)
-    if isinstance(given, pd.Series) and rows is not None and not index.equals(rows):
-        if rows.is_unique and index.is_unique and set(index) == set(rows):
-            given = given.reindex(rows)
+    rows = getattr(table, "index", None)
+    if isinstance(given, pd.Series) and rows is not None and _same_labels(given.index, rows):
+        given = given.reindex(rows)
     numbers = np.asarray(given, dtype=np.float64)
     if numbers.shape not in ((), (len(table),)):
         raise ValueError(
@@ -168,6 +167,10 @@ def _by_row(name: str, given: Any, table: Any) -> Any:
             "each row."
         )
     return np.broadcast_to(numbers, len(table))
+
+
+def _same_labels(one: Any, other: Any) -> bool:
+    return bool(one.is_unique and other.is_unique and set(one) == set(other))
 
 
 def _read(predictor: Any, table: Any, offset: Any, *, quiet: bool) -> Prediction:
