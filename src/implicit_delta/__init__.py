@@ -46,12 +46,19 @@ from implicit_delta.inference.bootstrap import bootstrap
 from implicit_delta.inference.compare import compare
 from implicit_delta.inference.comparison import Comparison
 from implicit_delta.inference.continued import averaged, continue_training
+from implicit_delta.inference.goodness_of_fit import GoodnessOfFit, goodness_of_fit
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
+from implicit_delta.inference.likelihood_ratio import LikelihoodRatio, likelihood_ratio
 from implicit_delta.inference.polish import Polished, polish
+from implicit_delta.inference.profile.contour import contour
 from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.joint_region import Contour
+from implicit_delta.inference.profile.limit import Limit, limit
+from implicit_delta.inference.profile.many import Profiles
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
+from implicit_delta.inference.summary import Summary
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.bootstrap import Bootstrap
@@ -60,6 +67,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.combined import combine, measurement
 from implicit_delta.models.draws import from_draws
 from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
@@ -86,6 +94,7 @@ __all__ = [
     "Bootstrap",
     "Categorical",
     "Comparison",
+    "Contour",
     "ConvergenceError",
     "Diagnostics",
     "DispersionWarning",
@@ -95,11 +104,14 @@ __all__ = [
     "FiniteDifference",
     "FittedModel",
     "Gaussian",
+    "GoodnessOfFit",
     "ImplicitDeltaError",
     "ImplicitDeltaWarning",
     "Infinitesimal",
     "Interval",
     "Likelihood",
+    "LikelihoodRatio",
+    "Limit",
     "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
@@ -107,6 +119,7 @@ __all__ = [
     "Poisson",
     "Polished",
     "Profile",
+    "Profiles",
     "Replicated",
     "Response",
     "ShrinkageWarning",
@@ -115,6 +128,7 @@ __all__ = [
     "Smoothed",
     "Statistic",
     "StochasticFiniteDifference",
+    "Summary",
     "UnsupportedModelError",
     "average_comparison",
     "average_prediction",
@@ -124,9 +138,11 @@ __all__ = [
     "bootstrap",
     "cholesky",
     "cobyqa",
+    "combine",
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "contour",
     "datagrid",
     "from_draws",
     "from_equations",
@@ -136,9 +152,13 @@ __all__ = [
     "from_sklearn",
     "from_statsmodels",
     "from_torch",
+    "goodness_of_fit",
     "infer",
     "join",
     "lbfgs",
+    "likelihood_ratio",
+    "limit",
+    "measurement",
     "nelder_mead",
     "newton_krylov",
     "parameters",

@@ -188,23 +188,24 @@ class Gaussian(_Elementwise):
         )
 
     @property
-    def _noise(self) -> float:
+    def noise(self) -> float:
+        """The variance, or 1 while it is open."""
         return self.variance if isinstance(self.variance, float) else 1.0
 
     def _terms(self, f: Any, y: Any) -> Any:
-        return -((f - y) ** 2) / (2 * self._noise)
+        return -((f - y) ** 2) / (2 * self.noise)
 
     def _slope(self, f: Any, y: Any) -> Any:
-        return (y - f) / self._noise
+        return (y - f) / self.noise
 
     def _bend(self, f: Any) -> Any:
-        return 1 / self._noise
+        return 1 / self.noise
 
     def mean(self, outputs: Any) -> Any:
         return outputs
 
     def _draw(self, f: Any, rng: np.random.Generator, counts: Any) -> Any:
-        return f + np.sqrt(self._noise / counts) * rng.normal(size=f.shape)
+        return f + np.sqrt(self.noise / counts) * rng.normal(size=f.shape)
 
     def _check_targets(self, targets: Any) -> None:
         if not np.all(np.isfinite(targets)):

@@ -1,6 +1,5 @@
 """Validate and convert what users give to `from_*` functions; count passes over the data."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,29 @@ def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:
 
 @dataclass
 class Counter:
-    """Passes over the data; shared by a model and what is made from it."""
+    """Passes over the data; shared by a model and what is made from it.
+
+    Attributes
+    ----------
+    count : int
+    seconds : float
+        Of the last one, where that was measured.
+    bar : optional
+        Shows them while it is open; a pickled counter has none.
+    """
 
     count: int = 0
+    seconds: float = 0.0
+    bar: Any = None
+
+    def called(self, seconds: float) -> None:
+        """Count a call that took this long."""
+        self.count, self.seconds = self.count + 1, seconds
+        if self.bar is not None:
+            self.bar.update(1)
+
+    def __reduce__(self) -> tuple[type["Counter"], tuple[int, float]]:
+        return Counter, (self.count, self.seconds)
 
 
 def as_parameters(values: Any) -> Array:
@@ -110,13 +129,6 @@ def check_rows(values: Any, shape: tuple[int, int], name: str) -> None:
         )
     if not np.all(np.isfinite(rows.astype(np.float64))):
         raise ValueError(f"{name}(theta) has entries that are NaN or infinite.")
-
-
-def check_names(names: Sequence[str] | None, d: int) -> tuple[str, ...] | None:
-    """Return names for d parameters, or none."""
-    if names is not None and len(names) != d:
-        raise ValueError(f"{len(names)} names were given for {d} parameters.")
-    return None if names is None else tuple(map(str, names))
 
 
 def as_seed(rng: Any) -> int:

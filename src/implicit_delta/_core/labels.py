@@ -2,10 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+MOST_LISTED = 12  # names in a message
 
 
 def as_names(names: Any) -> tuple[str, ...]:
@@ -73,3 +76,17 @@ def named_digest(column: Any) -> str:
     except (TypeError, ValueError):
         return ""
     return f"{name} {hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()}"
+
+
+def near_match(name: str, known: Sequence[str]) -> str:
+    """List what is known beside a name that is not, and the one that was meant, if one is close.
+
+    Examples
+    --------
+    >>> near_match("Mu", ["S", "mu"])
+    "there are S, mu. Did you mean 'mu'?"
+    """
+    listed = ", ".join(known[:MOST_LISTED]) + (", ..." if len(known) > MOST_LISTED else "")
+    lower = {label.lower(): label for label in known}
+    close = get_close_matches(name.lower(), list(lower), n=1)
+    return f"there are {listed}." + (f" Did you mean {lower[close[0]]!r}?" if close else "")

@@ -8,6 +8,15 @@ from implicit_delta._core.dependence import add_errors
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import deviations
 
+SOURCE = "model: "  # opens the name of a part that is one data set's share of the model's
+
+
+def without_sources(parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Put the shares of data sets together again, as the part ``model``."""
+    shares = [V for part, V in parts.items() if part.startswith(SOURCE)]
+    others = {part: V for part, V in parts.items() if not part.startswith(SOURCE)}
+    return {"model": sum(shares[1:], shares[0]), **others} if shares else others
+
 
 def combine(rows: Array, V: Array) -> Array:
     """Return ``rows @ V @ rows.T``, with variances that are nothing but rounding set to zero."""

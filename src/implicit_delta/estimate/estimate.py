@@ -17,7 +17,7 @@ from implicit_delta._core.dependence import dominating
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import algebra
 from implicit_delta.estimate.checks import checked_content, checked_null
-from implicit_delta.estimate.combination import added
+from implicit_delta.estimate.combination import SOURCE, added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
 from implicit_delta.estimate.influential import Influential, strongest
@@ -148,10 +148,13 @@ class Estimate:
     def budget(self) -> Budget:
         """Standard error due to each source of error, and their ``total``.
 
+        A model of several data sets has a line for each in place of ``model``.
         Where a training stopped early also its ``drift``, a possible bias that is not in the total.
         """
         parts = self.parts or {"model": self.covariance}
-        errors = {part: self._like_value(deviations(V)) for part, V in parts.items()}
+        errors = {
+            part.removeprefix(SOURCE): self._like_value(deviations(V)) for part, V in parts.items()
+        }
         bias = {} if self.drift is None else {"drift": self._like_value(abs(self.drift))}
         return Budget({**errors, "total": self.standard_error, **bias}, self.names)
 

@@ -25,7 +25,7 @@ from implicit_delta._core.labels import distinct
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
-from implicit_delta.estimate.combination import added
+from implicit_delta.estimate.combination import added, without_sources
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.rows import Rows, matched_by_order, other_response, same_rows
@@ -143,7 +143,7 @@ def _transport(S: Array, V: Array, size: Array, names: Sequence[str]) -> Array:
 
 def _pieces(leaf: Estimate) -> dict[str, Array]:
     """Split a covariance into parts that add up: an average over training rows is one of them."""
-    parts = dict(leaf.parts) or {"model": leaf.covariance}
+    parts = without_sources(leaf.parts) or {"model": leaf.covariance}
     if leaf.errors_add:
         return parts
     total = sum(parts.values(), np.zeros_like(leaf.covariance))

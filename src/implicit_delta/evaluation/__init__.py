@@ -2,7 +2,8 @@
 
 from implicit_delta.evaluation.average import Average
 from implicit_delta.evaluation.datagrid import datagrid
-from implicit_delta.evaluation.evaluation import Evaluation, parameters
+from implicit_delta.evaluation.evaluation import Evaluation
+from implicit_delta.evaluation.picked import parameters
 from implicit_delta.evaluation.questions import (
     Question,
     average_comparison,

@@ -14,6 +14,7 @@ from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
 from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.picked import Picked
 from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
@@ -37,15 +38,6 @@ from implicit_delta.evaluation.values import (
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Chart
 from implicit_delta.numerics.arrays import ratio
-
-
-def parameters(model: Any) -> Any:
-    """Evaluate to the parameters themselves: psi = theta.
-
-    Its covariance is the inverse Fisher information (the paper's remark on computing it). Pass the
-    function itself, ``infer(model, parameters)``; it works with the models of every ecosystem.
-    """
-    return model
 
 
 class Function(Protocol):
@@ -123,11 +115,12 @@ class Evaluation:
             return _of_question(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
-        if asked is parameters:
-            whole = model.whole or model
-            labels = evaluation_names(names, whole.names or _numbered(whole.d))
-            identity = _Identity(chart=model.chart)
-            return cls(identity.value(model.theta), False, labels, function=identity, fitted=model)
+        picked = Picked.of(model.whole or model, asked)
+        if picked is not None:
+            labels = evaluation_names(names, picked.names)
+            identity = _Identity(picked.places, model.chart)
+            value = identity.value(model.theta)
+            return cls(value, picked.scalar, labels, function=identity, fitted=model)
         if isinstance(asked, Question):
             raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(asked, model.shares)
@@ -353,30 +346,30 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Identity:
-    """Theta itself, or one entry of it: the model of an ecosystem need not be an array.
+    """Theta itself, or some entries of it: the model of an ecosystem need not be an array.
 
     Of a model along constraints, all parameters.
     """
 
-    k: int | None = None
+    places: tuple[int, ...] | None = None
     chart: Chart | None = None
 
     def value(self, theta: Array) -> Array:
-        whole = theta.copy() if self.chart is None else self.chart.point(theta)
-        return whole if self.k is None else whole[self.k : self.k + 1].copy()
+        whole = np.array(theta) if self.chart is None else self.chart.point(theta)
+        return whole if self.places is None else whole[list(self.places)]
 
     def jacobian(self, theta: Array) -> Array:
-        if self.chart is None:
-            return np.eye(theta.size) if self.k is None else np.eye(1, theta.size, self.k)
-        slope = self.chart.slope(self.chart.point(theta))
-        return slope if self.k is None else slope[self.k : self.k + 1]
+        if self.chart is not None:
+            slope = self.chart.slope(self.chart.point(theta))
+            return slope if self.places is None else slope[list(self.places)]
+        if self.places is None:
+            return np.eye(theta.size)
+        rows = np.zeros((len(self.places), theta.size))
+        rows[range(len(self.places)), self.places] = 1.0
+        return rows
 
     def component(self, k: int) -> "_Identity":
-        return _Identity(k, self.chart)
-
-
-def _numbered(d: int) -> tuple[str, ...]:
-    return tuple(f"theta[{j}]" for j in range(d))
+        return _Identity((k if self.places is None else self.places[k],), self.chart)
 
 
 def _units(

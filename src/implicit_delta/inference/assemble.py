@@ -26,6 +26,7 @@ from implicit_delta.inference.influence import Sandwich, rows_of
 from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
+from implicit_delta.inference.sources import by_source
 from implicit_delta.inference.stopped import (
     moves_to_come,
     told,
@@ -164,7 +165,7 @@ def assemble(
             warnings=cost.warnings,
         ),
         influence=total.influence,
-        parts=total.parts,
+        parts=by_source(evaluation, response, part, total.parts),
         draws=total.draws,
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,

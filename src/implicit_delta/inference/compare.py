@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.types import Psi
+from implicit_delta._core.types import Asked
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
@@ -25,13 +25,13 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 
 Procedure: TypeAlias = (
-    Method | Callable[[FittedModel, Psi], Estimate | Profile | tuple[Profile, ...]]
+    Method | Callable[[FittedModel, Asked], Estimate | Profile | tuple[Profile, ...]]
 )
 
 
 def compare(
     model: FittedModel,
-    psi: Psi,
+    psi: Asked,
     methods: Mapping[str, Procedure] | Sequence[Procedure] | None = None,
     *,
     confidence_level: float = 0.95,
@@ -147,7 +147,7 @@ def _named(methods: Any) -> dict[str, Procedure]:
     return named
 
 
-def _robust(model: FittedModel, psi: Psi) -> Estimate:
+def _robust(model: FittedModel, psi: Asked) -> Estimate:
     return infer(model, psi, robust=True)
 
 
@@ -162,7 +162,7 @@ def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
     return spelled if spelled not in taken else next(n for n in numbered if n not in taken)
 
 
-def _ask(evaluation: Evaluation, psi: Psi, procedure: Procedure, level: float) -> _Answer:
+def _ask(evaluation: Evaluation, psi: Asked, procedure: Procedure, level: float) -> _Answer:
     """Answer by one method, on a copy of the model that has nothing cached from another one."""
     fresh = evaluation.on(evaluation.model.at(evaluation.model.theta))
     started = perf_counter()
@@ -174,7 +174,7 @@ def _ask(evaluation: Evaluation, psi: Psi, procedure: Procedure, level: float) -
 
 
 def _run(
-    evaluation: Evaluation, psi: Psi, procedure: Procedure, level: float
+    evaluation: Evaluation, psi: Asked, procedure: Procedure, level: float
 ) -> Estimate | tuple[Profile, ...]:
     if isinstance(procedure, Method):
         return answer(evaluation, procedure)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
@@ -36,7 +36,7 @@ LOOSE = conjugate_gradient(rtol=1e-3)
 
 def infer(
     model: FittedModel,
-    psi: Psi,
+    psi: Asked,
     method: Method | None = None,
     *,
     robust: bool | Correction | HAC = False,
@@ -54,11 +54,12 @@ def infer(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions.
-    psi : callable
+    psi : callable, str or list of str
         The evaluation: a function of the model in its own language (a parameter vector, a module,
         an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
         are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
         in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
+        Parameters by name are strings: ``"S"``, ``["S", "B"]``.
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 
@@ -159,7 +160,7 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
     return method is None or (drawn and not model.penalized)
 
 
-def _as_trained(model: FittedModel, psi: Psi, names: Sequence[str] | str | None) -> Evaluation:
+def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
     if isinstance(psi, Statistic | Smoothed):  # these draw from the model
         return Evaluation.of(as_trained(model), psi, names)
@@ -266,6 +267,7 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     if model.sandwiched:
         return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:
+        model.check_maximum()
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.tether:

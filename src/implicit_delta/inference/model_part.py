@@ -64,12 +64,12 @@ def model_part(
     by_rows = evaluation.sample == "training" and not response.whole
     plain = asked or (_of_rows(evaluation) if by_rows else Sandwich())
     judged = _judged(evaluation, response, asked, plain if by_rows else None)
-    if judged is not None and brought is None:
-        warn_of_small_samples(judged, evaluation.model, response)
     df = _model_df(evaluation, response, asked)
     robust = None if response.robust else asked
     raw, asymmetry, notes = _symmetric(response.covariance)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
+    if judged is not None and brought is None:
+        warn_of_small_samples(judged, evaluation.model, response, rows)
     claimed = None if brought is not None else _claimed(evaluation, response, robust)
     covariance = raw
     if brought is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from implicit_delta._core.budget import check_budget
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.limits import CHEAP_LIMIT
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -78,7 +78,7 @@ def polish(
 @overload
 def polish(
     model: Model,
-    psi: Psi,
+    psi: Asked,
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
@@ -88,7 +88,7 @@ def polish(
 ) -> Polished[Model]: ...
 def polish(
     model: Model,
-    psi: Psi | None = None,
+    psi: Asked | None = None,
     *,
     tangent: bool = False,
     maximizer: Maximizer | None = None,
@@ -208,7 +208,7 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
 
 
-def _look(finished: FittedModel, psi: Psi) -> Look:
+def _look(finished: FittedModel, psi: Asked) -> Look:
     """Standard errors and drift at a maximum."""
     evaluation = Evaluation.of(finished, psi)
     response = Infinitesimal().respond(evaluation.model, evaluation)
@@ -219,7 +219,7 @@ def _look(finished: FittedModel, psi: Psi) -> Look:
     return Look(evaluation.jacobian(evaluation.model.theta), errors, drift, "hessian")
 
 
-def _moved(model: FittedModel, finished: FittedModel, psi: Psi, errors: Array) -> float | Array:
+def _moved(model: FittedModel, finished: FittedModel, psi: Asked, errors: Array) -> float | Array:
     evaluation = Evaluation.of(finished, psi)
     before = (
         evaluation(model.theta) if model.constraints is None else Evaluation.of(model, psi).value

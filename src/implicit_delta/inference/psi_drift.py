@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -79,7 +79,7 @@ class PsiDrift:
     """
 
     model: FittedModel
-    psi: Psi
+    psi: Asked
     tolerance: float
     last: Look | None = field(default=None, init=False)
     evaluation: Evaluation | None = field(default=None, init=False)

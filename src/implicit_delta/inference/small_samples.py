@@ -20,6 +20,8 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
+ESTIMATED = 0.9  # the same where it is estimated from the influences, roughly
+BINS = ", or terms that were not sampled: the bins of a histogram are not, their counts are"
 MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
 MOST_CHECKED = 16  # evaluations
 LARGEST_MATRIX = 500  # clusters
@@ -33,13 +35,18 @@ class Forecast(NamedTuple):
     leverages: bool = False
 
 
-def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Response) -> None:
-    """Warn where a nominal 95 % interval would cover less than 93 % even if the model is right."""
+def warn_of_small_samples(
+    sandwich: Sandwich, model: FittedModel, response: Response, rows: Array | None = None
+) -> None:
+    """Warn where a nominal 95 % interval would cover less than 93 % even if the model is right.
+
+    Where leverages are unknown, the influences of the rows, (n, K), tell how many carry psi.
+    """
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
     if sandwich.name == "CR2" or sandwich.stopped:
         return
-    forecast = _forecast(sandwich, model, response)
-    short = forecast.coverage < ACCEPTED
+    forecast = _forecast(sandwich, model, response, rows)
+    short = forecast.coverage < (ACCEPTED if forecast.leverages else ESTIMATED)
     covers = f"a nominal 95 % interval covers about {forecast.coverage:.1%}"
     if few:
         reason = f" Even if the model is right, {covers} here." if short else ""
@@ -53,8 +60,8 @@ def warn_of_small_samples(sandwich: Sandwich, model: FittedModel, response: Resp
         )
     elif short:
         warn(
-            f"Even if the model is right, {covers} with {sandwich.name}: {_cause(sandwich)}. "
-            f"{_advice(sandwich, forecast)}",
+            f"Even if the model is right, {covers} with {sandwich.name}: {_cause(sandwich)}"
+            f"{'' if forecast.leverages else BINS}. {_advice(sandwich, forecast)}",
             SmallSampleWarning,
         )
 
@@ -79,6 +86,11 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
         return 'Use robust="CR2" with the labels of the way that has fewer groups.'
     if sandwich.hac is not None:
         return "Use fewer lags, if the correlation dies out within them, or a longer series."
+    if sandwich.clusters is None and not forecast.leverages:
+        return (
+            "Leave out robust=, if the likelihood is right; for values in bins give one term for "
+            "each value and `weights=` counts."
+        )
     if sandwich.clusters is None:
         return 'Use robust="HC3", whose t quantiles follow from how few rows it rests on.'
     if forecast.leverages:
@@ -89,12 +101,14 @@ def _advice(sandwich: Sandwich, forecast: Forecast) -> str:
     )
 
 
-def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> Forecast:
+def _forecast(
+    sandwich: Sandwich, model: FittedModel, response: Response, rows: Array | None = None
+) -> Forecast:
     """Predict the coverage of the evaluation that fares worst, where it is known and cheap."""
     try:
         outputs = output_count(model)
     except UnsupportedModelError:
-        return Forecast()
+        return _by_influence(sandwich, model, response, rows)
     if response.directions is None:
         return Forecast(leverages=True)
     numbers = float(model.n * outputs * model.d)
@@ -110,6 +124,27 @@ def _forecast(sandwich: Sandwich, model: FittedModel, response: Response) -> For
     return Forecast(
         float(np.min(2 * stdtr(df, quantile * np.sqrt(np.maximum(expected, 0.0))) - 1)), True
     )
+
+
+def _by_influence(
+    sandwich: Sandwich, model: FittedModel, response: Response, rows: Array | None
+) -> Forecast:
+    """Predict from how evenly the influences are spread: a normal one has a kurtosis of three.
+
+    Fitting d parameters takes that many of the rows that count. Only where the robust variance is
+    below the model's: above it, something else is amiss, and the robust one sees it.
+    """
+    if rows is None or sandwich.name not in PREDICTED or sandwich.clusters is not None:
+        return Forecast()
+    if response.robust or model.weight_kind == "sampling" or model.sandwiched:
+        return Forecast()
+    below = model.counts @ rows**2 < np.diag(response.covariance)
+    moving = rows[:, np.any(rows, axis=0) & below]
+    moving = moving / np.max(abs(moving), axis=0, initial=1e-300)
+    df = 3 * (model.counts @ moving**2) ** 2 / (model.counts @ moving**4)
+    kept = np.maximum(1 - model.d / df, 0.0)
+    covered = 2 * stdtr(df, ndtri((1 + NOMINAL) / 2) * np.sqrt(sandwich.factor * kept)) - 1
+    return Forecast(float(np.min(covered, initial=1.0)))
 
 
 def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple[Array, Array]:

@@ -1,6 +1,7 @@
 """The bootstrap: refit to drawn data, as often as it takes."""
 
 from dataclasses import InitVar, dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -8,10 +9,9 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.progress import progress
 from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import (
@@ -20,20 +20,28 @@ from implicit_delta.methods.base import (
     check_moved,
     uncertainty,
 )
+from implicit_delta.methods.better import warn_of_better
 from implicit_delta.methods.first_order import FirstOrder
 from implicit_delta.methods.outcomes import (
-    Outcome,
     largest_ratio,
     monte_carlo_error,
     report_failures,
-    run_replicates,
 )
-from implicit_delta.methods.replication import NewTargets, Replication, Rows, WholeClusters
+from implicit_delta.methods.refitted import Refitted
+from implicit_delta.methods.replication import (
+    Blocks,
+    NewTargets,
+    Replication,
+    Rows,
+    WholeClusters,
+)
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
-Kind: TypeAlias = Literal["resample", "bayesian", "parametric"]
+SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
+
+Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,11 +65,13 @@ class Bootstrap(Method):
     replicates : int
         B; the standard error is known up to a relative error of about
         :math:`1 / \sqrt{2 (B - 1)}`, reported as ``monte_carlo_error``.
-    kind : {"resample", "bayesian", "parametric"}
+    kind : {"resample", "bayesian", "parametric", "blocks"}
         Draw observations with replacement (multinomial weights); give them smooth Dirichlet
-        weights, which keep every observation in and so fail less often in small samples; or draw
+        weights, which keep every observation in and so fail less often in small samples; draw
         new targets from the fitted model, where its distribution is known: `from_residuals`, most
-        of `from_statsmodels` and `from_sklearn`, and likelihood objects with torch and JAX.
+        of `from_statsmodels` and `from_sklearn`, likelihood objects with torch and JAX, and
+        ``from_loglik(simulate=...)``; or, of a series whose rows are in order of time, draw blocks
+        of successive rows (moving blocks, of which the last one goes on at the start).
     rng : int or numpy.random.Generator, optional
         Source of the draws; fresh unless given. Replicate b has its own stream of random
         numbers, so the result does not depend on `n_jobs`.
@@ -74,6 +84,9 @@ class Bootstrap(Method):
         What the refits are scaled by.
     maximize : maximizer, optional
         Deprecated name of `maximizer`.
+    block : int, optional
+        Rows in a block; about 1.4 times the cube root of n unless given. It has to span the
+        dependence between rows.
 
     Notes
     -----
@@ -113,6 +126,7 @@ class Bootstrap(Method):
     curvature: Curvature = "hessian"
     maximize: InitVar[Maximizer | None] = None
     clusters: InitVar[Any] = None
+    block: int | None = None
 
     def __post_init__(self, maximize: Maximizer | None, clusters: Any) -> None:
         """Check what was configured."""
@@ -123,7 +137,12 @@ class Bootstrap(Method):
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
         if self.kind not in get_args(Kind):
             raise ValueError(
-                f'kind must be "resample", "bayesian" or "parametric", not {self.kind!r}.'
+                f'kind must be "resample", "bayesian", "parametric" or "blocks", not {self.kind!r}.'
+            )
+        if self.block is not None and (self.kind != "blocks" or self.block != int(self.block)):
+            raise ValueError(
+                f"block={self.block!r} is the number of rows in a block, an integer, of "
+                '`Bootstrap(kind="blocks")`.'
             )
 
     def check(self, *, robust: bool, covariance: bool, influence: bool) -> None:
@@ -146,12 +165,21 @@ class Bootstrap(Method):
 
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Draw whole clusters."""
+        if self.kind == "blocks":
+            raise ValueError(
+                'Bootstrap(kind="blocks") draws blocks of one series, not clusters. Leave out '
+                'clusters=, or draw whole series with `Bootstrap(kind="resample")`.'
+            )
         return _ClusterBootstrap(self, clusters)
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit all replicates and take moments."""
-        parametric = self.kind == "parametric"
-        return self.over(NewTargets() if parametric else Rows(self.kind), model, evaluation)
+        return self.over(self._replication(model.n), model, evaluation)
+
+    def _replication(self, n: int) -> Replication:
+        if self.kind == "blocks":
+            return Blocks.of(n, None if self.block is None else int(self.block))
+        return NewTargets() if self.kind == "parametric" else Rows(self.kind)
 
     def over(
         self, replication: Replication, model: FittedModel, evaluation: Evaluation
@@ -162,14 +190,18 @@ class Bootstrap(Method):
         _check_limits(model)
         replication.check(model)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        refit = _Replicate(model, evaluation, ascent, replication)
-        rest = evaluation(ascent.climb(model).x) - evaluation.value
+        at_rest = ascent.climb(model)
+        climb = ascent if self.maximizer is not None else _in_reach(ascent)
+        refit = Refitted(model, climb, replication, partial(_psi, evaluation), at_rest.value)
+        rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
-        outcomes = named._run(refit)
+        outcomes = refit.run(as_seed(named.rng), int(self.replicates), self.n_jobs)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         report_failures(failures, len(outcomes), replication.otherwise)
+        ends = [(outcome.gain, outcome.theta) for outcome in outcomes if outcome.theta is not None]
+        warn_of_better(model, ends, "by a replicate of the bootstrap")
         draws = np.array(values)
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
@@ -194,12 +226,6 @@ class Bootstrap(Method):
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 
-    def _run(self, refit: "_Replicate") -> list[Outcome]:
-        streams = np.random.SeedSequence(as_seed(self.rng)).spawn(int(self.replicates))
-        jobs = [(stream,) for stream in streams]
-        with progress("bootstrap", total=len(jobs), unit="fit") as bar:
-            return run_replicates(refit, jobs, self.n_jobs, bar, refit.replication.otherwise)
-
 
 @dataclass(frozen=True, repr=False)
 class _ClusterBootstrap(Method):
@@ -214,32 +240,14 @@ class _ClusterBootstrap(Method):
         return replace(response, method=f"{response.method} of {self.clusters.count} clusters")
 
 
-@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
-class _Replicate:
-    """Draw data and maximize from the fitted parameters."""
+def _psi(evaluation: Evaluation, replicate: FittedModel, theta: Array) -> Array:
+    """Evaluate at a refit; an average over training rows is that of the replicate's."""
+    return evaluation.weighed(theta, replicate.weights)
 
-    model: FittedModel
-    evaluation: Evaluation
-    ascent: Ascent
-    replication: Replication
 
-    def __call__(self, stream: np.random.SeedSequence) -> Outcome:
-        before = self.model.passes
-        psi, failure = None, ""
-        try:
-            replicate = self.replication.draw(self.model, np.random.default_rng(stream))
-            found = self.ascent.climb(replicate)
-            if not found.converged:
-                failure = found.message
-            elif _still_rises(replicate, found.x):
-                failure = "The drawn data have no finite maximum."
-            elif not replicate.allows(found.x):
-                failure = "The maximum of the drawn data violates a constraint."
-            else:
-                psi = self.evaluation.weighed(found.x, replicate.weights)
-        except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
-            failure = str(error)
-        return Outcome(psi, failure, self.model.passes - before)
+def _in_reach(ascent: Ascent) -> Ascent:
+    """Limit the steps in natural units: drawn data may have a likelihood without bounds."""
+    return ascent if ascent.scale is None else replace(ascent, maximizer=SEARCH)
 
 
 def _check_average(evaluation: Evaluation, replication: Replication) -> None:
@@ -262,14 +270,3 @@ def _check_limits(model: FittedModel) -> None:
             "would end at it, and their spread is not that of the estimate (Andrews, 2000). Use "
             "`profile(model, psi)`, whose intervals respect the constraints."
         )
-
-
-def _still_rises(model: FittedModel, theta: Array) -> bool:
-    """Whether the objective is higher half as far again from the start: there is no maximum.
-
-    A vanishing gradient alone does not show one: far out it vanishes for separated classes too.
-    """
-    top = model.objective(theta)
-    with np.errstate(all="ignore"):
-        farther = model.objective(theta + (theta - model.theta) / 2)
-    return bool(farther > top + 1e-12 * abs(top))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
+from itertools import chain
 from typing import Literal, NoReturn
 
 import numpy as np
@@ -21,6 +22,7 @@ from implicit_delta.methods.base import (
     described_range,
     relative_bend,
 )
+from implicit_delta.methods.better import UNFINISHED, risen, warn_of_better
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
@@ -108,6 +110,10 @@ class FiniteDifference(Method):
         else:
             rest = refit(evaluation.component(0), 0.0)
             behind = [[rest] * pushes.shape[1]] * evaluation.size
+        ends = [end.theta for end in chain(*ahead, *behind)]
+        top = model.objective(model.theta)
+        higher = [(risen(model, x, top), x) for x in ends]
+        warn_of_better(model, higher, "by a refit", UNFINISHED)
         rises = [
             [Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
             for k, sides in enumerate(zip(ahead, behind, strict=True))

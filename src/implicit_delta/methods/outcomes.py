@@ -19,11 +19,16 @@ MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest say
 
 @dataclass(frozen=True)
 class Outcome:
-    """One replicate: psi (K,), or why there is none; and what it cost."""
+    """One replicate: psi (K,), or why there is none; what it cost; and where it has ended.
+
+    `gain` is by how much the objective of the data themselves is higher there than at the fit.
+    """
 
     psi: Array | None
     failure: str
     passes: int = 0
+    theta: Array | None = None
+    gain: float = 0.0
 
 
 def run_replicates(

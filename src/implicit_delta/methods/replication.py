@@ -1,5 +1,6 @@
-"""Ways to make the data of one replicate: rows or clusters drawn anew, or new targets."""
+"""Ways to make the data of one replicate: rows, clusters or blocks drawn anew, or new targets."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +15,9 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
+# Times the cube root of n: best for a mean with a first autocorrelation of one half.
+USUAL_BLOCK = 1.4
+FEWEST_BLOCKS = 4
 REDRAWS = 20  # data sets of the model over which the skewness of its influences is averaged
 OTHERWISE = (
     'Usual causes: few observations, rare classes. Use `Bootstrap(kind="bayesian")`, which keeps '
@@ -81,6 +85,7 @@ class Rows:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
+        model.check_rows()
         own = model.counts
         check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
 
@@ -109,6 +114,7 @@ class WholeClusters:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
+        model.check_rows()
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
@@ -117,6 +123,56 @@ class WholeClusters:
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
+
+    def sources(self, model: FittedModel) -> Iterator[FittedModel]:
+        yield model
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Draw blocks of successive rows, which keep the dependence within; the end meets the start.
+
+    Attributes
+    ----------
+    clusters : Clusters
+        The blocks that follow one another, for the influences of what is drawn.
+    """
+
+    length: int
+    clusters: Clusters
+    from_model: bool = False
+    symmetric: bool = True
+    otherwise: str = OTHERWISE
+
+    @classmethod
+    def of(cls, n: int, length: int | None) -> "Blocks":
+        """Divide a series of n rows; by default as suits a first autocorrelation of one half."""
+        chosen = math.ceil(USUAL_BLOCK * n ** (1 / 3)) if length is None else length
+        if not 1 <= chosen <= n / FEWEST_BLOCKS:
+            raise ValueError(
+                f"block={chosen} divides a series of {n} rows into less than {FEWEST_BLOCKS} "
+                "blocks, and draws of so few say nothing. It must span the dependence, and leave "
+                "many blocks."
+            )
+        count = n // chosen
+        return cls(chosen, Clusters(np.minimum(np.arange(n) // chosen, count - 1), count))
+
+    def check(self, model: FittedModel) -> None:
+        if np.ptp(model.counts) > 0:
+            raise UnsupportedModelError(
+                'Bootstrap(kind="blocks") takes the rows for a series, one for each time, and '
+                "these have weights. Repeat the rows, or leave the weights out."
+            )
+        check_count(float(self.clusters.count))
+
+    def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        n = model.n
+        starts = rng.integers(n, size=-(-n // self.length))
+        rows = (starts[:, None] + np.arange(self.length)).ravel()[:n] % n
+        return model.reweighted(model.weights * np.bincount(rows, minlength=n))
+
+    def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
+        return self.clusters.sums(rows), np.ones(self.clusters.count)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model

@@ -1,7 +1,9 @@
 """Contract of a fitted model: every backend implements it, and methods see nothing else."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -9,11 +11,13 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.doors import DOORS
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.prediction import Predictor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -31,6 +35,12 @@ NO_TANGENT = (
     "The tangent of a model is that of its outputs (means, logits), and in this one psi gets the "
     "parameters themselves. Draw these: `Simulation(tangent=False)`. Networks of `from_torch` and, "
     "with `model.apply` in psi, of `from_jax` have a tangent."
+)
+
+NOT_FIXED = (
+    "Parameters are fixed in models of `from_loglik` and `from_residuals`, which are fitted here. "
+    "Fit this one again in its own library, without the term or with it as an offset "
+    "(statsmodels: `fit_constrained`); write a fixed number into estimating equations."
 )
 
 
@@ -74,6 +84,8 @@ class FittedModel(ABC):
         How many times all n observations have been visited so far.
     names : tuple of str or None
         Names of the d parameters, if they have any.
+    layout : Layout or None
+        Names by which functions of theta get its entries.
     rows : sequence or None
         Labels of the observations that were used, if the host library keeps them: cluster labels
         and unit values that have an index are aligned with these.
@@ -116,12 +128,16 @@ class FittedModel(ABC):
     replicates : (r, d) array or None
         Where other trainings on the same data ended, from other initializations. Both belong to
         one theta: `at` another one drops them.
+    mixed : str
+        Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
         What theta was fitted under.
     chart : Chart or None
         Of a model that `free` has made: how all parameters follow from its theta.
     whole : FittedModel or None
         Of such a model: the one of all parameters.
+    fixed : mapping of int to float
+        Values of the parameters that `fix` holds, by their places.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
@@ -130,6 +146,7 @@ class FittedModel(ABC):
     weights: Array
     l2: float
     names: tuple[str, ...] | None
+    layout: Layout | None = None
     rows: Any = None
     grouped: bool = False
     curvature: Curvature = "hessian"
@@ -149,9 +166,11 @@ class FittedModel(ABC):
     checkpoints: Array | None = None
     replicates: Array | None = None
     response: str = ""
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
+    fixed: Mapping[int, float] = MappingProxyType({})
     predictor: Predictor | None = None
 
     @property
@@ -207,6 +226,25 @@ class FittedModel(ABC):
     @abstractmethod
     def score(self, theta: Array) -> Array:
         """Gradient of L, (d,)."""
+
+    def rough_score(self, theta: Array) -> Array:
+        """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
+        return self.score(theta)
+
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
+
+        A job begins with an empty memory, too, as it would in a process of its own.
+        """
+        return nullcontext()
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
+        return nullcontext()
+
+    def approached(self) -> Self | None:
+        """Build the model close to its maximum, where that can be had cheaply."""
+        return None
 
     @abstractmethod
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
@@ -264,6 +302,15 @@ class FittedModel(ABC):
         """
         raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
 
+    def check_maximum(self) -> None:
+        """Refuse a saddle, which a Gauss-Newton matrix does not show, where that is the default."""
+        return
+
+    def check_rows(self) -> None:
+        """Refuse what is asked of rows, where the terms are not those of rows."""
+        if self.mixed:
+            raise UnsupportedModelError(self.mixed)
+
     # Derived from the members above; a backend may know a faster way.
 
     @property
@@ -279,6 +326,18 @@ class FittedModel(ABC):
         if self.chart is not None:
             return self.chart.active
         return self.constraints.active(self.theta, self.slope_inside, self.units, strict)
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "FittedModel":
+        """Hold parameters at given values, and fit the rest from where it is.
+
+        ``model.fix(mu=5.0)``, or by position ``model.fix({0: 5.0})``. Psi still gets all of theta;
+        the error of what is fixed is zero. Bounds stay for when it is released.
+        """
+        raise UnsupportedModelError(NOT_FIXED)
+
+    def release(self, *names: Any) -> "FittedModel":
+        """Let parameters that `fix` holds vary again, all of them by default, and fit the model."""
+        raise UnsupportedModelError(NOT_FIXED)
 
     def slope_inside(self, theta: Array) -> Array:
         """Gradient of L, (d,); from inside of the constraints where that is."""
@@ -313,10 +372,57 @@ class FittedModel(ABC):
 
         A dataclass needs ``repr=False`` to inherit it.
         """
+        return self._told(f"{type(self).__name__}: {self.n} observations, {self.d} parameters")
+
+    def __str__(self) -> str:
+        """Print the same below a line with the log-likelihood, where that is known."""
+        return self._told(self.headline()) if self.maker else repr(self)
+
+    def headline(self) -> str:
+        """Write where the model comes from, its sizes and its log-likelihood in one line."""
+        held = f" ({len(self.fixed)} fixed)" if self.fixed else ""
+        sizes = f"{self.maker or type(self).__name__}: {self.n} rows, {self.d} parameters{held}"
+        value = self.log_likelihood()
+        if not np.isfinite(value):
+            return sizes
+        digits = f"{value:.1f}" if 100 <= abs(value) < 1e9 else f"{value:.4g}"
+        return f"{sizes}, log-likelihood {digits}"
+
+    def summary(self, confidence_level: float = 0.95) -> Any:
+        """Put parameters, fit, correlations and distances from bounds in a table.
+
+        The standard errors are those of ``infer(model, parameters)``. AIC and BIC count a noise
+        variance that was estimated as a parameter, like R.
+
+        Returns
+        -------
+        Summary
+        """
+        return DOORS["summary"](self, confidence_level)
+
+    def as_start(self, theta: Array) -> str:
+        """Write all parameters as one would give them as `start=`."""
+        point = theta if self.chart is None else self.chart.point(theta)
+        numbers = [f"{value:.6g}" for value in point]
+        layout = self.layout
+        if layout is None or layout.arrays:
+            return f"[{', '.join(numbers)}]"
+        pairs = zip(layout.names, numbers, strict=True)
+        return "{" + ", ".join(f"{name!r}: {number}" for name, number in pairs) + "}"
+
+    @property
+    def maker(self) -> str:
+        """The function that makes such models, for `print`; none where that is not known."""
+        return ""
+
+    def log_likelihood(self) -> float:
+        """Log-likelihood at theta with all its constants; NaN where these are not known."""
+        return np.nan
+
+    def _told(self, sizes: str) -> str:
         labels = {**self.describe()}
         if np.any(self.weights != 1):
             labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
-        sizes = f"{type(self).__name__}: {self.n} observations, {self.d} parameters"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
     @property
@@ -431,10 +537,10 @@ def cannot_draw(reason: str, n: int = 2) -> UnsupportedModelError:
     """Explain why there are no draws from a model of n terms."""
     advice = (
         'Use `Bootstrap(kind="resample")`, which draws rows; `from_residuals`, `from_statsmodels` '
-        "and `from_sklearn` know the distribution of most models, and so do `from_torch` and "
-        "`from_jax` with a likelihood such as `Poisson()`."
+        "and `from_sklearn` know the distribution of most models, so do `from_torch` and "
+        "`from_jax` with a likelihood such as `Poisson()`, and `from_loglik` has `simulate=`."
         if n > 1
-        else "Use `infer(model, psi)`, which takes the variance from the curvature."
+        else "Give `simulate=` to from_loglik, or use `infer(model, psi)`, by the curvature."
     )
     return UnsupportedModelError(
         f'Bootstrap(kind="parametric") cannot draw new data from this model: {reason}. {advice}'

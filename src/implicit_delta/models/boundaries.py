@@ -48,6 +48,11 @@ def near_limits(model: FittedModel) -> list[Near]:
     return [near for near in _limits(model) if near.distance < NEAR]
 
 
+def limit_distances(model: FittedModel) -> list[Near]:
+    """List all inequalities of a model that `free` has made."""
+    return list(_limits(model))
+
+
 def nearest_limit(model: FittedModel) -> float:
     """Distance of the nearest inequality in standard errors; zero if one holds the maximum."""
     constraints, active = model.constraints, model.active()

@@ -14,6 +14,10 @@ SAME = (
     1e-10  # of the largest term: sums in another order differ by less, noise that matters by more
 )
 STEP = 1e-2  # of the size of each parameter
+COMMON_NUMBERS = (
+    "Give it an argument `rng` and take all random numbers from it, `def loglik(theta, rng)`: it "
+    "then gets the same ones at every theta."
+)
 WRONG = 1e-3  # relative: a derivative that is coded right agrees far better
 
 
@@ -32,8 +36,8 @@ def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) 
         found = f"{first.size} terms, then {second.size}"
     raise UnsupportedModelError(
         f"{name}(theta) was called twice with the same parameters and returned two results "
-        f"({found}): it draws random numbers, or keeps a state between calls. Draw all random "
-        f"numbers once, outside of {name}, or give it a fixed seed inside."
+        f"({found}): it draws fresh random numbers at each call, or keeps a state between calls. "
+        + (COMMON_NUMBERS if name == "loglik" else f"Draw all of them once, outside of {name}.")
     )
 
 

@@ -6,7 +6,7 @@ the active rows (Karush, Kuhn and Tucker); along these rows the likelihood has a
 fewer parameters. So a constrained model is a free one in the coordinates of a `Chart`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -16,8 +16,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, nnls
 
+from implicit_delta._core.labels import near_match
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.models.named_theta import Layout, speaking
 from implicit_delta.numerics.derivatives import differentiate
 
 ROUNDING = 1e-9  # relative error of a row of the constraints that is none
@@ -350,6 +352,8 @@ class Chart:
         """Solve for the parameters: (k,) to (d,)."""
         theta = self.around.copy()
         theta[self.free] = z
+        if self.fixes:
+            return self._snapped(theta)
         for _ in range(MOST_STEPS):
             gap = self._gap(theta)
             step = np.linalg.solve(self._gradients(theta)[:, self.solved], gap)
@@ -393,11 +397,25 @@ class Chart:
 
 
 def constraints_of(
-    bounds: Any, constraints: Any, point: Array, names: Sequence[str] | None = None
+    bounds: Any,
+    constraints: Any,
+    point: Array,
+    names: Layout | Sequence[str] | None = None,
+    started: bool = False,
 ) -> Constraints | None:
-    """Check what a user gives for parameters such as `point`; None if it says nothing."""
+    """Check what a user gives for parameters such as `point`; None if it says nothing.
+
+    A fit that is `started` there must start within bounds by name, where a start beyond them is a
+    mistake in one of two dictionaries; from elsewhere it is led to the bounds.
+    """
+    layout = names if isinstance(names, Layout) else None
+    names = names.names if isinstance(names, Layout) else names
     labels = tuple(names or (f"theta[{j}]" for j in range(point.size)))
-    blocks = [*_of_bounds(bounds, point.size, labels), *_blocks(constraints, point)]
+    if isinstance(bounds, Mapping):
+        bounds = _of_names(bounds, layout or Layout(labels))
+        if started:
+            _check_start(*_pairs(bounds, point.size), point, labels)
+    blocks = [*_of_bounds(bounds, point.size, labels), *_blocks(constraints, point, layout)]
     if not blocks:
         return None
     found = Constraints(
@@ -426,6 +444,36 @@ class _Block(NamedTuple):
     low: Array
     high: Array
     labels: list[str]
+
+
+def _of_names(bounds: Mapping[Any, Any], layout: Layout) -> list[tuple[Any, Any]]:
+    """Write bounds by name as pairs; those of an array hold for each of its entries."""
+    pairs: list[tuple[Any, Any]] = [(None, None)] * len(layout.names)
+    for name, pair in bounds.items():
+        if name not in layout.blocks:
+            raise ValueError(
+                f"bounds has {name!r}, which is no parameter: {near_match(str(name), layout.names)}"
+            )
+        try:
+            low, high = pair
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"bounds[{name!r}] is {pair!r:.60}, but must be a pair (low, high), with None for "
+                "no limit: (0, None)."
+            ) from None
+        for j in layout.places(name):
+            pairs[j] = (low, high)
+    return pairs
+
+
+def _check_start(low: Array, high: Array, point: Array, labels: tuple[str, ...]) -> None:
+    outside = np.flatnonzero((low < high) & ((point < low) | (point > high)))
+    if outside.size:
+        j = int(outside[0])
+        raise ValueError(
+            f"start= has {labels[j]} at {point[j]:g}, outside of its bounds ({low[j]:g}, "
+            f"{high[j]:g}): start within them."
+        )
 
 
 def _of_bounds(bounds: Any, d: int, labels: tuple[str, ...]) -> Iterator[_Block]:
@@ -466,11 +514,11 @@ def _pairs(bounds: Any, d: int) -> tuple[Array, Array]:
     return low, high
 
 
-def _blocks(constraints: Any, point: Array) -> Iterator[_Block]:
+def _blocks(constraints: Any, point: Array, layout: Layout | None) -> Iterator[_Block]:
     single = isinstance(constraints, dict) or not isinstance(constraints, Iterable | None)
     for number, constraint in enumerate([constraints] if single else constraints or ()):
         name = f"constraints[{number}]"
-        rows, *ends = _rows(constraint, point.size, name)
+        rows, *ends = _rows(constraint, point.size, name, layout)
         value = rows.value(point)
         if not (np.all(np.isfinite(value)) and np.all(np.isfinite(rows.slope(point)))):
             raise ValueError(f"{name} or its derivative is NaN or infinite at {point!s:.60}.")
@@ -485,7 +533,7 @@ def _blocks(constraints: Any, point: Array) -> Iterator[_Block]:
         yield _Block(rows, low, high, several if value.size > 1 else [name])
 
 
-def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
+def _rows(constraint: Any, d: int, name: str, layout: Layout | None) -> tuple[Rows, Any, Any]:
     """Convert one constraint: its rows, and their limits as they were given."""
     if isinstance(constraint, LinearConstraint):
         matrix = np.atleast_2d(np.asarray(_dense(constraint.A), dtype=np.float64))
@@ -497,7 +545,8 @@ def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
         return Linear(matrix), constraint.lb, constraint.ub
     if isinstance(constraint, NonlinearConstraint):
         derivative = constraint.jac if callable(constraint.jac) else None
-        return Nonlinear(constraint.fun, derivative, name=name), constraint.lb, constraint.ub
+        function, derivative = speaking(constraint.fun, layout), speaking(derivative, layout)
+        return Nonlinear(function, derivative, name=name), constraint.lb, constraint.ub
     kind = constraint.get("type") if isinstance(constraint, dict) else None
     if kind not in ("eq", "ineq") or not callable(constraint.get("fun")):
         raise TypeError(
@@ -506,7 +555,8 @@ def _rows(constraint: Any, d: int, name: str) -> tuple[Rows, Any, Any]:
             '{"type": "ineq", "fun": f} for f(theta) >= 0.'
         )
     jac = constraint.get("jac") if callable(constraint.get("jac")) else None
-    rows = Nonlinear(constraint["fun"], jac, tuple(constraint.get("args", ())), name)
+    arguments = tuple(constraint.get("args", ()))
+    rows = Nonlinear(speaking(constraint["fun"], layout), speaking(jac, layout), arguments, name)
     return rows, 0.0, 0.0 if kind == "eq" else np.inf
 
 

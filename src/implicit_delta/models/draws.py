@@ -1,16 +1,24 @@
 """Draws from a posterior, with the log-likelihood of each row at each draw."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter, as_weights, check_names
+from implicit_delta._core.arguments import Counter, as_weights
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import (
+    Layout,
+    as_named,
+    checked_layout,
+    names_of,
+    of_arrays,
+    speaking,
+)
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.tracing import trace
 
@@ -43,16 +51,17 @@ def from_draws(
 
     Parameters
     ----------
-    draws : (S, d) array, or ArviZ InferenceData
-        Parameters of each draw, chain after chain. Of an InferenceData (anything with `posterior`
-        and `log_likelihood`) all variables of the posterior, flat, in their order.
+    draws : (S, d) array, data frame, dict of arrays, or ArviZ InferenceData
+        Parameters of each draw, chain after chain; of a dict, ``{"mu": (S,), "beta": (S, 3)}``. Of
+        an InferenceData (anything with `posterior` and `log_likelihood`) all variables of the
+        posterior, flat, in their order. With names, psi and `terms` get these as in `from_loglik`.
     terms : (S, n) array, callable or str, optional
         Log-likelihood of each row at each draw: an array, or a function of the parameters, (d,) to
         (n,). Of an InferenceData, the name of the variable if there is more than one.
     weights, weight_kind
         How much each row counted in the posterior; see `from_loglik`.
     names : sequence of str, optional
-        Names of the parameters, for tables.
+        Names of the parameters, if the draws have none.
 
     Returns
     -------
@@ -71,9 +80,13 @@ def from_draws(
     >>> print(f"{estimate.standard_error:.2f}, and {y.std() / 10:.2f}")
     0.29, and 0.29
     """
+    layout = None
     if hasattr(draws, "posterior"):
-        draws, terms, named = _of_inference_data(draws, terms)
-        names = named if names is None else names
+        draws, terms, layout = _of_inference_data(draws, terms)
+    elif isinstance(draws, Mapping):
+        draws, layout = _of_mapping(draws)
+    elif hasattr(draws, "columns") and all(isinstance(name, str) for name in draws.columns):
+        layout = checked_layout(list(draws.columns), len(draws.columns))
     points = np.array(draws, dtype=np.float64)
     points = points[:, None] if points.ndim == 1 else points
     if points.ndim != 2 or points.size == 0 or not np.all(np.isfinite(points)):
@@ -87,14 +100,16 @@ def from_draws(
             "covariances with each row are found"
             + (": is it the transpose?" if points.shape[1] >= FEWEST_DRAWS else ".")
         )
-    log_terms = _log_terms(points, terms)
+    layout = layout if names is None else checked_layout(names, points.shape[1])
+    log_terms = _log_terms(points, speaking(terms, layout) if callable(terms) else terms)
     return DrawsModel(
         draws=points,
         log_terms=log_terms,
         theta=points.mean(axis=0),
         weights=observation_weights(weights, log_terms.shape[1], weight_kind),
         weight_kind=weight_kind,
-        names=check_names(names, points.shape[1]),
+        names=names_of(layout),
+        layout=layout,
     )
 
 
@@ -113,7 +128,12 @@ class DrawsModel(FittedModel):
     names: tuple[str, ...] | None = None
     l2: float = 0.0
     counter: Counter = field(default_factory=Counter)
+    layout: Layout | None = None
     sandwiched = True
+    maker = "from_draws"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta", as_named(self.theta, self.layout))
 
     @property
     def passes(self) -> int:
@@ -124,12 +144,12 @@ class DrawsModel(FittedModel):
         return replace(self, draws=self.theta[None])
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        shifted = self.draws + (theta - self.theta)
+        shifted, psi = self.draws + (theta - self.theta), speaking(psi, self.layout)
         return np.asarray(np.mean([np.asarray(psi(point)) for point in shifted.copy()], axis=0))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         units = np.maximum(self.draws.std(axis=0), 1e-12)
-        shifted = self.draws + (theta - self.theta)
+        shifted, psi = self.draws + (theta - self.theta), speaking(psi, self.layout)
         parts = [jacobian_of(psi, point, units, trace(psi, point)) for point in shifted]
         return np.asarray(np.mean(parts, axis=0))
 
@@ -183,15 +203,28 @@ def _log_terms(points: Array, terms: Any) -> Array:
     return values
 
 
-def _of_inference_data(data: Any, terms: Any) -> tuple[Array, Any, list[str]]:
+def _of_mapping(draws: Mapping[str, Any]) -> tuple[Array, Layout]:
+    """Flatten arrays (S, ...) by name."""
+    arrays = {str(name): np.asarray(values, dtype=np.float64) for name, values in draws.items()}
+    counts = {name: len(array) for name, array in arrays.items() if array.ndim}
+    if not arrays or len(counts) < len(arrays) or len(set(counts.values())) > 1:
+        raise ValueError(
+            "draws is a dictionary of arrays (S,) or (S, ...) with one entry per draw, of one "
+            f"length, and not of lengths {counts}."
+        )
+    columns = [array.reshape(len(array), -1) for array in arrays.values()]
+    return np.concatenate(columns, axis=1), of_arrays(
+        {name: array.shape[1:] or None for name, array in arrays.items()}
+    )
+
+
+def _of_inference_data(data: Any, terms: Any) -> tuple[Array, Any, Layout]:
     """Flatten the variables of an ArviZ InferenceData, (chain, draw, ...) each."""
-    names, columns = [], []
-    for name in data.posterior.data_vars:
-        values = _flat(data.posterior[name])
-        shape = np.shape(data.posterior[name])[2:]
-        inner = [",".join(map(str, place)) for place in np.ndindex(*shape)]
-        names += [f"{name}[{place}]" if place else str(name) for place in inner]
-        columns.append(values)
+    posterior = data.posterior
+    columns = [_flat(posterior[name]) for name in posterior.data_vars]
+    names = of_arrays(
+        {str(name): np.shape(posterior[name])[2:] or None for name in posterior.data_vars}
+    )
     if terms is None or isinstance(terms, str):
         terms = _flat(_of_rows(data, terms))
     return np.concatenate(columns, axis=1), terms, names

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from implicit_delta._core.arguments import check_names, given_point
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, WeightKind
@@ -15,14 +14,15 @@ from implicit_delta.models.equation_checks import check_root
 from implicit_delta.models.equation_roots import Solved, gmm, hansen_of, inverse_scatter, root_of
 from implicit_delta.models.equation_system import System, checked_rows
 from implicit_delta.models.equations_model import EquationsModel, combination_of
+from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.weights import observation_weights
 
 
 def from_equations(
     equations: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
     weighting: Literal["two-step", "iterated"] | Array | None = None,
     first_weighting: Array | None = None,
     jacobian: Callable[[Array], Any] | None = None,
@@ -44,10 +44,10 @@ def from_equations(
     ----------
     equations : callable
         Equations of each observation, (d,) to (n, q): never their sum or mean.
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The root, if it is known.
-    start : (d,) array, optional
-        Where to start looking for it.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for it; with names as in `from_loglik`.
     weighting : {"two-step", "iterated"} or (q, q) array, optional
         W, if q > d: a matrix, such as ``np.linalg.inv(Z.T @ Z)`` for two-stage least squares; or
         the inverse scatter of the equations at a first estimate ("two-step", the default with
@@ -65,7 +65,7 @@ def from_equations(
         Labels of groups within which rows may be dependent. The weighting of GMM, Hansen's J and
         the default variance are then those of groups.
     names : sequence of str, optional
-        Names of the parameters, for tables.
+        Names of the parameters, if `theta` or `start` has none.
 
     Returns
     -------
@@ -82,9 +82,9 @@ def from_equations(
     >>> print(f"{estimate.value:.4f} +- {estimate.standard_error:.4f}")
     0.9741 +- 0.0256
     """
-    point = given_point(theta, start, 0.0, "the root of the equations")
+    point, layout = named_point(theta, start, 0.0, "the root of the equations", names)
+    equations, jacobian = speaking(equations, layout), speaking(jacobian, layout)
     n, q = checked_rows(equations, point).shape
-    names = check_names(names, point.size)
     checked = observation_weights(weights, n, weight_kind)
     _check_large(point.size, q)
     model = EquationsModel(
@@ -93,7 +93,8 @@ def from_equations(
         weights=checked,
         weight_kind=weight_kind,
         clusters=None if clusters is None else Clusters.of(clusters, checked),
-        names=names,
+        names=names_of(layout),
+        layout=layout,
     )
     found = _solved(model, q, weighting, first_weighting, theta is not None)
     model = replace(model, theta=found.theta, hansen=found.hansen)

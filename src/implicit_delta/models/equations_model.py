@@ -16,6 +16,7 @@ from implicit_delta.models.base import Curvature, FittedModel, Whitened, scatter
 from implicit_delta.models.equation_roots import Hansen
 from implicit_delta.models.equation_system import BalancedLU, System, check_regular, rough_units
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, as_named, speaking
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.derivatives import Derivative
 from implicit_delta.numerics.tracing import trace
@@ -54,7 +55,12 @@ class EquationsModel(FittedModel):
     combination: Array | None = None
     hansen: Hansen | None = None
     l2: float = 0.0
+    layout: Layout | None = None
     sandwiched = True
+    maker = "from_equations"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta", as_named(self.theta, self.layout))
 
     @property
     def passes(self) -> int:
@@ -89,9 +95,10 @@ class EquationsModel(FittedModel):
         return -self.factor.solve(self._scatter @ v)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy()))
+        return np.asarray(speaking(psi, self.layout)(theta.copy()))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
+        psi = speaking(psi, self.layout)
         return jacobian_of(psi, theta, self.units, trace(psi, theta))
 
     def reweighted(self, weights: Array) -> "EquationsModel":

@@ -1,8 +1,10 @@
 """A log-likelihood written in NumPy."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,37 +13,61 @@ from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
     as_weights,
-    check_names,
     check_rows,
-    given_point,
 )
-from implicit_delta._core.cache import LastCache
+from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta._core.limits import CHEAP_LIMIT
+from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import (
     checked_under_constraints,
     constrained_maximum,
     inner_slope,
+    maximum_along,
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
+from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.simulated import Simulated, with_common_numbers
+from implicit_delta.models.starts import (
+    Optimum,
+    best_of,
+    first_start,
+    points_of,
+    spelled_optima,
+)
 from implicit_delta.models.weights import observation_weights
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
+    FEWEST_LEVELS,
+    RunningSlopes,
     bends_far,
     differentiate,
     natural_units,
+    rough_second_differences,
+    rough_slopes,
     second_differences,
+    summed_slopes,
 )
+from implicit_delta.numerics.maximizers import Objective, variable_metric
+from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
+STEPS = 12  # of a usual climb, to foretell its calls
+# Where it ends is looked at with care, so its scale may be that of a start far away.
+APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
+SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
+SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -69,9 +95,10 @@ AT_THE_EDGE = (
 
 def from_loglik(
     loglik: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
+    starts: int | Sequence[Any] | None = None,
     score: Callable[[Array], Any] | None = None,
     penalty: Callable[[Array], float] | None = None,
     l2: float = 0.0,
@@ -80,6 +107,8 @@ def from_loglik(
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
+    simulate: Callable[[Array, np.random.Generator], Any] | None = None,
+    rng: int | np.random.Generator | None = None,
 ) -> "LoglikModel":
     r"""Make a fitted model of a log-likelihood function.
 
@@ -93,10 +122,15 @@ def from_loglik(
     loglik : callable
         The log-likelihood of each observation, (d,) to (n,): never their mean, never their sum.
         For dependent data return the whole log-likelihood as one observation, of shape (1,).
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The maximum, if it is known.
-    start : (d,) array, optional
-        Where to start looking for the maximum.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for the maximum. With names, ``{"S": 100.0, "beta": np.zeros(3)}``,
+        all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
+    starts : int or sequence of starts, optional
+        Fit from each of them and keep the best: that many random ones around `start` (within
+        `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
+        the maxima that were found.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
     penalty : callable, optional
@@ -111,12 +145,20 @@ def from_loglik(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     names : sequence of str, optional
-        Names of the parameters, for tables.
-    bounds : sequence of pairs or scipy.optimize.Bounds, optional
-        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+        Names of the parameters, if `theta` or `start` has none.
+    bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`; or
+        of some of them by name, ``{"S": (0, None)}``.
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active.
+    simulate : callable, optional
+        ``simulate(theta, rng)`` draws data and returns their log-likelihood, a function like
+        `loglik` (or a pair, with its `score`). ``Bootstrap(kind="parametric")`` and
+        `goodness_of_fit` draw from it, also where the data are dependent or binned.
+    rng : int or numpy.random.Generator, optional
+        For a log-likelihood that is itself simulated, ``loglik(theta, rng)``: it is given the same
+        random numbers at every theta (common random numbers), fresh ones unless this is given.
 
     Returns
     -------
@@ -130,7 +172,10 @@ def from_loglik(
     >>> model.theta.round(6)
     array([ 1.2     , -0.499836])
     """
-    point = given_point(theta, start, l2, "the maximum of the log-likelihood")
+    start, given = first_start(theta, start, starts)
+    point, layout = named_point(theta, start, l2, "the maximum of the log-likelihood", names)
+    loglik = with_common_numbers(loglik, rng)
+    loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
     model = LoglikModel(
@@ -141,8 +186,10 @@ def from_loglik(
         row_scores=score,
         penalty=penalty,
         l2=float(l2),
-        names=check_names(names, point.size),
-        constraints=constraints_of(bounds, constraints, point, names),
+        names=names_of(layout),
+        layout=layout,
+        constraints=constraints_of(bounds, constraints, point, layout, start is not None),
+        redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
@@ -156,13 +203,20 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
+        check_runaways(model, False)
         return checked_under_constraints(model)
+    climbing = replace(model, climbing=True)
     try:
-        fitted = model.at(constrained_maximum(replace(model, climbing=True)))
+        if starts is not None:
+            fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
+        else:
+            best = constrained_maximum(climbing)
+            fitted = replace(model, theta=as_parameters(best))  # it remembers the last differences
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+    check_runaways(fitted, True)
     return fitted
 
 
@@ -176,7 +230,8 @@ class LoglikModel(FittedModel):
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
     log-likelihood, or of its derivative, counts as a pass. Where the distribution of the data is
-    known, `redraw` builds the model with new ones.
+    known, `redraw` builds the model with new ones. A fit that is more than a maximum (a noise
+    variance) is made again by `refit`.
     """
 
     loglik: Callable[[Array], Any]
@@ -191,12 +246,28 @@ class LoglikModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
+    curvature: Curvature = "hessian"
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
     counter: Counter = field(default_factory=Counter)
     climbing: bool = False  # on the way to the maximum a derivative may be uncertain
+    layout: Layout | None = None
+    fixed: Mapping[int, float] = field(default_factory=dict)
+    unfixed: Constraints | None = None  # constraints without those of `fixed`
+    refit: "Callable[[LoglikModel], LoglikModel] | None" = None
+    optima: tuple[Optimum, ...] = ()
+    sources: tuple[Any, ...] = ()  # the data sets of a combined model
+    recent: Recent | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
+
+    def __post_init__(self) -> None:
+        """Name theta; remember recent terms, but not those of another function."""
+        if self.layout is not None and self.chart is None:
+            object.__setattr__(self, "theta", as_named(self.theta, self.layout))
+        if self.recent is None or self.recent.function is not self.loglik:
+            object.__setattr__(self, "recent", Recent(self.loglik))
 
     @property
     def passes(self) -> int:
@@ -205,30 +276,100 @@ class LoglikModel(FittedModel):
     @cached_property
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
-        return natural_units(self._parts, self.theta)
+        assert self.recent is not None
+        return natural_units(self._parts, self._origin(self.theta), self.recent.units)
 
     def terms(self, theta: Array) -> Array:
-        self.counter.count += 1
-        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        started = perf_counter()
+        terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        self.counter.called(perf_counter() - started)
+        return terms
+
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        assert self.recent is not None
+        return self.recent.apart(empty)
+
+    def rough_score(self, theta: Array) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        slopes, _ = rough_slopes(self._parts, theta, self.units)
+        return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        return self._score(theta, self.weights)
+        origin = self._origin(theta)
+        if origin is theta:
+            return self._score(theta, self.weights)
+        return self._score(origin, self.weights) - self.information(origin, theta - origin)
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        return calls_ahead(self.counter, label, calls)
+
+    def approached(self) -> "LoglikModel | None":
+        """Climb with one difference a slope, as long as nothing but a start is known."""
+        if self.row_scores is not None or not self.climbing or self.d > CHEAP_LIMIT:
+            return None
+        slopes = RunningSlopes(self._parts, self.units)
+        scale = factorize(np.diag(1 / self.units**2))
+        with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
+            found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        assert self.recent is not None
+        self.recent.units, self.recent.origin = slopes.units, found.x
+        return replace(self, theta=found.x) if found.converged else None
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
+            theta = self._origin(theta).copy()
+            matrix = self._last.get(theta, "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
+    def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
+        """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
+        weights = np.zeros_like(self.weights)
+        weights[rows] = self.weights[rows]
+        if self.curvature == "ggn":
+            own = self._gauss_newton_rows(theta)
+            return np.asarray(own.T @ (weights * (own @ v).T).T)
+        if self.row_scores is not None:
+            return -self._directional(
+                lambda point: weights @ self._rows(point), theta, v, self.units[:, None]
+            )
+        bend = second_differences(
+            lambda point: weights * self._recalled(point), theta, np.diag(self.units)
+        )
+        return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
+
+    def __add__(self, other: Any) -> "LoglikModel":
+        """Fit both data sets together; see `combine`."""
+        if not isinstance(other, FittedModel):
+            return NotImplemented
+        from implicit_delta.models.combined import combine
+
+        return combine(self, other)
+
+    def check_maximum(self) -> None:
+        def roughly() -> Array:
+            if self.row_scores is not None:
+                return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
+            with np.errstate(all="ignore"):
+                return -rough_second_differences(self._parts, self.theta, np.diag(self.units))
+
+        if self.curvature == "ggn":
+            matrix = self._last.get(self.theta.copy(), "rough", roughly)
+            least = np.linalg.eigvalsh(symmetric(matrix))[0] if np.isfinite(matrix).all() else 0.0
+            if least < SADDLE:
+                raise NotAMaximumError.saddle(float(least))
+
     def terms_along(self, theta: Array, v: Array) -> Array:
+        self.check_rows()
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
-        return self._directional(self.terms, theta, v)
+        return self._directional(self._recalled, theta, v)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         if self.residuals is None:
@@ -238,9 +379,11 @@ class LoglikModel(FittedModel):
         yield Whitened(rows[:, None, :], residuals, np.ones_like(residuals))
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(theta.copy() if self.chart is None else self.chart.point(theta)))
+        point = theta.copy() if self.chart is None else self.chart.point(theta)
+        return np.asarray(psi(point if self.layout is None else self.layout.named(point)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
+        psi = speaking(psi, self.layout)
         if self.chart is None:
             return jacobian_of(psi, theta, self.units, trace(psi, theta))
         point = self.chart.point(theta)
@@ -253,7 +396,36 @@ class LoglikModel(FittedModel):
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        return replace(self, theta=as_parameters(theta), climbing=False)
+        recent = None if self.recent is None else self.recent.emptied()
+        return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
+
+    @property
+    def maker(self) -> str:
+        return "from_loglik" if self.residuals is None else "from_residuals"
+
+    def log_likelihood(self) -> float:
+        if self.weight_kind == "sampling":
+            return np.nan
+        whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
+        if whole is not None:
+            return float(whole(self.theta, self.weights, self.weight_kind))
+        return float(np.sum(weighted(self.weights, self.terms(self.theta))))
+
+    @property
+    def limits(self) -> Constraints | None:
+        """Constraints that the model was given, without those of fixed parameters."""
+        return self.unfixed if self.fixed else self.constraints
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
+        return self._fitted_again(fixed_at(self, values, named))
+
+    def release(self, *names: Any) -> "LoglikModel":
+        return self._fitted_again(released_from(self, names))
+
+    def _fitted_again(self, placed: "LoglikModel") -> "LoglikModel":
+        if placed.refit is not None:
+            return placed.refit(placed)
+        return placed.at(maximum_along(placed))
 
     def slope_inside(self, theta: Array) -> Array:
         """Differentiate one-sidedly where L ends together with what bounds allow."""
@@ -313,21 +485,45 @@ class LoglikModel(FittedModel):
     def describe(self) -> dict[str, str]:
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
-        return {"log-likelihood": _name(self.loglik), **penalty, **super().describe(), **under}
+        optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
+        told = {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        return {**told, **under, **optima}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
-            return self._gradient(lambda point: self._parts(point, weights), theta)
-        gradient = weights @ self._rows(theta) - self.l2 * theta
+            other = None if weights is self.weights else weights
+            return self._gradient(lambda point: self._parts(point, other), theta)
+        rows = self._rows(theta)
+        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
+        gradient = weights @ rows - self.l2 * theta
         if self.penalty is None:
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
 
+    def _origin(self, theta: Array) -> Array:
+        """Where the fit has left its differences, if theta is that but for a last tiny step."""
+        assert self.recent is not None
+        origin, units = self.recent.origin, self.recent.units
+        if origin is None or units is None or np.any(abs(theta - origin) > SAME_PLACE * units):
+            return theta
+        return origin
+
+    def _recalled(self, theta: Array) -> Array:
+        assert self.recent is not None
+        return self.recent.get(theta, lambda: self.terms(theta))
+
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
-        weights = self.weights if weights is None else weights
-        return np.concatenate([weights * self.terms(theta), -self._penalty(theta)])
+        terms = self._recalled(theta)
+        if weights is None and self._all_count:
+            return np.concatenate([self.weights * terms, -self._penalty(theta)])
+        terms = weighted(self.weights if weights is None else weights, terms)
+        return np.concatenate([terms, -self._penalty(theta)])
+
+    @cached_property
+    def _all_count(self) -> bool:
+        return bool(self.weights.all())  # looked at once: L is evaluated hundreds of times
 
     def _penalty(self, theta: Array) -> Array:
         ridge = self.l2 / 2 * theta @ theta
@@ -339,7 +535,13 @@ class LoglikModel(FittedModel):
         return np.array(self.row_scores(theta.copy()), dtype=np.float64)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
-        return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
+        try:
+            rows, total = summed_slopes(f, theta, np.diag(self.units))
+        except FloatingPointError:
+            raise UnsupportedModelError(AT_THE_EDGE) from None
+        sizes = np.maximum(np.linalg.norm(rows.value, axis=0), NEGLIGIBLE)
+        self._check_certain(np.linalg.norm(rows.error, axis=0), sizes)
+        return np.asarray(total.value / self.units)
 
     def _directional(
         self,
@@ -368,7 +570,8 @@ class LoglikModel(FittedModel):
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L by second differences, (d, d)."""
-        matrix, error = self._second_differences(theta, np.diag(self.units))
+        with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
+            matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
         if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
             axes = self.units[:, None] * vectors / np.sqrt(values)
@@ -463,6 +666,13 @@ class RedrawAlong:
         """Draw from the model of all parameters."""
         whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
         return replace(whole.redrawn(rng).along(self.chart), theta=model.theta)
+
+
+def weighted(weights: Array, terms: Array) -> Array:
+    """Multiply; a row of weight zero is not there, even where its term is minus infinity."""
+    if np.all(weights):
+        return weights * terms
+    return weights * np.where(weights > 0, terms, 0.0)
 
 
 def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:

@@ -7,11 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from implicit_delta._core.arguments import (
-    check_names,
-    check_rows,
-    given_point,
-)
+from implicit_delta._core.arguments import check_rows
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.likelihoods import Gaussian
@@ -19,9 +15,18 @@ from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
-from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
-from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
+from implicit_delta.models.weights import (
+    as_mean_one,
+    count_of,
+    look_repeated,
+    observation_weights,
+    warn_of_precisions,
+)
+from implicit_delta.numerics.settled import settled_jacobian
 
 MOST_ALTERNATIONS = 50
 WORDING = Wording("the variance", "observations", 'variance="mle"')
@@ -29,14 +34,15 @@ WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 def from_residuals(
     residuals: Callable[[Array], Any],
-    theta: Sequence[float] | Array | None = None,
+    theta: Any = None,
     *,
-    start: Sequence[float] | Array | None = None,
+    start: Any = None,
     jacobian: Callable[[Array], Any] | None = None,
+    sigma: float | Sequence[float] | Array | None = None,
     variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
-    weight_kind: WeightKind = "frequency",
+    weight_kind: WeightKind | None = None,
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
@@ -51,30 +57,36 @@ def from_residuals(
     ----------
     residuals : callable
         (d,) to (n,): observed less predicted (the sign does not matter).
-    theta : (d,) array, optional
+    theta : (d,) array, dict, named tuple or pandas Series, optional
         The least-squares solution, if it is known.
-    start : (d,) array, optional
-        Where to start looking for it.
+    start : (d,) array, dict, named tuple or pandas Series, optional
+        Where to start looking for it; with names as in `from_loglik`.
     jacobian : callable, optional
         Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
+    sigma : float, (n,) array or (n, n) array, optional
+        Standard deviations of the observations, or their covariance matrix, as in
+        `scipy.optimize.curve_fit`: up to a common factor, which is estimated, or with
+        ``variance=1.0`` as they are (its ``absolute_sigma=True``).
     variance : {"unbiased", "mle"} or float, optional
-        The noise variance: the sum of squared residuals over n less the effective number of
-        parameters (as R's `lm` and `nls` have it); their mean (the paper's remark); or a known
-        number. By default "unbiased" without a penalty and "mle" with one. Where it is estimated,
-        intervals and tests take Student's t.
+        The noise variance, in units of ``sigma ** 2``: the sum of squared residuals over n less
+        the effective number of parameters (as R's `lm` and `nls` have it); their mean (the paper's
+        remark); or a known number. By default "unbiased" without a penalty and "mle" with one.
+        Where it is estimated, intervals and tests take Student's t.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
     weights : (n,) array, optional
         How much each squared residual counts.
-    weight_kind : {"frequency", "precision", "sampling"}
-        Repetitions of a row; one over its variance, up to a common factor (or the number of times
-        that its term counts, of one observation); or the number of units of a population that it
-        stands for, as in surveys, with the design-based variance by default.
+    weight_kind : {"frequency", "precision", "sampling"}, optional
+        Repetitions of a row (the default; it warns if the residuals tell otherwise); one over its
+        variance, up to a common factor (or the number of times that its term counts, of one
+        observation); or the number of units of a population that it stands for, as in surveys,
+        with the design-based variance by default.
     names : sequence of str, optional
-        Names of the parameters, for tables.
-    bounds : sequence of pairs or scipy.optimize.Bounds, optional
-        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`.
+        Names of the parameters, if `theta` or `start` has none.
+    bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
+        Limits (low, high) of each parameter, None for no limit, as in `scipy.optimize.minimize`; or
+        of some of them by name, ``{"S": (0, None)}``.
     constraints : constraint or sequence of them
         `scipy.optimize.LinearConstraint`, `NonlinearConstraint`, or dicts with ``"type"`` and
         ``"fun"``. Standard errors are along those that are active, and parameters that these
@@ -83,7 +95,8 @@ def from_residuals(
     Returns
     -------
     LoglikModel
-        With both curvatures: `"hessian"` and `"ggn"` (Gauss-Newton).
+        With both curvatures: `"ggn"` (Gauss-Newton), which `infer` takes by default, as
+        `curve_fit` and R's `nls` do, and `"hessian"`.
 
     Examples
     --------
@@ -93,23 +106,32 @@ def from_residuals(
     >>> model.theta.round(6)
     array([0.04, 1.  ])
     """
-    point = given_point(theta, start, l2, "the least-squares solution")
+    point, layout = named_point(theta, start, l2, "the least-squares solution", names)
+    residuals, jacobian = speaking(residuals, layout), speaking(jacobian, layout)
     n = check_repeatable(residuals, point, "residuals").size
+    scale = None if sigma is None else scale_of(sigma, n)
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
-    weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
+    if scale is not None and scale.mixes and weights is not None:
+        raise ValueError(NO_WEIGHTS)
+    kind: WeightKind = weight_kind or "frequency"
+    weights, rule = observation_weights(weights, n, kind), Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
-    under = constraints_of(bounds, constraints, point, names)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind, under)
+    under = constraints_of(bounds, constraints, point, layout, start is not None)
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
     if start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise, df = problem.noise(point)
-    model = replace(problem.model(point, noise), df=df, names=check_names(names, point.size))
+    if weight_kind is None and not isinstance(rule, float) and look_repeated(weights):
+        warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
+    model = replace(problem.model(point, noise), df=df, layout=layout)
+    model = replace(model, names=names_of(layout))
+    check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
 
 
@@ -124,6 +146,7 @@ class LeastSquares:
     variance: Literal["mle", "unbiased"] | float
     weight_kind: WeightKind = "frequency"
     constraints: Constraints | None = None
+    scale: Scale | None = None
 
     def model(self, theta: Array, noise: float) -> LoglikModel:
         """Make the model of a noise variance."""
@@ -138,19 +161,24 @@ class LeastSquares:
             l2=self.l2,
             weight_kind=self.weight_kind,
             redraw=redraw_residuals,
+            refit=refit_residuals,
             constraints=self.constraints,
+            curvature="ggn",
+            mixed=MIXED if self.scale is not None and self.scale.mixes else "",
         )
 
     def residuals(self, theta: Array) -> Array:
-        """Evaluate the residuals, (n,)."""
-        return np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
+        """Evaluate the residuals, (n,), in units of sigma."""
+        found = np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
+        return found if self.scale is None else self.scale.divide(found)
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate the residuals, (n, d), numerically if no derivative is given."""
         if self.derivative is not None:
-            return np.array(self.derivative(theta.copy()), dtype=np.float64)
+            rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
+            return rows if self.scale is None else self.scale.divide(rows)
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
-        return differentiate(self.residuals, theta, np.diag(steps)).value / steps
+        return settled_jacobian(self.residuals, theta, steps)
 
     def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
@@ -179,6 +207,8 @@ class LeastSquares:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
         rows = rows if self.constraints is None else rows @ along
+        if self.l2 == 0:  # only their number counts, and units must not hide any
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         values = np.linalg.svd(rows, compute_uv=False) ** 2
         spectrum = np.zeros(along.shape[1])
         spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
@@ -252,6 +282,21 @@ class GaussianResiduals:
         """Log-likelihood of each row, (n,)."""
         return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
 
+    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+        """Gaussian log-likelihood with its constants, at the variance that maximizes it.
+
+        That of R's `logLik`; a variance that was given stays. A precision is one over the variance
+        of its row, up to that variance.
+        """
+        count, problem = count_of(weights, kind), self.problem
+        squares = float(weights @ (problem.residuals(theta) - self.targets) ** 2)
+        known = isinstance(problem.variance, float)
+        variance = self.likelihood.noise if known else squares / count
+        roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        if problem.scale is not None:
+            roots -= (weights if kind == "frequency" else weights > 0) @ problem.scale.logarithms
+        return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
+
     def redrawn(
         self, theta: Array, weights: Array, rng: np.random.Generator
     ) -> "GaussianResiduals":
@@ -281,3 +326,22 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     drawn = rows.redrawn(model.theta, model.weights, rng)
     scores = None if model.row_scores is None else drawn.scores
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
+
+
+def refit_residuals(model: LoglikModel) -> LoglikModel:
+    """Fit again under the constraints of the model, from its theta, with a new noise variance."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    problem = replace(rows.problem, constraints=model.constraints, weights=model.weights)
+    theta, (noise, df) = problem.solve(np.array(model.theta))
+    fitted = problem.model(theta, noise)
+    return replace(
+        model,
+        theta=theta,
+        loglik=fitted.loglik,
+        row_scores=fitted.row_scores,
+        gauss_newton=fitted.gauss_newton,
+        residuals=fitted.residuals,
+        df=df,
+        climbing=False,
+    )

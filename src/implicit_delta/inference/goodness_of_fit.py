@@ -1,0 +1,133 @@
+"""Goodness of fit by data that are drawn from the fitted model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.types import Array
+from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.outcomes import report_failures
+from implicit_delta.methods.refitted import Refitted
+from implicit_delta.methods.replication import NewTargets
+from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.maximizers import Maximizer
+
+
+@dataclass(frozen=True, eq=False)
+class GoodnessOfFit:
+    """A statistic of the data beside those of data drawn from the fitted model.
+
+    Attributes
+    ----------
+    statistic : float
+        Of the data; large where the model fits badly.
+    draws : (B,) array
+        Of data drawn from the model, each with its own fit.
+    p_value : float
+        Share of the draws that fit as badly or worse, the data themselves among them.
+    failed : int
+        Draws without a fit, which are left out.
+    """
+
+    statistic: float
+    draws: Array = field(repr=False)
+    p_value: float
+    failed: int = 0
+
+    @property
+    def monte_carlo_error(self) -> float:
+        """Standard error of the p-value from the number of draws."""
+        return float(np.sqrt(self.p_value * (1 - self.p_value) / (len(self.draws) + 1)))
+
+    def __str__(self) -> str:
+        left = f" ({self.failed} without a fit left out)" if self.failed else ""
+        return (
+            f"statistic {self.statistic:.6g}, "
+            f"p = {self.p_value:.4f} +- {self.monte_carlo_error:.4f} "
+            f"from {len(self.draws)} fits to simulated data{left}"
+        )
+
+
+def goodness_of_fit(
+    model: FittedModel,
+    statistic: Callable[[Any], float] | None = None,
+    *,
+    replicates: int = 200,
+    rng: int | np.random.Generator | None = None,
+    n_jobs: int = 1,
+    maximizer: Maximizer | None = None,
+) -> GoodnessOfFit:
+    """Hold a statistic of the data against its distribution over data drawn from the fitted model.
+
+    Each draw is fitted again, so that the parameters may be estimated from the same data, and no
+    large-sample distribution is needed.
+
+    Parameters
+    ----------
+    model : FittedModel
+        One that can draw data: ``from_loglik(simulate=...)``, `from_residuals`, most of
+        `from_statsmodels` and `from_sklearn`.
+    statistic : callable, optional
+        ``statistic(model)`` of the fitted model, large where the fit is bad: of `model.theta` and
+        ``model.terms(model.theta)``. Minus twice the log-likelihood unless given, which is a good
+        one for counts in bins with their full probabilities, and a weak one for values without
+        bins, where a distance between distributions sees more.
+    replicates : int
+        How many data sets are drawn.
+    rng : int or numpy.random.Generator, optional
+        Source of the draws; fresh unless given.
+    n_jobs : int
+        How many fits run at once.
+    maximizer : maximizer, optional
+        As in `Bootstrap`.
+
+    Returns
+    -------
+    GoodnessOfFit
+
+    Examples
+    --------
+    Counts that vary more than a Poisson distribution allows:
+
+    >>> from functools import partial
+    >>> from scipy.stats import poisson
+    >>> import implicit_delta as idm
+    >>> y = np.array([0, 9, 2, 14, 1, 0, 11, 3, 8, 2])
+    >>> def loglik(th, y=y):
+    ...     return poisson.logpmf(y, np.exp(th[0]))
+    >>> def simulate(th, rng):
+    ...     return partial(loglik, y=rng.poisson(np.exp(th[0]), size=10))
+    >>> model = idm.from_loglik(loglik, start=[1.0], simulate=simulate)
+    >>> idm.goodness_of_fit(model, replicates=199, rng=0).p_value
+    0.005
+    """
+    if replicates != int(replicates) or replicates < 2:
+        raise ValueError(f"replicates must be an integer above 1, not {replicates!r}.")
+    draw = NewTargets()
+    draw.check(model)
+    free = model.free()
+    measure = partial(_measured, _deviance if statistic is None else statistic)
+    own = float(measure(free, free.theta)[0])
+    refit = Refitted(free, Ascent.of(free, maximizer, "hessian"), draw, measure)
+    outcomes = refit.run(as_seed(rng), int(replicates), n_jobs)
+    failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
+    report_failures(failures, len(outcomes), draw.otherwise)
+    draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])
+    p_value = (1 + np.count_nonzero(draws >= own)) / (1 + len(draws))
+    return GoodnessOfFit(own, draws, float(p_value), len(failures))
+
+
+def _deviance(model: FittedModel) -> float:
+    return -2 * float(model.weights @ model.terms(model.theta))
+
+
+def _measured(statistic: Callable[[Any], float], model: FittedModel, theta: Array) -> Array:
+    """Apply the statistic to the model at a maximum, (1,)."""
+    value = np.asarray(statistic(model.at(theta)), dtype=np.float64)
+    if value.size != 1 or not np.isfinite(value).all():
+        raise ValueError(f"statistic(model) must return one finite number, not {value!r:.60}.")
+    return value.reshape(1)

@@ -1,0 +1,402 @@
+"""Tests between nested fits: likelihood ratio, Wald and score."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.stats import chi2, f
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.estimate.tables import aligned
+from implicit_delta.inference.profile.feasible import without_inequalities
+from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.fit_statistics import FitStatistics
+from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.numerics.arrays import symmetric
+
+SAME = 1e-9  # relative: log-likelihoods that are equal but for rounding
+UNFINISHED = 0.01  # rise of twice the log-likelihood that a Newton step still promises
+
+
+class NullTest(NamedTuple):
+    """One test: its statistic, degrees of freedom and p-value."""
+
+    name: str
+    statistic: float
+    df: float
+    p_value: float
+
+
+@dataclass(frozen=True, repr=False)
+class LikelihoodRatio:
+    """The result of `likelihood_ratio`; print it.
+
+    Attributes
+    ----------
+    statistic, df, p_value : float
+        Of the likelihood-ratio test.
+    tests : tuple of NullTest
+        That one and, where the smaller model is found within the larger, Wald's and the score
+        test; for least squares with an estimated variance the F test.
+    notes : tuple of str
+        Where the smaller model lies at a bound of the larger, and what was left out.
+    """
+
+    tests: tuple[NullTest, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def statistic(self) -> float:
+        return self.tests[0].statistic
+
+    @property
+    def df(self) -> float:
+        return self.tests[0].df
+
+    @property
+    def p_value(self) -> float:
+        return self.tests[0].p_value
+
+    def __getitem__(self, name: str) -> NullTest:
+        """Take a test by name: "likelihood ratio", "F", "Wald" or "score"."""
+        for test in self.tests:
+            if test.name == name:
+                return test
+        raise KeyError(f"There is no test {name!r}: {', '.join(t.name for t in self.tests)}.")
+
+    def __repr__(self) -> str:
+        cells = [
+            [name, f"{value:.4f}", f"{df:g}", f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"]
+            for name, value, df, p in self.tests
+        ]
+        table = aligned([["", "statistic", "df", "p_value"], *cells])
+        return "\n".join([table, *self.notes])
+
+
+def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
+    r"""NullTest the smaller of two nested fits to the same data against the larger.
+
+    The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
+    model, with as many degrees of freedom as it has parameters less. Where one of the parameters
+    is fixed at its bound, it is half of that and half of one with a degree less (Self and Liang,
+    1987); where several are, the p-value is that of all of them, an upper bound.
+
+    Parameters
+    ----------
+    m0, m1 : LoglikModel
+        The smaller and the larger fit, of `from_loglik` or `from_residuals`: usually
+        ``m0 = m1.fix(mu=5.0)``. Fits with functions of their own are compared too; Wald's test and
+        the score test are made where m0 is m1 with some parameters fixed, or has some of its
+        names, and the others are zero there.
+
+    Returns
+    -------
+    LikelihoodRatio
+
+    Examples
+    --------
+    >>> import implicit_delta as idm
+    >>> y = np.array([3, 0, 2, 5, 1, 4, 2, 3])
+    >>> x = np.array([1, 0, 0, 1, 0, 1, 1, 0])
+    >>> def loglik(th):
+    ...     return y * (th.a + th.b * x) - np.exp(th.a + th.b * x)
+    >>> model = idm.from_loglik(loglik, start={"a": 0.0, "b": 0.0})
+    >>> idm.likelihood_ratio(model.fix(b=0.0), model)
+                      statistic  df  p_value
+    likelihood ratio     3.2913   1   0.0696
+    Wald                 3.0152   1   0.0825
+    score                3.2000   1   0.0736
+    """
+    for model in (m0, m1):
+        _check_model(model)
+    _check_same_data(m0, m1)
+    s0, s1 = FitStatistics.of(m0), FitStatistics.of(m1)
+    df = s1.parameters - s0.parameters
+    within = _embedded(m0, m1)
+    _check_nested(m0, m1, df, within)
+    for model in (m0, m1):
+        _check_finished(model)
+    statistic = _risen(s0, s1)
+    edges = 0 if within is None else _at_bounds(m0, m1, within)
+    p_value = mixture(statistic, df, edges)
+    tests, notes = [NullTest("likelihood ratio", statistic, df, p_value)], _notes(m1, edges, within)
+    if s1.estimated:
+        tests.append(_f_test(s0, s1, df))
+    if within is not None:
+        found, missing = _local_tests(m0, m1, within, df, edges, (s0, s1))
+        tests, notes = tests + found, notes + missing
+    return LikelihoodRatio(tuple(tests), tuple(notes))
+
+
+def mixture(statistic: float, df: float, edges: int = 0) -> float:
+    """P-value of chi-squared or, with one parameter at its bound, of the mixture there."""
+    upper = float(chi2.sf(statistic, df))
+    if edges != 1:
+        return upper
+    lower = float(chi2.sf(statistic, df - 1)) if df > 1 else float(statistic <= 0)
+    return (upper + lower) / 2
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, LoglikModel):
+        raise TypeError(
+            f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "
+            f"{type(model).__name__}. Host libraries keep their log-likelihood: with statsmodels "
+            "`scipy.stats.chi2.sf(2 * (large.llf - small.llf), df)`."
+        )
+    if model.penalized:
+        raise UnsupportedModelError(
+            "A fit is penalized, and a penalized likelihood has no chi-squared distribution. Fit "
+            "both models without `l2=` and `penalty=`."
+        )
+    if model.weight_kind == "sampling":
+        raise UnsupportedModelError(
+            "With sampling weights the objective is no log-likelihood: its differences grow with "
+            "the unit of the weights. Test the parameters themselves, `infer(model, names)`, "
+            "whose variance is design-based."
+        )
+    if model.weight_kind == "precision" and model.residuals is None:
+        raise UnsupportedModelError(
+            "Precisions are known up to a common factor, and the log-likelihood with it. Put the "
+            "variances into the log-likelihood itself, or use `from_residuals`."
+        )
+
+
+def _check_same_data(m0: LoglikModel, m1: LoglikModel) -> None:
+    if m0.maker != m1.maker:
+        raise ValueError(
+            f"One fit is made by `{m0.maker}` and the other by `{m1.maker}`: their "
+            "log-likelihoods may differ by constants. Write both in the same way."
+        )
+    if m0.n != m1.n or m0.weight_kind != m1.weight_kind or np.any(m0.weights != m1.weights):
+        told = f"{m0.n} and {m1.n} rows" if m0.n != m1.n else "other weights"
+        raise ValueError(
+            f"The fits are not to the same data ({told}), so their likelihoods do not compare. "
+            "Usual cause: rows with missing values that only one of them leaves out."
+        )
+    first, second = (columns_in(model.loglik, model.n) for model in (m0, m1))
+    if first and second and not first & second:
+        raise ValueError(
+            "The fits are not to the same data: no array of numbers is used by both "
+            "log-likelihoods. The response has to be the same in both, not transformed in one of "
+            "them (a density of log y is one of y only after division by y)."
+        )
+
+
+def _check_nested(m0: LoglikModel, m1: LoglikModel, df: int, within: Array | None) -> None:
+    if df < 0:
+        raise ValueError(
+            f"The first model has {-df} parameters more than the second: give the smaller one "
+            "first, `likelihood_ratio(small, large)`."
+        )
+    if df == 0:
+        raise ValueError(
+            "Both models have the same number of free parameters, so neither is within the other "
+            "and there is nothing to test. Compare `model.summary().statistics.aic`."
+        )
+    noises = [_given_noise(model) for model in (m0, m1)]
+    if noises[0] != noises[1]:
+        raise ValueError(
+            f"The noise variances are {noises[0]} and {noises[1]}: give the same `variance=` to "
+            "both fits."
+        )
+    if within is not None and not m1.allows(within):
+        raise ValueError(
+            "The models are not nested: the parameters of the first violate the constraints of "
+            f"the second ({m1.constraints})."
+        )
+
+
+def _given_noise(model: LoglikModel) -> Any:
+    problem = getattr(model.loglik, "problem", None)
+    variance = getattr(problem, "variance", None)
+    return variance if isinstance(variance, float) else "estimated"
+
+
+def _check_finished(model: LoglikModel) -> None:
+    """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
+    free = model.free()
+    try:
+        left = _quadratic(free.score(free.theta), _information(free))
+    except UnsupportedModelError:  # at an edge of what the log-likelihood allows
+        return
+    if left is not None and left > UNFINISHED:
+        raise ConvergenceError(
+            f"A fit is not at its maximum: twice its log-likelihood would still rise by about "
+            f"{left:.2g}, and the statistic with it. Use `polish(model)`, or give `start=` "
+            "instead of `theta=`."
+        )
+
+
+def _risen(s0: FitStatistics, s1: FitStatistics) -> float:
+    statistic = 2 * (s1.log_likelihood - s0.log_likelihood)
+    if statistic < -SAME * max(1.0, abs(s1.log_likelihood)):
+        raise ValueError(
+            f"The log-likelihood of the smaller model is higher, by {-statistic / 2:.4g}: the "
+            "models are not nested, their data differ, or the larger one has stopped at a local "
+            "maximum. Start it where the smaller one ended, `from_loglik(..., start=...)`, or "
+            "from several places, `starts=20`."
+        )
+    return max(statistic, 0.0)
+
+
+def _embedded(m0: LoglikModel, m1: LoglikModel) -> Array | None:
+    """Find the parameters of m0 among those of m1, (d,); None if m0 is written in its own way."""
+    if unwrapped(m0.loglik) is unwrapped(m1.loglik):
+        return np.array(m0.theta)
+    if m0.names is None or m1.names is None or not set(m0.names) <= set(m1.names):
+        return None
+    point = np.zeros(m1.d)
+    point[[m1.names.index(name) for name in m0.names]] = m0.theta
+    with np.errstate(all="ignore"):
+        there, here = _terms(m1, point), _terms(m0, np.array(m0.theta))
+    same = np.allclose(there, here, rtol=1e-8, atol=1e-8 * float(np.max(abs(here))))
+    return point if same else None
+
+
+def _terms(model: LoglikModel, theta: Array) -> Array:
+    """Terms that do not depend on an estimated noise variance."""
+    problem = getattr(model.loglik, "problem", None)
+    return model.terms(theta) if problem is None else np.asarray(problem.residuals(theta))
+
+
+def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
+    """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
+    if unwrapped(m0.loglik) is not unwrapped(m1.loglik):
+        assert m0.names is not None
+        assert m1.names is not None
+        places = [j for j, name in enumerate(m1.names) if name not in m0.names]
+        return np.eye(m1.d)[places], np.zeros(len(places)), np.array(m1.theta)[places]
+    under = m0.constraints
+    if under is None:
+        return np.zeros((0, m1.d)), np.zeros(0), np.zeros(0)
+    equal, theta = under.equal, np.array(m1.theta)
+    return under.slope(theta)[equal], under.low[equal], under.value(theta)[equal]
+
+
+def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> int:
+    """Count the parameters that m0 holds at a bound of m1."""
+    if m1.constraints is None:
+        return 0
+    low, high = box(m1.constraints, within)
+    gradients, _, _ = _tested(m0, m1)
+    own = m1.constraints.equal.any() and (low == high)  # fixed in both
+    held = (gradients != 0).any(axis=0) & ~np.asarray(own, dtype=bool)
+    near = SAME * np.maximum(1.0, abs(within))
+    return int(np.sum(held & ((within - low <= near) | (high - within <= near))))
+
+
+def _notes(m1: LoglikModel, edges: int, within: Array | None) -> list[str]:
+    notes = []
+    if edges == 1:
+        notes.append(
+            "One parameter is fixed at its bound: the p-values of likelihood ratio and Wald are "
+            "those of a 50:50 mixture of chi-squared."
+        )
+    elif edges > 1:
+        notes.append(
+            f"{edges} parameters are fixed at their bounds: the p-values are upper bounds, of "
+            "chi-squared with all degrees of freedom."
+        )
+    active = m1.active()
+    if active is not None and not active.constraints.equal[active.rows].all() and not edges:
+        notes.append(
+            f"The larger fit is held by a bound ({active}): the p-values, which take it for an "
+            "equality, are approximate."
+        )
+    if within is None:
+        notes.append(
+            "No Wald and score tests: the smaller model is not the larger one with parameters "
+            "fixed (`model.fix(...)`), nor with some of its names left out at zero."
+        )
+    return notes
+
+
+def _f_test(s0: FitStatistics, s1: FitStatistics, df: int) -> NullTest:
+    """Compare sums of squares, as R's `anova` does."""
+    rise = s0.squares * s0.noise - s1.squares * s1.noise
+    statistic = max(rise, 0.0) / df / (s1.squares * s1.noise / s1.df)
+    return NullTest("F", statistic, df, float(f.sf(statistic, df, s1.df)))
+
+
+def _local_tests(
+    m0: LoglikModel,
+    m1: LoglikModel,
+    within: Array,
+    df: int,
+    edges: int,
+    fits: tuple[FitStatistics, FitStatistics],
+) -> tuple[list[NullTest], list[str]]:
+    """Make the tests that need one of the two fits each."""
+    tests: list[NullTest] = []
+    try:
+        wald, score = _wald(m0, m1, df), _score(m1, within, fits)
+    except UnsupportedModelError:
+        return tests, [
+            "No Wald and score tests: the log-likelihood ends right beside the parameters. At such "
+            "an edge the p-value of the likelihood ratio is an upper bound; give `bounds=`."
+        ]
+    if wald is not None:
+        p_value = mixture(wald, df, edges)
+        if fits[1].estimated and not edges:
+            p_value = float(f.sf(wald / df, df, fits[1].df))
+        tests.append(NullTest("Wald", wald, df, p_value))
+    if score is not None:
+        tests.append(NullTest("score", score, df, float(chi2.sf(score, df))))
+    missing = [name for name, x in (("Wald", wald), ("score", score)) if x is None]
+    why = [f"No {' and '.join(missing)} test: the curvature is not positive there."]
+    return tests, why if missing else []
+
+
+def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
+    """Measure how far the larger fit is from what the smaller one holds, in its own errors."""
+    free = _along_equalities(m1)
+    gradients, limits, values = _tested(m0, m1)
+    along = gradients if free.chart is None else gradients @ free.chart.slope(np.array(m1.theta))
+    moving = np.any(along != 0, axis=1)
+    if not moving.any():
+        return None
+    along, gap = along[moving], (values - limits)[moving]
+    try:
+        covariance = along @ cho_solve(cho_factor(_information(free)), along.T)
+    except LinAlgError:
+        return None
+    if np.linalg.matrix_rank(covariance, hermitian=True) != df:
+        return None
+    return float(gap @ np.linalg.pinv(covariance, hermitian=True) @ gap)
+
+
+def _score(
+    m1: LoglikModel, within: Array, fits: tuple[FitStatistics, FitStatistics]
+) -> float | None:
+    """Measure the slope of the larger likelihood at the smaller fit."""
+    there = m1.at(within)
+    basis = np.eye(m1.d)
+    free = _along_equalities(m1)
+    if free.chart is not None:
+        basis = free.chart.slope(within)
+    matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.curvature))
+    found = _quadratic(basis.T @ there.score(there.theta), matrix)
+    if found is None or not fits[1].estimated:
+        return found
+    s0, s1 = fits  # the slope is that of the variance of the smaller fit
+    return found * s1.noise * s0.observations / (s0.squares * s0.noise)
+
+
+def _along_equalities(model: LoglikModel) -> Any:
+    """Leave bounds open: a test asks what is beyond them, too."""
+    return model if model.constraints is None else without_inequalities(model)
+
+
+def _information(free: Any) -> Array:
+    return symmetric(free.information(free.theta, np.eye(free.d), free.curvature))
+
+
+def _quadratic(slope: Array, matrix: Array) -> float | None:
+    try:
+        return float(slope @ cho_solve(cho_factor(matrix), slope))
+    except LinAlgError:
+        return None

@@ -1,0 +1,105 @@
+"""A model in one table: parameters, fit, correlations and distances from bounds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._core.doors import DOORS
+from implicit_delta._core.types import Array
+from implicit_delta.estimate import Estimate
+from implicit_delta.estimate.tables import aligned, estimate_table, percent
+from implicit_delta.evaluation import parameters
+from implicit_delta.inference.infer import infer
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.boundaries import Near, limit_distances
+from implicit_delta.models.fit_statistics import FitStatistics
+
+MOST_CORRELATED = 12  # parameters: a larger table of correlations is left to `correlations`
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """The result of `model.summary()`; print it.
+
+    Attributes
+    ----------
+    headline : str
+    estimate : Estimate
+        Of all parameters; those that are fixed have a standard error of zero.
+    statistics : FitStatistics
+        Log-likelihood, AIC, BIC, chi-square.
+    correlations : (d, d) array
+        Of the parameters; NaN for those that are fixed.
+    limits : tuple of Near
+        Distance of each bound, in standard errors.
+    fixed : tuple of str
+        Names of the parameters that `fix` holds.
+    confidence_level : float
+    """
+
+    headline: str
+    estimate: Estimate
+    statistics: FitStatistics
+    correlations: Array
+    limits: tuple[Near, ...] = ()
+    fixed: tuple[str, ...] = ()
+    confidence_level: float = 0.95
+
+    def __repr__(self) -> str:
+        columns = self.estimate.to_dict(self.confidence_level)
+        level = f"{percent(self.confidence_level)} confidence intervals"
+        parts = [f"{self.headline}\n{level}", estimate_table(columns), *self._fit()]
+        if 1 < len(self.estimate.names) <= MOST_CORRELATED:
+            parts.append(f"Correlations\n{self._correlations()}")
+        if self.limits:
+            parts.append("Bounds\n" + "\n".join(f"  {near}" for near in self.limits))
+        if self.fixed:
+            parts.append(f"Fixed, so without an error: {', '.join(self.fixed)}")
+        return "\n\n".join(parts)
+
+    def _fit(self) -> list[str]:
+        found, lines = self.statistics, []
+        if np.isfinite(found.log_likelihood):
+            lines.append(
+                f"log-likelihood {found.log_likelihood:.6g}, AIC {found.aic:.6g}, BIC "
+                f"{found.bic:.6g} ({found.parameters} parameters, {found.observations:g} "
+                "observations)"
+            )
+        if np.isfinite(found.squares) and found.estimated:
+            lines.append(f"residual standard deviation {np.sqrt(found.noise):.5g}, df {found.df:g}")
+        elif np.isfinite(found.squares):
+            lines.append(
+                f"chi-square {found.squares:.5g}, df {found.df:g}, p-value {found.p_value:.4g}"
+            )
+        elif np.isfinite(found.log_likelihood):
+            lines.append(f"deviance (-2 log-likelihood) {-2 * found.log_likelihood:.6g}")
+        return ["\n".join(lines)] if lines else []
+
+    def _correlations(self) -> str:
+        names = self.estimate.names
+        rows = [
+            [name, *("-" if np.isnan(r) else f"{round(r, 3) + 0.0:.3f}" for r in row[: k + 1])]
+            + [""] * (len(names) - k - 1)
+            for k, (name, row) in enumerate(zip(names, self.correlations, strict=True))
+        ]
+        return aligned([["", *names], *rows])
+
+
+def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:
+    """Summarize a model; see `FittedModel.summary`."""
+    estimate = infer(model, parameters)
+    errors = np.atleast_1d(estimate.standard_error)
+    with np.errstate(all="ignore"):
+        correlations = np.atleast_2d(estimate.covariance) / np.outer(errors, errors)
+    return Summary(
+        headline=model.headline(),
+        estimate=estimate,
+        statistics=FitStatistics.of(model),
+        correlations=correlations,
+        limits=() if model.constraints is None else tuple(limit_distances(model.free())),
+        fixed=tuple(estimate.names[j] for j in model.fixed),
+        confidence_level=confidence_level,
+    )
+
+
+DOORS["summary"] = summary_of

@@ -1,0 +1,79 @@
+"""Refits to drawn data, and a number measured at each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ImplicitDeltaError
+from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.better import risen
+from implicit_delta.methods.outcomes import Outcome, run_replicates
+from implicit_delta.methods.replication import Replication
+from implicit_delta.models.base import FittedModel
+
+
+@dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
+class Refitted:
+    """Draw data and maximize from the fitted parameters.
+
+    Attributes
+    ----------
+    model : FittedModel
+    ascent : Ascent
+    replication : Replication
+    measure : callable
+        Of the model of the drawn data and its maximum, (K,).
+    top : float
+        The objective of the data themselves, to tell of a higher one that a replicate leads to.
+    """
+
+    model: FittedModel
+    ascent: Ascent
+    replication: Replication
+    measure: Callable[[FittedModel, Array], Array]
+    top: float = np.inf
+
+    def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
+        """Refit so often, each time with a stream of random numbers of its own."""
+        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)]
+        with progress("bootstrap", total=len(jobs), unit="fit") as bar:
+            return run_replicates(self, jobs, n_jobs, bar, self.replication.otherwise)
+
+    def __call__(self, stream: np.random.SeedSequence) -> Outcome:
+        """Make one replicate."""
+        with self.model.apart():
+            return self._outcome(stream)
+
+    def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
+        before = self.model.passes
+        found, failure, theta, gain = None, "", None, 0.0
+        try:
+            replicate = self.replication.draw(self.model, np.random.default_rng(stream))
+            top = self.ascent.climb(replicate)
+            if not top.converged:
+                failure = top.message
+            elif _still_rises(replicate, top.x):
+                failure = "The drawn data have no finite maximum."
+            elif not replicate.allows(top.x):
+                failure = "The maximum of the drawn data violates a constraint."
+            else:
+                found = self.measure(replicate, top.x)
+                theta = top.x
+                gain = risen(self.model, theta, self.top) if np.isfinite(self.top) else 0.0
+        except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
+            failure = str(error)
+        return Outcome(found, failure, self.model.passes - before, theta, gain)
+
+
+def _still_rises(model: FittedModel, theta: Array) -> bool:
+    """Whether the objective is higher half as far again from the start: there is no maximum.
+
+    A vanishing gradient alone does not show one: far out it vanishes for separated classes too.
+    """
+    top = model.objective(theta)
+    with np.errstate(all="ignore"):
+        farther = model.objective(theta + (theta - model.theta) / 2)
+    return bool(farther > top + 1e-12 * abs(top))

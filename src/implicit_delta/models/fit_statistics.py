@@ -1,0 +1,85 @@
+"""Log-likelihood, AIC, BIC and chi-square of a fit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.weights import count_of
+
+
+@dataclass(frozen=True)
+class FitStatistics:
+    """Numbers that compare fits to the same data.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        With its constants; NaN where these are not known, and with it all others.
+    observations : float
+    parameters : int
+        That are free, also at a bound; an estimated noise variance is one of them.
+    squares : float
+        Sum of squared residuals of least squares over the noise variance; NaN for other models.
+    df : float
+        Observations less parameters, without the noise variance.
+    noise : float
+        That variance; NaN for other models.
+    estimated : bool
+        Whether it was estimated.
+    """
+
+    log_likelihood: float
+    observations: float
+    parameters: int
+    squares: float
+    df: float
+    noise: float
+    estimated: bool
+
+    @classmethod
+    def of(cls, model: FittedModel) -> "FitStatistics":
+        """Collect the statistics of a model at its maximum."""
+        count, free = count_of(model.weights, model.weight_kind), free_parameters(model)
+        residuals = getattr(model, "residuals", None)
+        problem = getattr(getattr(model, "loglik", None), "problem", None)
+        estimated = problem is not None and not isinstance(problem.variance, float)
+        squares = np.nan if residuals is None else model.weights @ residuals(model.theta) ** 2
+        noise = model.loglik.likelihood.noise if problem is not None else np.nan  # type: ignore[attr-defined]
+        return cls(
+            log_likelihood=np.nan if model.penalized else model.log_likelihood(),
+            observations=count,
+            parameters=free + estimated,
+            squares=float(squares),
+            df=count - free,
+            noise=float(noise),
+            estimated=estimated,
+        )
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion."""
+        return 2 * self.parameters - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        """The Bayesian criterion of Schwarz."""
+        return float(self.parameters * np.log(self.observations) - 2 * self.log_likelihood)
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a larger chi-square; NaN unless the noise variance was given."""
+        if self.estimated or self.df <= 0:
+            return np.nan
+        return float(chi2.sf(self.squares, self.df))
+
+
+def free_parameters(model: FittedModel) -> int:
+    """Count the parameters that no equality determines."""
+    under = model.constraints
+    if under is None or not under.equal.any():
+        return model.d
+    gradients = under.slope(np.array(model.theta))[under.equal] * model.units
+    lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+    return model.d - int(np.linalg.matrix_rank(gradients / np.where(lengths > 0, lengths, 1.0)))

@@ -1,0 +1,164 @@
+"""Hold some parameters of a model at given values, and release them again.
+
+A fixed parameter is an equality among the constraints, so that everything downstream (free
+coordinates, intervals, bootstraps) is what it is for constraints, and psi still sees all of theta.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.arguments import check_finite_terms
+from implicit_delta._core.labels import near_match
+from implicit_delta._core.types import Array
+from implicit_delta.models.constraints import Constraints, Linear
+from implicit_delta.models.named_theta import Layout
+
+Fixed = Mapping[int, float]  # values by place
+
+
+def fixed_at(model: Any, values: Any, named: Mapping[str, Any]) -> Any:
+    """Place the model at the values, with equalities that keep it there; it is not yet fitted."""
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(
+            f"fix takes names or positions with their values, `model.fix(mu=5.0)` or "
+            f"`model.fix({{0: 5.0}})`, and not a {type(values).__name__}."
+        )
+    found = _by_place(model, {**(values or {}), **named})
+    if not found:
+        raise ValueError("Give a parameter to fix, such as `model.fix(mu=5.0)`.")
+    if model.limits is not None:
+        _check_limits(model.limits, found, model.theta)
+    return _holding(model, {**model.fixed, **found})
+
+
+def released_from(model: Any, names: Iterable[Any]) -> Any:
+    """Take away the equalities of these parameters, or of all; it is not yet fitted."""
+    layout = _layout(model)
+    held = {layout.names[j] for j in model.fixed}
+    if not held:
+        raise ValueError("No parameter of this model is fixed: there is nothing to release.")
+    places = {j for name in names for j in _places(layout, name)} or set(model.fixed)
+    loose = [layout.names[j] for j in places if j not in model.fixed]
+    if loose:
+        raise ValueError(f"{loose[0]!r} is not fixed: fixed are {', '.join(sorted(held))}.")
+    return _holding(model, {j: v for j, v in model.fixed.items() if j not in places})
+
+
+def _holding(model: Any, fixed: Fixed) -> Any:
+    if len(fixed) == model.d:
+        raise ValueError(
+            f"Fixing all {model.d} parameters leaves nothing to fit. Leave one free; the "
+            "log-likelihood at a point is `model.objective(theta)`."
+        )
+    theta = np.array(model.theta)
+    for j, value in fixed.items():
+        theta[j] = value
+    told = ", ".join(f"{_layout(model).names[j]} = {value:g}" for j, value in fixed.items())
+    with np.errstate(all="ignore"):
+        terms = model.terms(theta)
+    opening = f"The log-likelihood is {{term}} for observation {{row}} with {told} fixed"
+    causes = "or is this value outside of what is possible?"
+    check_finite_terms(terms, opening, causes)
+    limits = model.limits
+    under = with_equalities(limits, fixed, _layout(model), theta)
+    return replace(
+        model, theta=theta, constraints=under, unfixed=limits, fixed=fixed, climbing=True
+    )
+
+
+def with_equalities(
+    limits: Constraints | None, fixed: Fixed, layout: Layout, theta: Array
+) -> Constraints | None:
+    """Add equalities; limits of these parameters alone say nothing beside them."""
+    if not fixed:
+        return limits
+    places = sorted(fixed)
+    values = theta[places]
+    mine = Linear(np.eye(theta.size)[places])
+    labels = tuple(layout.names[j] for j in places)
+    if limits is None:
+        return Constraints((mine,), values, values, labels, np.ones(len(places), dtype=bool))
+    parts, kept = _without(limits, places, theta)
+    return Constraints(
+        parts=(*parts, mine),
+        low=np.concatenate([limits.low[kept], values]),
+        high=np.concatenate([limits.high[kept], values]),
+        labels=(*(limits.labels[row] for row in np.flatnonzero(kept)), *labels),
+        linear=np.concatenate([limits.linear[kept], np.ones(len(places), dtype=bool)]),
+    )
+
+
+def _without(limits: Constraints, places: list[int], theta: Array) -> tuple[list[Any], Any]:
+    """Leave out linear rows that are about the given places alone: parts, and which rows stay."""
+    parts: list[Any] = []
+    stays = np.ones(limits.low.size, dtype=bool)
+    first = 0
+    for part in limits.parts:
+        if not isinstance(part, Linear):
+            parts.append(part)
+            first += part.value(theta).size
+            continue
+        matrix, rows = part.matrix, slice(first, first + len(part.matrix))
+        stays[rows] = np.any(np.delete(matrix, places, axis=1) != 0, axis=1)
+        if stays[rows].any():
+            parts.append(Linear(matrix[stays[rows]]))
+        first = rows.stop
+    return parts, stays
+
+
+def _check_limits(limits: Constraints, found: Fixed, theta: Array) -> None:
+    """Refuse a value that the bounds of its parameter exclude."""
+    point = np.array(theta)
+    for j, value in found.items():
+        point[j] = value
+    rows = limits.slope(point)
+    alone = limits.linear & (np.count_nonzero(rows, axis=1) == 1)
+    for row in map(int, np.flatnonzero(alone & (limits.violation(point) > 0))):
+        j = int(np.flatnonzero(rows[row])[0])
+        if j in found:
+            side = -1 if limits.value(point)[row] < limits.low[row] else 1
+            raise ValueError(
+                f"{limits.labels[row]} cannot be fixed at {found[j]:g}: its bounds say "
+                f"{limits.spelled(row, side)}."
+            )
+
+
+def _by_place(model: Any, values: Mapping[Any, Any]) -> Fixed:
+    """Find the places of names or positions, and check the values."""
+    layout = _layout(model)
+    found: dict[int, float] = {}
+    for name, value in values.items():
+        places = _places(layout, name)
+        try:
+            numbers = np.broadcast_to(np.asarray(value, dtype=np.float64).ravel(), (len(places),))
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{name!r} cannot be fixed at {value!r:.60}: give a number"
+                + (f", or {len(places)} of them." if len(places) > 1 else ".")
+            ) from None
+        if not np.all(np.isfinite(numbers)):
+            raise ValueError(f"{name!r} cannot be fixed at {value!r:.60}, which is not finite.")
+        if any(j in found for j in places):
+            raise ValueError(f"{name!r} is there twice.")
+        found.update(zip(places, map(float, numbers), strict=True))
+    return found
+
+
+def _layout(model: Any) -> Layout:
+    names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
+    return model.layout or Layout(names)
+
+
+def _places(layout: Layout, name: Any) -> list[int]:
+    d = len(layout.names)
+    if isinstance(name, int | np.integer) and not isinstance(name, bool) and -d <= name < d:
+        return [int(name) % d]
+    if not isinstance(name, str) or name not in layout.blocks:
+        raise ValueError(
+            f"{name!r} is no parameter: {near_match(str(name), layout.spoken)} Positions are "
+            f"0 to {d - 1}, `model.fix({{0: 5.0}})`."
+        )
+    return [int(j) for j in layout.places(name)]

@@ -1,0 +1,86 @@
+"""Log-likelihoods that draw random numbers, and data that are drawn from them."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from implicit_delta._core.arguments import as_seed, check_rows, count_terms
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.named_theta import speaking
+
+if TYPE_CHECKING:
+    from implicit_delta.models.loglik import LoglikModel
+
+Loglik = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class CommonNumbers:
+    """A log-likelihood with an argument `rng`, which is given the same random numbers each time."""
+
+    function: Loglik
+    seed: int
+
+    def __call__(self, theta: Array) -> Any:
+        """Evaluate with a generator of its own."""
+        return self.function(theta, rng=np.random.default_rng(self.seed))
+
+    @property
+    def __name__(self) -> str:
+        """The function's own name."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def with_common_numbers(loglik: Loglik, rng: int | np.random.Generator | None) -> Loglik:
+    """Hold the random numbers of a log-likelihood that takes `rng`; leave others as they are."""
+    if "rng" in _arguments(loglik):
+        return CommonNumbers(loglik, as_seed(rng))
+    if rng is not None:
+        raise TypeError(
+            "rng= is for a log-likelihood that draws random numbers, and takes them from its "
+            "argument: `def loglik(theta, rng)`. This one has no argument called rng."
+        )
+    return loglik
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Draw new data by the user's own simulator."""
+
+    simulate: Callable[[Array, np.random.Generator], Any]
+
+    def __call__(self, model: "LoglikModel", rng: np.random.Generator) -> "LoglikModel":
+        """Build the model of data simulated at its theta."""
+        drawn = speaking(self.simulate, model.layout)(model.theta, rng)
+        loglik, *rest = drawn if isinstance(drawn, tuple) else (drawn,)
+        if not callable(loglik) or len(rest) > 1 or not all(map(callable, rest)):
+            raise TypeError(
+                f"simulate(theta, rng) returned a {type(drawn).__name__}, but must return the "
+                "log-likelihood of the data that it draws, a function like the first argument of "
+                "from_loglik (or a pair, with its score): with `def loglik(theta, y=y)` it is "
+                "`lambda theta, rng: functools.partial(loglik, y=rng.normal(theta[0], size=n))`."
+            )
+        loglik, *rest = (speaking(function, model.layout) for function in (loglik, *rest))
+        terms = np.asarray(loglik(model.theta.copy()))
+        count_terms(terms, "loglik")
+        if terms.size != model.n and np.ptp(model.weights) > 0:
+            raise UnsupportedModelError(
+                f"The simulated data have {terms.size} terms, and the weights are those of "
+                f"{model.n}. Simulate a row for each weight."
+            )
+        score = rest[0] if rest else None
+        if score is not None:
+            check_rows(score(model.theta.copy()), (terms.size, model.d), "score")
+        weights = np.full(terms.size, model.weights[0]) if terms.size != model.n else model.weights
+        return replace(model, loglik=loglik, row_scores=score, weights=weights)
+
+
+def _arguments(function: Loglik) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)[1:]
+    except (TypeError, ValueError):
+        return ()

@@ -1,0 +1,141 @@
+"""Fits from several starts: the best maximum, and how many there are."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.progress import progress
+from implicit_delta._core.types import Array
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
+from implicit_delta.models.constrained_fit import box, constrained_maximum
+from implicit_delta.models.named_theta import flattened
+
+SAME, NEAR = 1e-3, 0.1  # of the objective, and in natural units: one and the same optimum
+SEED = 0  # the same call has the same answer
+TRIES = 20  # points drawn for each start: the log-likelihood need not be finite everywhere
+WIDE = 1.0  # standard deviation of random starts, in the size of a parameter or one
+
+logger = logging.getLogger("implicit_delta")
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A maximum: where, how high, and from how many starts it was found."""
+
+    theta: Array
+    objective: float
+    count: int = 1
+
+
+def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
+    """Check the starts; return the one that names and shapes are taken from, and all as given."""
+    if starts is None:
+        return start, ()
+    if theta is not None:
+        raise ValueError("theta= is the maximum itself: give starts=, or theta=, but not both.")
+    if isinstance(starts, bool | str | Mapping):
+        raise TypeError("starts is a number of random starts, or a list of starts.")
+    if isinstance(starts, int | np.integer):
+        if starts < 1 or start is None:
+            raise ValueError(
+                f"starts={starts} random starts are drawn around start=: give that too, and at "
+                "least one of them."
+            )
+        return start, int(starts)
+    listed = [*([] if start is None else [start]), *starts]
+    if not listed:
+        raise ValueError("starts is an empty list: give a number, or one start at least.")
+    return listed[0], listed
+
+
+def points_of(given: int | Sequence[Any], model: Any) -> list[Array]:
+    """Make the starts, (d,) each."""
+    if isinstance(given, int):
+        return [np.array(model.theta), *_drawn(model, given - 1)]
+    return [_checked(start, number, model) for number, start in enumerate(given)]
+
+
+def best_of(model: Any, points: Sequence[Array]) -> Any:
+    """Fit from each point and keep the best; a start that leads nowhere is left out."""
+    found: list[tuple[float, Array]] = []
+    failures: list[ImplicitDeltaError] = []
+    with progress("starts", total=len(points), unit="fit") as bar, np.errstate(all="ignore"):
+        for point in points:
+            try:
+                theta = constrained_maximum(replace(model, theta=point))
+                found.append((float(model.objective(theta)), np.array(theta)))
+            except (ImplicitDeltaError, ArithmeticError) as error:
+                failures.append(_as_failure(error))
+            bar.update()
+    if not found:
+        raise failures[0]
+    found.sort(key=lambda pair: -pair[0])
+    best = model.at(found[0][1])
+    optima = _distinct(found, best.units)
+    logger.info("%s from %d starts", spelled_optima(optima), len(points))
+    return replace(best, optima=optima)
+
+
+def spelled_optima(optima: Sequence[Optimum]) -> str:
+    """Write how many optima there are, and how far below the best the next one is."""
+    fits = sum(optimum.count for optimum in optima)
+    text = f"{len(optima)} found in {fits} fits, the best in {optima[0].count}"
+    if len(optima) == 1:
+        return text
+    return f"{text}; the next is lower by {optima[0].objective - optima[1].objective:.3g}"
+
+
+def _checked(start: Any, number: int, model: Any) -> Array:
+    values, layout = flattened(start, f"starts[{number}]")
+    if layout is not None and model.names is not None and layout.names != model.names:
+        if set(layout.names) != set(model.names):
+            raise ValueError(
+                f"starts[{number}] has the names {', '.join(layout.names)}, and the first "
+                f"{', '.join(model.names)}."
+            )
+        values = np.asarray(values)[[layout.names.index(name) for name in model.names]]
+    point = np.array(values, dtype=np.float64).reshape(-1)
+    if point.size != model.d or not np.all(np.isfinite(point)):
+        raise ValueError(f"starts[{number}] must be {model.d} finite numbers, not {start!r:.60}.")
+    return point
+
+
+def _drawn(model: Any, count: int) -> list[Array]:
+    """Draw points around the start, within the bounds, where the log-likelihood is finite."""
+    rng, start = np.random.default_rng(SEED), np.array(model.theta)
+    low, high = np.full(model.d, -np.inf), np.full(model.d, np.inf)
+    if model.constraints is not None:
+        low, high = box(model.constraints, start)
+    boxed = np.isfinite(low) & np.isfinite(high)
+    within = np.where(boxed, low, 0.0), np.where(boxed, high, 1.0)
+    points = []
+    for _ in range(count * TRIES):
+        around = start + WIDE * np.maximum(abs(start), 1.0) * rng.standard_normal(model.d)
+        point = np.clip(np.where(boxed, rng.uniform(*within), around), low, high)
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(model.objective(point))
+        points += [point] if finite else []
+        if len(points) == count:
+            break
+    return points
+
+
+def _distinct(found: list[tuple[float, Array]], units: Array) -> tuple[Optimum, ...]:
+    """Count the maxima that are the same, the best first."""
+    optima: list[Optimum] = []
+    for objective, theta in found:
+        for k, known in enumerate(optima):
+            close = np.max(abs(theta - known.theta) / units) < NEAR
+            if close and abs(objective - known.objective) < SAME:
+                optima[k] = replace(known, count=known.count + 1)
+                break
+        else:
+            optima.append(Optimum(theta, objective))
+    return tuple(optima)
+
+
+def _as_failure(error: Exception) -> ImplicitDeltaError:
+    return error if isinstance(error, ImplicitDeltaError) else ConvergenceError(str(error))

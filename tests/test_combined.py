@@ -1,0 +1,161 @@
+"""Data sets that share parameters: one fit, and the share of each in the error."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import implicit_delta as idm
+
+RNG = np.random.default_rng(0)
+Y1, Y2 = RNG.normal(5.0, 2.0, 60), RNG.normal(5.0, 1.0, 40)
+
+
+def of_first(th):
+    return norm.logpdf(Y1, th.mu, np.exp(th.ls1))
+
+
+def of_second(th):
+    return norm.logpdf(Y2, th["mu"], np.exp(th["ls2"]))
+
+
+@pytest.fixture(scope="module")
+def first():
+    return idm.from_loglik(of_first, start={"mu": 0.0, "ls1": 0.0})
+
+
+@pytest.fixture(scope="module")
+def second():
+    return idm.from_loglik(of_second, start={"ls2": 0.0, "mu": 0.0})
+
+
+def by_hand():
+    def both(th):
+        return np.concatenate(
+            [norm.logpdf(Y1, th[0], np.exp(th[1])), norm.logpdf(Y2, th[0], np.exp(th[2]))]
+        )
+
+    return idm.from_loglik(both, start=[5.0, 0.5, 0.0], names=["mu", "ls1", "ls2"])
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_sum_is_the_joint_fit(first, second, robust):
+    model, hand = first + second, by_hand()
+    assert model.names == ("mu", "ls1", "ls2")
+    np.testing.assert_allclose(model.theta, hand.theta, rtol=1e-6)
+    found = idm.infer(model, idm.parameters, robust=robust)
+    expected = idm.infer(hand, idm.parameters, robust=robust)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_squares_of_the_sources_add_up(first, second, robust):
+    est = idm.infer(first + second, idm.parameters, robust=robust)
+    *sources, total = est.budget.values()
+    np.testing.assert_allclose(np.sum(np.square(sources), axis=0), np.square(total), rtol=1e-6)
+    assert list(est.budget) == ["of_first", "of_second", "total"]
+
+
+def test_shares_of_two_means_are_those_of_the_weighted_mean():
+    """Variance of a weighted mean: each data set gives (w_k / w)^2 s_k^2 / n_k."""
+    m1 = idm.from_loglik(lambda th: norm.logpdf(Y1, th.mu, 2.0), start={"mu": 0.0})
+    m2 = idm.from_loglik(lambda th: norm.logpdf(Y2, th.mu, 1.0), start={"mu": 0.0})
+    budget = idm.infer(idm.combine(wide=m1, narrow=m2), "mu").budget
+    precision = np.array([60 / 4, 40.0])
+    shares = np.sqrt(precision) / precision.sum()
+    np.testing.assert_allclose([budget["wide"], budget["narrow"]], shares, rtol=1e-8)
+
+
+def test_measurement_is_a_constraint_term(first):
+    model = first + idm.measurement(mu=(4.0, 0.1))
+    hand = idm.from_loglik(
+        lambda th: np.append(norm.logpdf(Y1, th[0], np.exp(th[1])), norm.logpdf(4.0, th[0], 0.1)),
+        start=[4.0, 0.5],
+    )
+    np.testing.assert_allclose(model.theta, hand.theta, rtol=1e-6)
+    found, expected = idm.infer(model, "mu"), idm.infer(hand, lambda th: th[0])
+    assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-6)
+    assert list(found.budget) == ["of_first", "mu", "total"]
+
+
+def test_measurements_that_are_correlated():
+    V = np.array([[0.04, 0.01], [0.01, 0.09]])
+    est = idm.infer(idm.measurement(V, a=1.0, b=2.0), ["a", "b"])
+    np.testing.assert_allclose(est.covariance, V, rtol=1e-6)
+
+
+def test_sums_are_associative_and_keep_their_sources(first, second):
+    third = idm.measurement(mu=(5.0, 0.2))
+    one, other = (first + second) + third, first + (second + third)
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-5)
+    assert [s.name for s in one.sources] == [s.name for s in other.sources]
+    assert len(one.sources) == 3
+
+
+def test_bounds_of_a_part_hold_for_all(first):
+    low = idm.from_loglik(
+        lambda th: norm.logpdf(Y2, th.mu, 1.0), start={"mu": 7.0}, bounds={"mu": (6.0, None)}
+    )
+    assert (first + low).theta["mu"] == pytest.approx(6.0)
+
+
+def test_arrays_of_parameters_are_shared_as_one():
+    x = np.linspace(0, 1, 30)
+    y = 1 + 2 * x + RNG.normal(0, 0.1, 30)
+    line = idm.from_loglik(
+        lambda th: norm.logpdf(y, th.beta[0] + th.beta[1] * x, 0.1), start={"beta": np.zeros(2)}
+    )
+    model = line + idm.from_loglik(
+        lambda th: norm.logpdf(np.array([3.0]), th.beta.sum(), 0.01), theta={"beta": [1.0, 2.0]}
+    )
+    at_one = idm.infer(model, lambda th: th.beta.sum())
+    assert at_one.value == pytest.approx(3.0, abs=0.02)
+
+
+def test_parts_with_scores_keep_them():
+    def make(y):
+        return idm.from_loglik(
+            lambda th: norm.logpdf(y, th.mu, 1.0),
+            start={"mu": 0.0},
+            score=lambda th: (y - th.mu)[:, None],
+        )
+
+    model = make(Y1) + make(Y2)
+    est = idm.infer(model, "mu")
+    assert est.standard_error == pytest.approx(0.1, rel=1e-8)
+    assert est.budget["data 1"] == pytest.approx(np.sqrt(60) / 100, rel=1e-6)
+
+
+def test_estimates_of_sums_compose_and_are_saved(first, second, tmp_path):
+    est = idm.infer(first + second, ["mu", "ls1"], influence=True)
+    twice = 2 * est["mu"]
+    assert twice.budget["of_first"] == pytest.approx(2 * est["mu"].budget["of_first"])
+    alone = idm.infer(first + second, "ls2", influence=True)
+    assert (alone - est["ls1"]).standard_error > 0
+    est.save(tmp_path / "est.npz")
+    assert list(idm.Estimate.load(tmp_path / "est.npz").budget) == list(est.budget)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda m: m + idm.from_loglik(lambda t: -((t[0] - Y1) ** 2), start=[0.0]), "has none"),
+        (lambda m: idm.combine(m), "two models or more"),
+        (lambda m: idm.combine(total=m, other=m), "every budget has"),
+        (lambda m: idm.combine(m, 3), "not int"),
+        (lambda m: idm.measurement(), "by name"),
+        (lambda m: idm.measurement(a=(1.0, 0.0)), "above zero"),
+        (lambda m: idm.measurement(a=1.0), "no measurement"),
+        (lambda m: idm.measurement(np.eye(3), a=1.0), "shape"),
+        (lambda m: idm.measurement(-np.eye(1), a=1.0), "positive definite"),
+        (lambda m: m + idm.from_loglik(
+            lambda t: -((t.mu - 1) ** 2), start={"mu": np.zeros(2)}), "shape"),
+    ],
+)  # fmt: skip
+def test_refusals(first, call, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        call(first)
+
+
+def test_what_is_no_model_is_not_added(first):
+    with pytest.raises(TypeError):
+        first + 1
