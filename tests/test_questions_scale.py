@@ -248,7 +248,12 @@ def test_the_warning_names_the_row_that_bends_most():
             "Average of well if age = its third quartile in every row, minus the same if age = "
             "its first quartile",
         ),
+        (
+            idm.average_comparison("age", values=-5),
+            "Average of well if age were 5 lower in every row, minus the same with age as it is",
+        ),
         (idm.average_slope("age"), "Average change of well per unit of age"),
+        (idm.average_slope(1), "Average change of well per unit of column 1"),
         (
             idm.average_slope("age", population=True),
             "Average change of well per unit of age, in the population of the rows",

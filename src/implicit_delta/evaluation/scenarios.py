@@ -107,13 +107,13 @@ class Compared(Scenarios):
 
     def _ends(self) -> tuple[str, str]:
         """Tell both scenarios."""
+        name = _called(self.variable)
         if not isinstance(self.values, str) and np.ndim(self.values) == 0:
             way = "higher" if self.values > 0 else "lower"
-            moved = f"if {self.variable} were {abs(self.values)} {way}"
-            return moved, f"with {self.variable} as it is"
+            return f"if {name} were {abs(self.values)} {way}", f"with {name} as it is"
         known = isinstance(self.values, str)
         low, high = SHORTHANDS[self.values] if known else self.values
-        return f"if {self.variable} = {high}", f"if {self.variable} = {low}"
+        return f"if {name} = {high}", f"if {name} = {low}"
 
     def fixed(self, table: Any) -> "Compared":
         if not isinstance(self.values, str):
@@ -154,6 +154,11 @@ class Compared(Scenarios):
         constant = column.copy()
         constant[:] = found
         return constant
+
+
+def _called(variable: Any) -> str:
+    """Name a variable in a sentence: by its position in an array."""
+    return variable if isinstance(variable, str) else f"column {variable}"
 
 
 def _shown(levels: tuple[Any, ...]) -> str:
@@ -200,7 +205,7 @@ class Sloped(Scenarios):
         return f"slope of {self.variable}"
 
     def words(self, outcome: str) -> str:
-        return f"average change of {outcome} per unit of {self.variable}"
+        return f"average change of {outcome} per unit of {_called(self.variable)}"
 
     def doubt(self, sides: list[Side], theta: Array) -> float:
         """Difference between slopes over two steps and over one, of rows inside of the data."""
