@@ -14,6 +14,11 @@ from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced, depending_on
 
+REMEDY = (
+    "Give those of the rows, `params.predict(data, exposure=data['years'])` or `offset=`; without "
+    "data `params.predict()` has the rows of the fit with their own."
+)
+
 
 class Predicts:
     """Parameters with a method `predict`."""
@@ -178,7 +183,7 @@ def _read(predictor: Any, table: Any, offset: Any, *, quiet: bool) -> Prediction
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        found: Prediction = predictor.on(table, offset)
+        found: Prediction = predictor.on(table, offset, REMEDY)
         return found
 
 

@@ -31,6 +31,7 @@ TOGETHER = (
     "Predictions of other rows, or of rows that are changed, would then mean something else. Use "
     "`center(x)` or `standardize(x)`, which remember the rows of the fit, or make the column first."
 )
+OWN_ROWS = "For the training rows with their own leave out data=; `by=` takes groups of these."  # for questions
 FEW = 5  # rows, to see that a design is made row by row
 COUNTS = {  # whose mean is no function of one linear predictor
     "HurdleCountModel",
@@ -85,9 +86,9 @@ class StatsmodelsPredictor(Predictor):
             "`results.model.predict(params, X)`.)"
         )
 
-    def on(self, data: Any, offset: Any = None) -> Prediction:
+    def on(self, data: Any, offset: Any = None, remedy: str = OWN_ROWS) -> Prediction:
         """Read the rows of a table, with an offset (m,) of their own if they have one."""
-        return self._prediction(self._rows(data, offset), data.index)
+        return self._prediction(self._rows(data, offset, remedy), data.index)
 
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Build the columns of the design that depend on the variable; the others are shared."""
@@ -126,7 +127,7 @@ class StatsmodelsPredictor(Predictor):
         if not np.allclose(alone, fitted, rtol=SAME, atol=SAME):
             raise EvaluationError(TOGETHER)
 
-    def _rows(self, data: Any, offset: Any = None) -> Rows:
+    def _rows(self, data: Any, offset: Any = None, remedy: str = OWN_ROWS) -> Rows:
         if offset is not None:
             X = self.X if data is self.table else self._matrix(data)
             return Rows(X, np.broadcast_to(np.asarray(offset, dtype=np.float64), len(X)))
@@ -136,11 +137,9 @@ class StatsmodelsPredictor(Predictor):
             return Rows(self.X, self.offset)
         if np.any(self.offset):
             warn_once(
-                "The model was fitted with an offset or an exposure, which other rows have not: "
-                "predictions are those of an offset of 0 and an exposure of 1, as in "
-                "`results.predict(data)`. For the training rows with their own leave out data= "
-                "(`by=` takes groups of these). Within psi give those of the rows, "
-                "`params.predict(data, exposure=data['years'])`, or `offset=`.",
+                "The model was fitted with an offset or an exposure, which the rows of data= have "
+                "not: predictions are those of an offset of 0 and an exposure of 1, as in "
+                f"`results.predict(data)`. {remedy}",
                 ImplicitDeltaWarning,
             )
         return Rows(self._matrix(data))
