@@ -32,6 +32,22 @@ _SCALES = {
 }
 
 
+def gaps(
+    value: Array, nulls: Array, logs: NDArray[np.bool_], names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    """Distances from hypotheses, (K,), on the log scale or on that of the value; and its slopes."""
+    low = logs & (nulls <= 0)
+    if np.any(low):
+        k = int(np.argmax(low))
+        raise ValueError(
+            f"{names[k]!r} is a ratio, tested on the log scale, where null has to be above 0, and "
+            f"is {nulls[k]:.6g}: no effect is 1. For the test of the value itself give "
+            '`test(null, transform="identity")`.'
+        )
+    positive, ones = np.where(logs, value, 1.0), np.where(logs, nulls, 1.0)
+    return np.where(logs, np.log(positive / ones), value - nulls), 1 / positive
+
+
 class Shown:
     """Show an estimate through an increasing function: exponentials, or probabilities."""
 
@@ -92,22 +108,6 @@ def ends_on_scale(
             _check_round_trip(scale, center, half, names)
             _check_one_way(scale, center, half, names)
     return np.minimum(*ends), np.maximum(*ends)
-
-
-def gaps(
-    value: Array, nulls: Array, logs: NDArray[np.bool_], names: tuple[str, ...]
-) -> tuple[Array, Array]:
-    """Distances from hypotheses, (K,), on the log scale or on that of the value; and its slopes."""
-    low = logs & (nulls <= 0)
-    if np.any(low):
-        k = int(np.argmax(low))
-        raise ValueError(
-            f"{names[k]!r} is a ratio, tested on the log scale, where null has to be above 0, and "
-            f"is {nulls[k]:.6g}: no effect is 1. For the test of the value itself give "
-            '`test(null, transform="identity")`.'
-        )
-    positive, ones = np.where(logs, value, 1.0), np.where(logs, nulls, 1.0)
-    return np.where(logs, np.log(positive / ones), value - nulls), 1 / positive
 
 
 def _scale(transform: Any) -> _Scale:

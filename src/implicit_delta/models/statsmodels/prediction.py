@@ -31,7 +31,8 @@ TOGETHER = (
     "Predictions of other rows, or of rows that are changed, would then mean something else. Use "
     "`center(x)` or `standardize(x)`, which remember the rows of the fit, or make the column first."
 )
-OWN_ROWS = "For the training rows with their own leave out data=; `by=` takes groups of these."  # for questions
+# for questions
+OWN_ROWS = "For the training rows with their own leave out data=; `by=` takes groups of these."
 FEW = 5  # rows, to see that a design is made row by row
 COUNTS = {  # whose mean is no function of one linear predictor
     "HurdleCountModel",
