@@ -19,7 +19,13 @@ from implicit_delta.models.prediction import (
 
 Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
 
-SHORTHANDS = ("sd", "2sd", "iqr", "minmax")
+SHORTHANDS = {  # for the distribution of a variable in the training rows: from which to which
+    "sd": ("its mean minus half a standard deviation", "its mean plus half a standard deviation"),
+    "2sd": ("its mean minus a standard deviation", "its mean plus a standard deviation"),
+    "iqr": ("its first quartile", "its third quartile"),
+    "minmax": ("its smallest value", "its largest value"),
+}
+MEANT = {"lnor": "lnoddsratio", "lnoravg": "lnoddsratio", "or": "oddsratio"}  # elsewhere
 # Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
 STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
 AT_ENDS = 0.1  # times the step: the one-sided formula has an order less
@@ -40,6 +46,10 @@ class Scenarios(ABC):
     def name(self) -> str:
         """Name of the result."""
 
+    @abstractmethod
+    def words(self, outcome: str) -> str:
+        """Tell in words what is averaged, of an outcome."""
+
     def fixed(self, table: Any) -> "Scenarios":
         """Replace values that depend on the distribution in the training rows by numbers."""
         return self
@@ -54,6 +64,9 @@ class Observed(Scenarios):
     """The table as it is."""
 
     name: str = "prediction"
+
+    def words(self, outcome: str) -> str:
+        return f"{self.name} of {outcome}"
 
     def sides(self, predictor: Predictor, data: Any) -> list[Side]:
         return [[(predictor.on(data), 1.0)]]
@@ -86,6 +99,21 @@ class Compared(Scenarios):
             return f"{self.variable}: +{self.values}"
         low, high = self.values
         return f"{self.variable}: {CONTRASTS[self.how].sign.format(high, low)}"
+
+    def words(self, outcome: str) -> str:
+        high, low = self._ends()
+        contrast = CONTRASTS[self.how]
+        return contrast.words.format(high=f"average of {outcome} {high} in every row", low=low)
+
+    def _ends(self) -> tuple[str, str]:
+        """Tell both scenarios."""
+        if not isinstance(self.values, str) and np.ndim(self.values) == 0:
+            way = "higher" if self.values > 0 else "lower"
+            moved = f"if {self.variable} were {abs(self.values)} {way}"
+            return moved, f"with {self.variable} as it is"
+        known = isinstance(self.values, str)
+        low, high = SHORTHANDS[self.values] if known else self.values
+        return f"if {self.variable} = {high}", f"if {self.variable} = {low}"
 
     def fixed(self, table: Any) -> "Compared":
         if not isinstance(self.values, str):
@@ -171,6 +199,9 @@ class Sloped(Scenarios):
     def name(self) -> str:
         return f"slope of {self.variable}"
 
+    def words(self, outcome: str) -> str:
+        return f"average change of {outcome} per unit of {self.variable}"
+
     def doubt(self, sides: list[Side], theta: Array) -> float:
         """Difference between slopes over two steps and over one, of rows inside of the data."""
         values = [prediction.value(theta).T for prediction, _ in sides[0]]
@@ -205,6 +236,8 @@ def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[A
 
 def check_values(variable: Any, values: Any, how: Any) -> None:
     """Refuse values and contrasts that are none, before any model is there."""
+    if how in MEANT:
+        raise ValueError(f"how={how!r} is called {MEANT[how]!r} here.")
     if how not in CONTRASTS:
         check_known(how, list(CONTRASTS), "the contrasts of how=")
     if isinstance(values, str):

@@ -17,6 +17,7 @@ from implicit_delta._core.thresholds import (
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
+from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
 from implicit_delta.models.base import FittedModel
@@ -117,16 +118,21 @@ def check_stop(to_come: Array, errors: Array) -> float:
     return drift
 
 
-def check_bend(bend: float, strict: bool, plain: bool = False, advice: str = STRAIGHTENED) -> None:
+def check_bend(
+    bend: float, strict: bool, evaluation: Evaluation, response: Response, advice: str
+) -> None:
     """Warn of a psi that bends within half a standard error, or refuse it; NaN is unknown.
 
-    A plain bend is one against the length of the step, not against the objective.
+    Without falls of the objective the bend is a plain one, against the length of the step.
     """
+    several = evaluation.size > 1 and response.bent is not None
+    of = f" of {evaluation.names[response.bent or 0]!r:.60}" if several else ""
+    on = ", on the log scale," if evaluation.scale == "log" else ""
     text = (
-        f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a straight "
-        f"line), so a symmetric interval is doubtful. {advice}"
+        f"psi bends within half a standard error (nonlinearity {bend:.2g}{of}, where 0 is a "
+        f"straight line), so a symmetric interval{on} is doubtful. {advice}"
     )
-    if bend > (PLAIN_WARNS if plain else BEND_WARNS):
+    if bend > (BEND_WARNS if response.falls else PLAIN_WARNS):
         _refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)
 
 

@@ -114,6 +114,7 @@ class Infinitesimal(Method):
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=seen.nonlinearity,
+            bent=seen.most,
             falls=seen.falls,
             bias=_second_order_bias(evaluation, solution),
             residual=solution.residual if solution.probability > 0 else np.nan,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta._core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.glm.prediction import LinearPrediction, Mean, Response, Rows, Softmax
 from implicit_delta.models.jacobian import jacobian_of
@@ -51,11 +51,11 @@ def predictor_of(results: Any) -> Predictor | None:
         return None
     if response is not None:
         X = np.asarray(model.exog, dtype=np.float64)
-        return ByResponse(design, X, offset_of(model), _classes(model), response)
+        return ByResponse(design, X, offset_of(model), _exposed(model), _classes(model), response)
     if type(model).__name__ in COUNTS and type(model).__module__.startswith("statsmodels."):
         X = np.asarray(model.exog, dtype=np.float64)
         errors = np.asarray(getattr(results, "bse", np.nan), dtype=np.float64)
-        return ByHost(design, X, offset_of(model), None, model, errors)
+        return ByHost(design, X, offset_of(model), True, None, model, errors)
     return None
 
 
@@ -64,12 +64,14 @@ class StatsmodelsPredictor(Predictor):
     """Reading of tables by a statsmodels model.
 
     Training rows keep the offset and the exposure of the fit; other rows have an offset of 0 and
-    an exposure of 1, as in `results.predict`.
+    an exposure of 1, as in `results.predict`. Models with a logarithmic link are `exposed`: the
+    logarithm of an exposure is an offset there.
     """
 
     design: Design
     X: Array
     offset: Array | float
+    exposed: bool
     classes: tuple[Any, ...] | None
 
     @property
@@ -126,11 +128,12 @@ class StatsmodelsPredictor(Predictor):
                 raise EvaluationError(CHANGED)
             return Rows(self.X, self.offset)
         if np.any(self.offset):
-            warn(
-                "The model was fitted with an offset or an exposure, which the rows of data= have "
-                "not: predictions are those of an offset of 0 and an exposure of 1, as in "
-                "`results.predict(data)`. For the training rows with their own leave out data=; "
-                "`by=` takes groups of these.",
+            warn_once(
+                "The model was fitted with an offset or an exposure, which other rows have not: "
+                "predictions are those of an offset of 0 and an exposure of 1, as in "
+                "`results.predict(data)`. For the training rows with their own leave out data= "
+                "(`by=` takes groups of these). Within psi give those of the rows, "
+                "`params.predict(data, exposure=data['years'])`, or `offset=`.",
                 ImplicitDeltaWarning,
             )
         return Rows(self._matrix(data))
@@ -230,6 +233,13 @@ def _design(model: Any) -> Design | None:
         return ByColumns(exog)
     names = model.exog_names[: np.shape(exog)[1]]
     return ByColumns(pd.DataFrame(np.asarray(exog), columns=names, copy=False))
+
+
+def _exposed(model: Any) -> bool:
+    """Whether the link is logarithmic, so that means are in proportion to an exposure."""
+    if type(model).__name__ == "GLM":
+        return type(model.family.link).__name__ == "Log"
+    return MEANS.get(type(model).__name__) is LOG
 
 
 def _classes(model: Any) -> tuple[Any, ...] | None:
