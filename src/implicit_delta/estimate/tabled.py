@@ -25,7 +25,7 @@ def columns_of(
     With ``"log"`` and ``"logit"`` interval and test are made on that scale, so that they agree: the
     null is 1 or one half unless given. A pair of functions is the scale of the interval alone.
     """
-    if transform in (None, "identity", *SHOWN.values()):
+    if transform is None or transform in ("identity", *SHOWN.values()):
         return estimate.to_dict(level, null=null, transform=transform)  # type: ignore[arg-type]
     if not isinstance(transform, str) or transform not in ON_SCALE:
         return _with_ends(estimate, level, transform, estimate.to_dict(level, null=null))
