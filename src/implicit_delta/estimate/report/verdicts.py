@@ -125,7 +125,7 @@ def _curvature(x: float, estimate: Estimate) -> Check:
 def _nonlinearity(x: float, estimate: Estimate) -> Check:
     level = graded(x, BEND_WARNS, BEND_REFUSES)
     text = f"Within half a standard error the quantity bends by {share(x)}" + {
-        "ok": ": a symmetric interval is fair.",
+        "ok": ": the normal approximation is fair.",
         "look": ": a symmetric interval is doubtful; a profile or a bootstrap is not symmetric.",
     }.get(level, ": it turns around there, and the interval has no meaning.")
     return Check("nonlinearity", brief(x), level, text)
