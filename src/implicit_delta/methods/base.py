@@ -147,12 +147,12 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
     )
 
 
-def refuse_flat(what: str) -> NoReturn:
+def refuse_flat(what: str, model: FittedModel) -> NoReturn:
     """Refuse a psi whose derivative is exactly zero."""
+    hint = "" if model.predictor is None else model.predictor.constant
     raise EvaluationError(
-        f"{what} Does psi use its argument? If it does, it is piecewise constant (a count, an "
-        "accuracy, a rank, an argmax, the labels of a classifier's `predict`: its `predict_proba` "
-        "moves), or its parameters are detached. A psi with steps still has a standard error: use "
-        "`Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free refit, "
-        "`FiniteDifference(maximizer=nelder_mead)`."
+        f"{what} Does psi use its argument?{hint} If it does, it is piecewise constant (a count, "
+        "an accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "
+        "standard error: use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free "
+        "refit, `FiniteDifference(maximizer=nelder_mead)`."
     )

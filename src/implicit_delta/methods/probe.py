@@ -112,4 +112,5 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
 def _check_still(evaluation: Evaluation, errors: Array, move: Array) -> None:
     jumping = np.flatnonzero((errors == 0) & (abs(move) > 1e-9 * abs(evaluation.value)))
     if jumping.size:
-        refuse_flat(f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero.")
+        what = f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero."
+        refuse_flat(what, evaluation.model)

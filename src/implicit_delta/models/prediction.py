@@ -44,10 +44,16 @@ class Predictor(ABC):
         The training rows as the user gave them, in the model's row order.
     classes : tuple or None
         Labels of the columns of a prediction, if it has several.
+    constant : str
+        Hint at a call of the host library that makes psi a constant, for messages.
     """
 
     table: Any
     classes: tuple[Any, ...] | None
+
+    @property
+    def constant(self) -> str:
+        return ""
 
     @abstractmethod
     def on(self, data: Any) -> Prediction:
@@ -99,6 +105,10 @@ class InCoordinates(Predictor):
     @property
     def classes(self) -> tuple[Any, ...] | None:  # type: ignore[override]
         return self.host.classes
+
+    @property
+    def constant(self) -> str:
+        return self.host.constant
 
     def tangent(self, theta: Array) -> "InCoordinates":
         return replace(self, host=self.host.tangent(self.coordinates.coefficients(theta)))

@@ -79,6 +79,12 @@ class SklearnPredictor(Predictor):
             return as_table(dense, dense)
         return dense if hasattr(dense, "iloc") else np.asarray(dense)
 
+    @property
+    def constant(self) -> str:
+        if self.classes is None:
+            return ""
+        return " (`predict` of a classifier returns labels, which have steps: use `predict_proba`.)"
+
     def on(self, data: Any) -> Prediction:
         return self._predicted(self._features(data), data)
 

@@ -78,6 +78,13 @@ class StatsmodelsPredictor(Predictor):
     def table(self) -> Any:
         return self.design.table
 
+    @property
+    def constant(self) -> str:
+        return (
+            " (`results.predict(X)` does not: use `params.predict(X)` or "
+            "`results.model.predict(params, X)`.)"
+        )
+
     def on(self, data: Any, offset: Any = None) -> Prediction:
         """Read the rows of a table, with an offset (m,) of their own if they have one."""
         return self._prediction(self._rows(data, offset), data.index)
@@ -231,8 +238,9 @@ def _design(model: Any) -> Design | None:
         return None
     if hasattr(exog, "columns"):
         return ByColumns(exog)
-    names = model.exog_names[: np.shape(exog)[1]]
-    return ByColumns(pd.DataFrame(np.asarray(exog), columns=names, copy=False))
+    X = np.asarray(exog).reshape(len(exog), -1)  # one regressor may come as (n,)
+    names = model.exog_names[: X.shape[1]]
+    return ByColumns(pd.DataFrame(X, columns=names, copy=False))
 
 
 def _exposed(model: Any) -> bool:
