@@ -952,6 +952,23 @@ def test_null_and_transform(run, table, ask, options, how):
     assert content["settings"][options[0][2:]] == (0.3 if "--null" in options else options[1])
 
 
+def test_a_ratio_is_symmetric_on_request(run):
+    ask = ("--ask", "average_comparison('x', how='ratio')")
+    by_default, symmetric = (
+        fit(run, *LOGIT, *ask, *options)["answers"][0]["rows"][0]
+        for options in ((), ("--transform", "identity"))
+    )
+    middle = (symmetric["conf_low"] + symmetric["conf_high"]) / 2
+    assert middle == pytest.approx(symmetric["estimate"])
+    assert by_default["conf_low"] * by_default["conf_high"] == pytest.approx(
+        by_default["estimate"] ** 2
+    )
+    assert by_default["null"] == symmetric["null"] == 1.0
+    assert symmetric["statistic"] == pytest.approx(
+        (symmetric["estimate"] - 1) / symmetric["std_error"]
+    )
+
+
 def test_the_scale_of_a_test_is_told(run):
     code, out, err = run("fit", "data.csv", *LOGIT, "--ask", BENT, "--transform", "logit")
     assert code == 0

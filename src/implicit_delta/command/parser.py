@@ -105,9 +105,9 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--null", type=float, help="tested against it (default: no effect)")
     group.add_argument(
         "--transform",
-        choices=("log", "logit", "exp", "expit"),
-        help="interval and test on that scale (log, logit); or exponentials, probabilities of "
-        "logarithms, logits (exp, expit)",
+        choices=("log", "logit", "identity", "exp", "expit"),
+        help="interval and test on that scale (ratios: log, else identity); or exponentials, "
+        "probabilities of logarithms, logits (exp, expit)",
     )
     group.add_argument("--df", type=float, help="degrees of freedom; inf for normal quantiles")
     group.add_argument("--method", help="such as Bootstrap(500), Simulation, FiniteDifference")
