@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.evaluation.spread import RowWeights, mean_of, numbers
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.prediction import Predictor, check_known, names_of
 
@@ -48,17 +49,28 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
         check_known(name, names_of(table), "data")
     lists = [v if np.ndim(v) else [v] for v in values.values()]
     rows = optional("pandas", "datagrid").DataFrame(list(product(*lists)), columns=list(values))
+    weights = RowWeights(np.ones(len(table)))
+    if isinstance(model_or_frame, FittedModel):
+        weights = RowWeights.of(model_or_frame, len(table))
     for name in names_of(table):
         if name not in values:
-            rows[name] = _typical(table[name], predictor)
+            rows[name] = _typical(table[name], predictor, weights)
     return rows[names_of(table)]
 
 
-def _typical(column: Any, predictor: Predictor | None) -> Any:
+def _typical(column: Any, predictor: Predictor | None, weights: RowWeights) -> Any:
     numeric = getattr(column.dtype, "kind", "O") in "iuf"
     if numeric and not _is_factor(column.name, predictor):
-        return column.mean()
-    return column.mode().iloc[0]
+        return mean_of(numbers(column), weights)
+    return _mode(column, weights)
+
+
+def _mode(column: Any, weights: RowWeights) -> Any:
+    """Find the label with the largest weight, of several the first in their order."""
+    if np.ptp(weights.values) == 0:
+        return column.mode().iloc[0]
+    totals = type(column)(weights.values).groupby(column.to_numpy(), sort=True).sum()
+    return totals.idxmax()
 
 
 def _is_factor(name: Any, predictor: Predictor | None) -> bool:

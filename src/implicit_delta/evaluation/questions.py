@@ -20,8 +20,9 @@ from implicit_delta.evaluation.scenarios import (
     Sloped,
     check_values,
 )
+from implicit_delta.evaluation.spread import RowWeights
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.plain_prediction import plain_predictor
+from implicit_delta.models.plain_prediction import counts_of, plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
@@ -87,7 +88,15 @@ class Question:
         own = data if self.data is None else self.data
         predictor, theta = plain_predictor(fitted, own)
         table = predictor.table if own is None else as_table(own, predictor.table)
-        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        fits = RowWeights(counts_of(fitted, len(predictor.table)))
+        weights = np.ones(len(table)) if own is not None else fits.values
+        if data is not None and self.data is None and np.ptp(fits.values) > 0:
+            raise EvaluationError(
+                "The fit has freq_weights, and which of the rows here have which is not known. "
+                "Repeat the rows instead, `data.loc[data.index.repeat(weights)]`, or write the "
+                "average: `lambda results: np.average(results.predict(), weights=...)`."
+            )
+        bound = self._read(predictor, table, weights, getattr(table, "index", None), fits)
         value = bound.asked.value(theta)
         return float(value[0]) if bound.scalar else _labeled(value, bound.names)
 
@@ -112,12 +121,16 @@ class Question:
                 "this model are groups of rows. Leave it out."
             )
         rows = model.rows if training else getattr(table, "index", None)
-        bound = self._read(predictor, table, weights, rows)
+        fits = RowWeights.of(model, len(predictor.table))
+        bound = self._read(predictor, table, weights, rows, fits)
         self._check_smooth(bound, model.theta)
         return bound
 
-    def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
-        sides = self.scenarios.sides(predictor, table)
+    def _read(
+        self, predictor: Predictor, table: Any, weights: Array, rows: Any, fits: RowWeights
+    ) -> "Bound":
+        """Read a table whose rows have weights; `fits` are those of the training rows."""
+        sides = self.scenarios.sides(predictor, table, fits)
         grouping = None
         if self.averaged:
             grouping = grouping_of(self.by, table, rows)
