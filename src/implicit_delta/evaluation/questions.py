@@ -123,6 +123,7 @@ class Question:
         rows = model.rows if training else getattr(table, "index", None)
         fits = RowWeights.of(model, len(predictor.table))
         bound = self._read(predictor, table, weights, rows, fits)
+        self.scenarios.check(predictor)
         self._check_smooth(bound, model.theta)
         return bound
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.contrasts import CONTRASTS
+from implicit_delta.evaluation.derived import check_derived
 from implicit_delta.evaluation.spread import RowWeights, numbers, spread_of
 from implicit_delta.models.prediction import (
     Prediction,
@@ -40,6 +41,9 @@ class Scenarios(ABC):
     @abstractmethod
     def name(self) -> str:
         """Name of the result."""
+
+    def check(self, predictor: Predictor) -> None:  # noqa: B027 (a table as it is needs none)
+        """Refuse a change that the training rows, or their columns, say nothing about."""
 
     def fixed(self, table: Any) -> "Scenarios":
         """Replace values that depend on the distribution in the training rows by numbers."""
@@ -88,6 +92,16 @@ class Compared(Scenarios):
             return f"{self.variable}: +{self.values}"
         low, high = self.values
         return f"{self.variable}: {CONTRASTS[self.how].sign.format(high, low)}"
+
+    def check(self, predictor: Predictor) -> None:
+        variable = variable_in(predictor.table, self.variable)
+        column = np.asarray(column_of(predictor.table, variable))
+        if column.dtype.kind in "iufb" and np.all(column == column[0]):
+            raise ValueError(
+                f"{variable!r} is the same in all training rows, which tell nothing about a change "
+                "of it. Compare values of a variable that varies."
+            )
+        check_derived(predictor, variable)
 
     def fixed(self, table: Any) -> "Compared":
         if not isinstance(self.values, str):
@@ -183,6 +197,9 @@ class Sloped(Scenarios):
     @property
     def name(self) -> str:
         return f"slope of {self.variable}"
+
+    def check(self, predictor: Predictor) -> None:
+        check_derived(predictor, variable_in(predictor.table, self.variable))
 
     def doubt(self, sides: list[Side], theta: Array) -> float:
         """Difference between slopes over two steps and over one, of rows inside of the data."""

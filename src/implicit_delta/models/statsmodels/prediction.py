@@ -94,6 +94,9 @@ class StatsmodelsPredictor(Predictor):
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.design.levels(variable)
 
+    def needed(self) -> list[Any]:
+        return self.design.needed
+
     def changed(self) -> str:
         every = np.arange(self.X.shape[1])
         return "" if self._same(every, self.design.matrix(self.table)) else CHANGED
@@ -228,8 +231,9 @@ def _design(model: Any) -> Design | None:
         return None
     if hasattr(exog, "columns"):
         return ByColumns(exog)
-    names = model.exog_names[: np.shape(exog)[1]]
-    return ByColumns(pd.DataFrame(np.asarray(exog), columns=names, copy=False))
+    exog = np.asarray(exog).reshape(len(exog), -1)  # a single regressor may be (n,)
+    names = model.exog_names[: exog.shape[1]]
+    return ByColumns(pd.DataFrame(exog, columns=names, copy=False))
 
 
 def _classes(model: Any) -> tuple[Any, ...] | None:
