@@ -16,7 +16,7 @@ from implicit_delta.models.prediction import Predictor
 SAME = 1e-6  # of the size of a column: single precision leaves a tenth of that
 SPARE = 8  # rows beyond the terms of a relation, so that it does not hold by chance
 FEW = 24  # rows that are tried first
-MOST = 400  # columns whose products are looked at
+MOST = 100  # columns whose products are looked at
 CUT = 5  # rows on each side of a cut: k of n rows are an interval by chance in n / (n over k) cases
 LABELS = 20  # of a column whose labels may be intervals of the variable
 TOGETHER = 10  # rows in which two independent 0/1 columns would both be 1; none by chance: e**-10
@@ -93,11 +93,13 @@ class Columns:
         if self.x.size <= SPARE or np.ptp(self.x) == 0:
             return
         levels = np.unique(self.x[: 10 * FEW]).size
+        ends = self.others.argmin(axis=0), self.others.argmax(axis=0)
+        some = np.unique(np.r_[np.linspace(0, self.x.size - 1, FEW).astype(np.intp), *ends])
         for told, function in FUNCTIONS.items():
             with np.errstate(all="ignore"):
                 f = function(self.x)
             if np.all(np.isfinite(f)) and np.ptp(f) > 0 and (levels > 3 or told == "{}"):
-                yield from self._of(told, f)
+                yield from self._of(told, f, some)
         if levels > 2:
             for k, column in enumerate(self.others.T):
                 if _is_cut(self.x, column):
@@ -113,28 +115,28 @@ class Columns:
         apart = binary & (self.x @ self.others == 0) & (expected >= TOGETHER)
         return [self.names[k] for k in np.flatnonzero(apart)]
 
-    def _of(self, told: str, f: Array) -> Iterator[Relation]:
+    def _of(self, told: str, f: Array, some: NDArray[np.intp]) -> Iterator[Relation]:
         """Columns linear in f and x, and those linear in another column z besides."""
-        some = np.unique(np.linspace(0, self.x.size - 1, FEW).astype(np.intp))
-        name = told.format(self.variable)
-        own = [self.x] if told == "{}" else [self.x, f]
-        for k in np.flatnonzero(_inside(own, None, self.others, some)):
-            exact = np.allclose(f, self.others[:, k], rtol=SAME, atol=0.0)
-            shown = f"equals {name}" if exact else f"is a linear function of {name}"
-            yield (self.names[k],), shown, f"{self.variable} + I({name})"
+        name, C = told.format(self.variable), self.others
+        own = self.x[:, None] if told == "{}" else np.column_stack([self.x, f])
+        for k in np.flatnonzero(_inside(_basis(own[some]), C[some])):
+            if self._holds(_basis(own), k):
+                exact = np.allclose(f, C[:, k], rtol=SAME, atol=0.0)
+                shown = f"equals {name}" if exact else f"is a linear function of {name}"
+                yield (self.names[k],), shown, f"{self.variable} + I({name})"
         if len(self.names) > MOST:
             return
-        for z in range(len(self.names)):
-            other = self.others[:, z]
-            for k in np.flatnonzero(_inside(own, other, self.others, some)):
-                column = self.others[:, k]
-                if k == z or _is_function(other, column):
-                    continue
-                exact = np.allclose(f * other, column, rtol=SAME, atol=SAME)
-                own_name, with_name = self.names[k], self.names[z]
+        tried = _inside(_basis(own[some], C[some].T), C[some])
+        for z, k in np.argwhere(tried & ~np.eye(len(tried), dtype=bool)):
+            if self._holds(_basis(own, C[:, z]), k) and not _is_function(C[:, z], C[:, k]):
+                exact = np.allclose(f * C[:, z], C[:, k], rtol=SAME, atol=SAME)
                 shown = f"equals {name} *" if exact else f"is a function of {name} and"
-                terms = f"{name if told == '{}' else f'I({name})'} * {with_name}"
-                yield (own_name, with_name), f"{shown} {with_name}", terms
+                terms = f"{name if told == '{}' else f'I({name})'} * {self.names[z]}"
+                yield (self.names[k], self.names[z]), f"{shown} {self.names[z]}", terms
+
+    def _holds(self, basis: Array, k: Any) -> bool:
+        spare = len(basis) >= basis.shape[1] + SPARE
+        return spare and bool(_inside(basis, self.others[:, [k]])[0])
 
 
 def _as_numbers(table: Any, name: Any) -> list[Array]:
@@ -152,39 +154,30 @@ def _as_numbers(table: Any, name: Any) -> list[Array]:
     return [(column == label).to_numpy(dtype=np.float64, na_value=0.0) for label in labels]
 
 
-def _inside(
-    own: list[Array], z: Array | None, columns: Array, some: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """Which columns (n, p) are combinations of 1, own, z and own times z."""
-    tried = _basis([f[some] for f in own], None if z is None else z[some])
-    found = _small_rest(tried, columns[some])
-    if np.any(found):
-        basis = _basis(own, z)
-        spare = len(columns) >= basis.shape[1] + SPARE
-        found[found] = _small_rest(basis, columns[:, found]) & spare
-    return found
+def _basis(own: Array, z: Array | None = None) -> Array:
+    """Terms 1, own (n, q) and these times z, (n,) or (p, n); centered for years and squares."""
+    terms = np.column_stack([np.ones(len(own)), own - own.mean(axis=0)])
+    if z is None:
+        return terms
+    centered = (z - z.mean(axis=-1, keepdims=True))[..., None]
+    return np.concatenate(
+        [np.broadcast_to(terms, (*z.shape, terms.shape[1])), terms * centered], -1
+    )
 
 
-def _basis(own: list[Array], z: Array | None) -> Array:
-    """Centered, so that years and their squares are told apart."""
-    centered = [f - f.mean() for f in own]
-    if z is not None:
-        centered += [z - z.mean(), *((z - z.mean()) * f for f in centered)]
-    return np.column_stack([np.ones(len(own[0])), *centered])
-
-
-def _small_rest(basis: Array, columns: Array) -> NDArray[np.bool_]:
-    size = np.sqrt(np.mean(basis**2, axis=0))
+def _inside(basis: Array, columns: Array) -> NDArray[np.bool_]:
+    """Which columns (n, p) are combinations of the terms (..., n, q)."""
+    size = np.linalg.norm(basis, axis=-2, keepdims=True)
     q, r = np.linalg.qr(basis / np.where(size > 0, size, 1.0))
-    q = q[:, abs(np.diag(r)) > SAME * np.sqrt(len(basis))]
+    q = q * (abs(np.diagonal(r, axis1=-2, axis2=-1)) > SAME)[..., None, :]
     centered = columns - columns.mean(axis=0)
-    rest = centered - q @ (q.T @ centered)
-    return np.asarray(np.linalg.norm(rest, axis=0) <= SAME * np.linalg.norm(centered, axis=0))
+    rest = centered - q @ (np.swapaxes(q, -1, -2) @ centered)
+    return np.asarray(np.linalg.norm(rest, axis=-2) <= SAME * np.linalg.norm(centered, axis=0))
 
 
 def _is_function(z: Array, column: Array) -> bool:
     """Whether a column is linear in z, or the same wherever z is, which is not by chance."""
-    if _small_rest(_basis([z], None), column[:, None])[0]:
+    if _inside(_basis(z[:, None]), column[:, None])[0]:
         return True
     levels, codes = np.unique(z, return_inverse=True)
     if levels.size > z.size / 2:
