@@ -96,5 +96,6 @@ def test_copies_of_rows_are_drawn_one_by_one(n):
         reference(idm.from_statsmodels(fit))
         for fit in (counted, smf.glm("y ~ x", full, family=poisson).fit())
     )
-    assert 1 < one < 1 + 4 * np.sqrt(3 / n)  # squared residuals of such counts have variance 3
-    assert 1 < other < 1 + 4 * np.sqrt(3 / n)
+    rounding = 0.05  # of the message; squared residuals of such counts have variance 3
+    for found in (one, other):
+        assert 1 - rounding <= found <= 1 + 4 * np.sqrt(3 / n) + rounding

@@ -50,10 +50,10 @@ def _drawn_dispersion(model: FittedModel, rng: np.random.Generator) -> float:
     if model.weight_kind != "frequency" or np.all((w == 0) | (w == 1)):
         return model.redrawn(rng).dispersion()
     single, copies = model.reweighted((w > 0).astype(np.float64)), np.clip(w, 1, COPIES) // 1
-    total = w.sum()
+    total = float(w.sum())
     for k in range(int(copies.max())):
         squares = single.redrawn(rng).squared_residuals()
         if squares is None:
             return np.nan
-        total += np.sqrt(w / copies) * (k < copies) @ (squares - 1)
-    return float(total) / (w.sum() - model.d)
+        total += float((np.sqrt(w / copies) * (k < copies)) @ (squares - 1))
+    return total / (float(w.sum()) - model.d)
