@@ -321,3 +321,64 @@ def test_an_array_of_one_column():
     est = idm.infer(model, lambda params: params[0])
     assert np.isclose(est.value, y.mean(), rtol=1e-10)
     assert np.isclose(idm.infer(model, prediction()).value, y.mean(), rtol=1e-10)
+
+
+def test_many_predictions_need_no_eigenvalues_of_all(monkeypatch):
+    results = smf.logit("y ~ x + t", pd.concat([MADE] * 3, ignore_index=True)).fit(disp=0)
+    model = idm.from_statsmodels(results)
+    sizes, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda a: (sizes.append(len(a)), eigh(a))[1])
+    new = MADE[["x", "t"]].sample(700, replace=True, random_state=0).reset_index(drop=True)
+    est = idm.infer(model, idm.predictions(new))
+    assert max(sizes, default=0) < 100
+    p = results.predict(new).to_numpy()
+    J = (p * (1 - p))[:, None] * np.column_stack([np.ones(700), new])
+    V = J @ results.cov_params().to_numpy() @ J.T
+    np.testing.assert_allclose(est.covariance, V, rtol=1e-6, atol=1e-8 * V.max())
+
+
+def cases_of_groups():
+    return {
+        "none": ([], "at least one"),
+        "twice": (["g", "g"], "twice"),
+        "twice, by position": (["g", "x", "g"], "twice"),
+        "an empty tuple": ((), "at least one"),
+        "no labels": (np.array([]), "0 labels"),
+    }
+
+
+@pytest.mark.parametrize("case", cases_of_groups())
+def test_groups_of_nothing_and_groups_twice(case):
+    by, message = cases_of_groups()[case]
+    with pytest.raises(REFUSALS, match=message):
+        idm.infer(by_glm()[1], prediction(by=by))
+
+
+NAMED = {
+    "a position": (lambda p: p[0], 0),
+    "another": (lambda p: p[1] - p["x"], 1),
+    "a name with a typo": (lambda p: p["X"], "X"),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_positions_of_named_parameters(case):
+    psi, key = NAMED[case]
+    if isinstance(key, int) and int(pd.__version__.split(".")[0]) < 3:
+        pytest.skip("pandas takes numbers for positions")
+    model = idm.from_statsmodels(smf.ols("z ~ x + t", MADE).fit())
+    with pytest.raises(REFUSALS, match=f"{key!r} is no parameter.*iloc"):
+        idm.infer(model, psi)
+    position = 0 if key == 0 else 1
+    one = idm.infer(model, lambda p: p.iloc[position])
+    assert one.standard_error > 0
+
+
+def test_models_without_predictions_have_their_own_name():
+    X = MADE[["x"]]
+    model = idm.from_statsmodels(sm.PHReg(MADE.x + 1, MADE[["z"]], status=MADE.t).fit())
+    with pytest.raises(idm.UnsupportedModelError, match=r"^PHReg has no predictions"):
+        idm.infer(model, comparison("z"))
+    loglik = idm.from_loglik(lambda m: -((X.x.to_numpy() - m[0]) ** 2) / 2, start=[0.0])
+    with pytest.raises(idm.UnsupportedModelError, match=r"^The model of from_loglik"):
+        idm.infer(loglik, prediction())

@@ -105,7 +105,7 @@ class Question:
         predictor = model.predictor
         if predictor is None:
             raise UnsupportedModelError(
-                f"{type(model).__name__} has no predictions from tables, which questions such as "
+                f"{_name_of(model)} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
                 "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
                 "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
@@ -213,6 +213,12 @@ class Bound:
     asked: Asked
     names: tuple[str, ...]
     scalar: bool
+
+
+def _name_of(model: FittedModel) -> str:
+    """Name a model as its host does, or after the function that made it."""
+    host = model.describe().get("likelihood", "").partition(",")[0]
+    return f"The model of {model.maker}" if model.maker else host or type(model).__name__
 
 
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from implicit_delta._core.labels import near_match
+from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced, depending_on
+
+
+class NoSuchParameter(EvaluationError, KeyError):
+    """A name or a number that no parameter has; its text is not quoted, as that of KeyError is."""
+
+    __str__ = Exception.__str__
 
 
 class Params(pd.Series):  # type: ignore[misc]
@@ -28,6 +36,16 @@ class Params(pd.Series):  # type: ignore[misc]
     @property
     def _constructor_expanddim(self) -> Any:
         return pd.DataFrame
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError:
+            raise NoSuchParameter(
+                f"{key!r} is no parameter: {near_match(str(key), list(map(str, self.index)))} "
+                f"Parameters are named: write `params[{self.index[0]!r}]`, or by position "
+                "`params.iloc[0]`."
+            ) from None
 
     def predict(self, data: Any = None, offset: Any = None) -> Any:
         """Predict the rows of a table on the response scale; see `predict_with`."""
