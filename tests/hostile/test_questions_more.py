@@ -382,3 +382,35 @@ def test_models_without_predictions_have_their_own_name():
     loglik = idm.from_loglik(lambda m: -((X.x.to_numpy() - m[0]) ** 2) / 2, start=[0.0])
     with pytest.raises(idm.UnsupportedModelError, match=r"^The model of from_loglik"):
         idm.infer(loglik, prediction())
+
+
+def test_weights_of_the_fit_that_were_forgotten():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame({"x": rng.normal(size=400), "t": np.arange(400) % 2 * 1.0})
+    y = (rng.random(400) < 1 / (1 + np.exp(-0.3 * X.x - 0.5 * X.t))) * 1
+    heavy = np.where(y == 1, 5.0, 1.0)
+    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=999).fit(X, y, sample_weight=heavy)
+    model = idm.from_sklearn(fit, X, y)
+    move = np.linalg.solve(model.information(model.theta, np.eye(3)), model.score(model.theta))
+    still = np.cross(move, [1.0, 0.0, 0.0])  # a psi that finishing the training would not move
+
+    def psi(estimator):
+        return still @ np.append(estimator.coef_[0], estimator.intercept_)
+
+    with pytest.warns() as caught:
+        idm.infer(model, psi)
+    told = [str(w.message) for w in caught if w.category is idm.DriftWarning]
+    assert len(told) == 1
+    assert "'intercept'" in told[0]
+    assert "sample_weight" in told[0]
+    loose = LogisticRegression(C=np.inf).fit(X, y)  # with the tolerance of the default
+    assert idm.infer(idm.from_sklearn(loose, X, y), psi).standard_error > 0
+
+
+@pytest.mark.parametrize("path", [None, "", " ", 3])
+def test_pages_need_a_name(path):
+    est = idm.infer(by_glm()[1], prediction())
+    with pytest.raises(TypeError, match=r"page\.html"):
+        est.report(path)
