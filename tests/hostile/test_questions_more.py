@@ -414,3 +414,49 @@ def test_pages_need_a_name(path):
     est = idm.infer(by_glm()[1], prediction())
     with pytest.raises(TypeError, match=r"page\.html"):
         est.report(path)
+
+
+def copied(results):
+    import copy
+
+    return copy.deepcopy(results)
+
+
+FROZEN = {
+    "a copy predicts": lambda r: (lambda c: lambda p: c.predict(MADE).mean() * p["t"])(copied(r)),
+    "fitted values": lambda r: lambda p: p.predict(MADE).mean() - r.fittedvalues.mean(),
+    "a parameter of the fit": lambda r: lambda p: p["t"] / r.params["x"],
+    "as a default": lambda r: lambda p, fit=r: p["t"] * fit.params["x"],
+    "residuals": lambda r: lambda p: p["t"] + np.std(r.resid),
+    "inside of another": lambda r: lambda p: sum(p["t"] * r.params[k] for k in ("x", "t")),
+    "a method of a copy": lambda r: (lambda f: lambda p: f(MADE).mean() + p["t"])(
+        copied(r).predict
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FROZEN)
+def test_numbers_of_the_fit_inside_psi(case):
+    results = smf.ols("z ~ x + t", MADE).fit()
+    with pytest.warns(idm.ImplicitDeltaWarning, match=r"numbers of the fit.*params"):
+        idm.infer(idm.from_statsmodels(results), FROZEN[case](results))
+
+
+MOVING = {
+    "its design": lambda r: lambda p: (r.model.exog @ p.to_numpy()).mean(),
+    "its model": lambda r: lambda p: r.model.predict(p, r.model.exog).mean(),
+    "names": lambda r: lambda p: p[r.params.index[1]],
+    "a size": lambda r: lambda p: p.sum() / r.params.size,
+    "a frame": lambda r: (lambda d: lambda p: p.predict(d).mean())(MADE),
+    "its degrees of freedom": lambda r: lambda p: p["x"] * r.df_resid,
+    "another fit": lambda r: (lambda other: lambda p: p["x"] - other.params["x"])(
+        smf.ols("z ~ x", MADE).fit()
+    ),
+    "a number": lambda r: (lambda c: lambda p: p["x"] - c)(float(r.params["x"])),
+}
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_what_does_not_belong_to_the_parameters(case):
+    results = smf.ols("z ~ x + t", MADE).fit()
+    assert idm.infer(idm.from_statsmodels(results), MOVING[case](results)).standard_error > 0

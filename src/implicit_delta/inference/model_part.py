@@ -68,7 +68,8 @@ def model_part(
     judged = _judged(evaluation, response, asked, plain if by_rows else None)
     df = _model_df(evaluation, response, asked)
     robust = None if response.robust else asked
-    raw, asymmetry, notes = _symmetric(response.covariance, evaluation.model.d)
+    rank = evaluation.size if evaluation.fitted is None else evaluation.fitted.d
+    raw, asymmetry, notes = _symmetric(response.covariance, rank)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
     if judged is not None and brought is None:
         warn_of_small_samples(judged, evaluation.model, response, rows)
@@ -78,7 +79,7 @@ def model_part(
         covariance, notes = _brought(evaluation, brought), {**notes, "variance": "covariance="}
     elif robust is not None:
         of_rows = _robust(evaluation, response, robust, rows)
-        covariance, _, projected = _symmetric(of_rows, evaluation.model.d)
+        covariance, _, projected = _symmetric(of_rows, rank)
         notes = {**notes, **projected}
     elif claimed is not None:
         covariance = claimed

@@ -393,6 +393,10 @@ class FittedModel(ABC):
             labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
+    def doubt_of(self, psi: Any) -> str:
+        """Describe what psi most likely gets wrong about this model; usually nothing."""
+        return ""
+
     @property
     def pseudo(self) -> str:
         """Options with which the terms are no log-densities; usually none."""

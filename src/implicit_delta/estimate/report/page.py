@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.report import sections
@@ -119,7 +119,7 @@ def write_page(
     return target
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def _checked_path(path: Any) -> Path:
     """Refuse whatever is no place for a page, before any work."""
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise TypeError(f"path is the name of the file to write, 'page.html', not {path!r:.60}.")
