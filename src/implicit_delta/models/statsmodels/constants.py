@@ -2,7 +2,9 @@
 
 import dis
 import inspect
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -38,18 +40,20 @@ def _function(psi: Any, depth: int = 0) -> Any:
     )
 
 
-def _names_of(function: Any) -> dict[str, Any]:
+def _names_of(function: Any) -> Mapping[str, Any]:
     """Objects that the names in a function stand for, as far as they are known before a call."""
-    used = inspect.getclosurevars(function)
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty
-    }
-    return {**used.globals, **used.nonlocals, **defaults}
+    code = function.__code__
+    given = function.__defaults__ or ()
+    last = code.co_varnames[: code.co_argcount][code.co_argcount - len(given) :]
+    closed = {}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a name that is given a value later
+            closed[name] = cell.cell_contents
+    defaults = {**dict(zip(last, given, strict=True)), **(function.__kwdefaults__ or {})}
+    return ChainMap(defaults, closed, function.__globals__)
 
 
-def _read(code: CodeType, known: dict[str, Any], params: Array) -> Iterator[str]:
+def _read(code: CodeType, known: Mapping[str, Any], params: Array) -> Iterator[str]:
     for name, attribute in _attributes(code):
         held = known.get(name)
         if attribute in FITTED and _is_fit(held, params):
