@@ -5,7 +5,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-HELPERS = {"__init__", "__main__", "laplace_satellite", "timing"}
+HELPERS = {"__init__", "__main__", "calls_minuit", "calls_problems", "laplace_satellite", "timing"}
 NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem not in HELPERS)
 
 

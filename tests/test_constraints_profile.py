@@ -142,6 +142,8 @@ def test_a_psi_that_is_not_defined_beyond_its_bound():
     assert found.interval.high == pytest.approx(high, rel=1e-6)
 
 
-def test_a_vector_is_still_refused():
-    with pytest.raises(idm.EvaluationError, match="2 values"):
-        idm.profile(idm.from_loglik(plane, start=[0, 0], bounds=[(0, 1)] * 2), lambda b: b)
+def test_a_vector_has_a_profile_of_each_entry():
+    model = idm.from_loglik(plane, start=[0, 0], bounds=[(0, 1)] * 2)
+    for k, found in enumerate(idm.profile(model, lambda b: b)):
+        alone = idm.profile(model, lambda b, k=k: b[k]).interval
+        np.testing.assert_allclose(found.interval, alone, rtol=1e-7, atol=1e-9)

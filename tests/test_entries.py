@@ -192,8 +192,6 @@ ENTRIES = {  # the entry, and its tolerance: of a bootstrap four Monte-Carlo err
 
 REFUSED = {  # the cells that have no honest answer: the entry, the wrapper, and the advice
     ("Simulation", "smoothed"): None,
-    ("profile", "vector"): "profile them one at a time",
-    ("profile", "parameters"): "profile them one at a time",
     ("profile", "average_training"): 'sample="unknown"',
     ("compare", "average_training"): 'sample="unknown"',
     ("refit", "average_training"): 'sample="unknown"',

@@ -243,7 +243,6 @@ def test_a_torch_model_has_a_profile(precision, rtol):
 
 
 BAD = [
-    (lambda th: th, 0.95, idm.EvaluationError, "one at a time"),
     (lambda th: 1.0, 0.95, idm.EvaluationError, "does not change with the parameters"),
     (lambda th: th[0], 95, ValueError, "between 0 and 1"),
     (lambda th: th[0], [], ValueError, "at least one"),

@@ -14,6 +14,7 @@ from experiments.coverage import (
     bounds,
     equations,
     evaluations,
+    limits,
     metrics,
     small_samples,
     standard_errors,
@@ -28,6 +29,7 @@ STUDIES = (
     *metrics.STUDIES,
     *equations.STUDIES,
     *bounds.STUDIES,
+    *limits.STUDIES,
 )
 KEYS = ("task", "n", "chunk")
 COUNTS = TOP / "build" / "coverage"

@@ -51,7 +51,11 @@ from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import infer
 from implicit_delta.inference.likelihood_ratio import LikelihoodRatio, likelihood_ratio
 from implicit_delta.inference.polish import Polished, polish
+from implicit_delta.inference.profile.contour import contour
 from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.joint_region import Contour
+from implicit_delta.inference.profile.limit import Limit, limit
+from implicit_delta.inference.profile.many import Profiles
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.inference.refit import refit
 from implicit_delta.inference.summary import Summary
@@ -90,6 +94,7 @@ __all__ = [
     "Bootstrap",
     "Categorical",
     "Comparison",
+    "Contour",
     "ConvergenceError",
     "Diagnostics",
     "DispersionWarning",
@@ -106,6 +111,7 @@ __all__ = [
     "Interval",
     "Likelihood",
     "LikelihoodRatio",
+    "Limit",
     "Method",
     "NonlinearityWarning",
     "NotAMaximumError",
@@ -113,6 +119,7 @@ __all__ = [
     "Poisson",
     "Polished",
     "Profile",
+    "Profiles",
     "Replicated",
     "Response",
     "ShrinkageWarning",
@@ -135,6 +142,7 @@ __all__ = [
     "compare",
     "conjugate_gradient",
     "continue_training",
+    "contour",
     "datagrid",
     "from_draws",
     "from_equations",
@@ -149,6 +157,7 @@ __all__ = [
     "join",
     "lbfgs",
     "likelihood_ratio",
+    "limit",
     "measurement",
     "nelder_mead",
     "newton_krylov",

@@ -21,9 +21,29 @@ def given_point(theta: Any, start: Any, l2: float, what: str) -> Array:
 
 @dataclass
 class Counter:
-    """Passes over the data; shared by a model and what is made from it."""
+    """Passes over the data; shared by a model and what is made from it.
+
+    Attributes
+    ----------
+    count : int
+    seconds : float
+        Of the last one, where that was measured.
+    bar : optional
+        Shows them while it is open; a pickled counter has none.
+    """
 
     count: int = 0
+    seconds: float = 0.0
+    bar: Any = None
+
+    def called(self, seconds: float) -> None:
+        """Count a call that took this long."""
+        self.count, self.seconds = self.count + 1, seconds
+        if self.bar is not None:
+            self.bar.update(1)
+
+    def __reduce__(self) -> tuple[type["Counter"], tuple[int, float]]:
+        return Counter, (self.count, self.seconds)
 
 
 def as_parameters(values: Any) -> Array:

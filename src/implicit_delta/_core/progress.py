@@ -8,11 +8,16 @@ in a pipe. It is read when a bar opens, so a running program may set it in ``os.
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
 
+from implicit_delta._core.arguments import Counter
+
 DELAY = 2.0  # seconds: most calls are done before
+SLOW = 0.3  # seconds a call: a few hundred of them are a minute or more
 VARIABLE = "IMPLICIT_DELTA_PROGRESS"
 SWITCH = {"": None, "auto": None, "on": True, "1": True, "off": False, "0": False}
 
@@ -25,6 +30,30 @@ def progress(label: str, total: float | None = None, unit: str = "it") -> Any:
     look: dict[str, Any] = {"leave": False, "dynamic_ncols": True} if shown else {"disable": True}
     bar = _notebook_bar if notebook and shown else tqdm
     return bar(desc=label, total=total, unit=unit, delay=DELAY, **look)
+
+
+@contextmanager
+def calls_ahead(counter: Counter, label: str, expected: int) -> Iterator[None]:
+    """Foretell the number of calls and their time where a call is slow, and show them as they come.
+
+    Inside of another one nothing more is foretold.
+    """
+    if counter.seconds < SLOW or counter.bar is not None:
+        yield
+        return
+    with progress(f"{label} ({foretold(expected, counter.seconds)})", expected, "call") as bar:
+        counter.bar = bar
+        try:
+            yield
+        finally:
+            counter.bar = None
+
+
+def foretold(calls: int, seconds: float) -> str:
+    """Spell a number of calls, of so many seconds each."""
+    whole = calls * seconds
+    time = f"{whole:.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
+    return f"about {calls} calls, {time}"
 
 
 def _switch() -> bool | None:

@@ -29,6 +29,9 @@ ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
 # and 1.04, single weights of networks up to 2.4; separated classes at 0.002 or at thousands.
 LEAST, LOW, HIGH, MOST = 0.6, 0.85, 10.0, 1e3  # refused, warned about, warned about, refused
+# Of a Gauss-Newton matrix: what it leaves out is a tenth of it in usual fits, and may be a half
+# where a curve fits badly; a saddle has none left.
+FAR_LESS = 0.2
 ONE_SIDED = (
     "The log-likelihood is not close to a parabola: half a standard error to one side it "
     "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
@@ -161,6 +164,8 @@ def _check_parabola(model: FittedModel, response: Response, score: Array, strict
             _refuse_or_warn(ONE_SIDED, strict, NonlinearityWarning)
         elif response.exact:
             _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict)
+        elif model.curvature == "ggn":
+            _check_rest(float(np.mean(falls)) / (PROBE**2 / 2), strict)
 
 
 def _falls(
@@ -172,6 +177,19 @@ def _falls(
     steps = PROBE * response.directions / np.where(errors > 0, errors, 1.0)
     chosen = [int(np.argmax(errors)), *spread_out(np.flatnonzero(errors > 0), FEW)]
     return {k: falls_along(model, steps[:, k], score, top) for k in chosen if errors[k] > 0}
+
+
+def _check_rest(fall: float, strict: bool) -> None:
+    """Object to a Gauss-Newton matrix of which the rest of the Hessian leaves little, or much."""
+    text = (
+        f"Half a standard error from the fitted parameters the log-likelihood falls by {fall:.2g} "
+        "times what the Gauss-Newton matrix implies, so the standard error cannot be trusted. "
+        "Usual causes: the residuals are large and the curve bends, so that what this matrix "
+        "leaves out matters; a local maximum that does not fit the data, or none at all. Fit from "
+        'another `start=`, use `Infinitesimal(curvature="hessian")`, or `profile(model, psi)`.'
+    )
+    if not LEAST <= fall <= HIGH:
+        _refuse_or_warn(text, strict and not FAR_LESS <= fall <= MOST, NonlinearityWarning)
 
 
 def _check_fall(fall: float, strict: bool) -> None:

@@ -276,6 +276,7 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     if model.sandwiched:
         return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:
+        model.check_maximum()
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.tether:

@@ -66,6 +66,8 @@ class Sandwich:
         cls, model: FittedModel, robust: "bool | Correction | HAC", clusters: Any
     ) -> "Sandwich | None":
         """Check what a user asked for; None if that is the model's own variance."""
+        if robust or clusters is not None:
+            model.check_rows()
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
         ways = (

@@ -103,9 +103,10 @@ class Infinitesimal(Method):
         except NotAMaximumError as error:
             raise error.named(model.names) from None
         exact = self.curvature == "hessian" and self.damping == 0
+        own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         seen = _probed(
-            evaluation, solution.x, solution.quadratic, score, exact and not evaluation.straight
+            evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
         )
         return Response(
             covariance=solution.quadratic,

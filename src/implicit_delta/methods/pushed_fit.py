@@ -86,7 +86,8 @@ class PushedFit:
     def __call__(self, evaluation: Evaluation, lam: float) -> End:
         """Refit for one evaluation and one push."""
         before = self.model.passes
-        found = self.ascent.climb(self.model, Push(evaluation, lam))
+        with self.model.apart():
+            found = self.ascent.climb(self.model, Push(evaluation, lam))
         _check_converged(found, lam, AT_A_KINK if self.ascent.scale else 0.0)
         return End(lam, found.x, found.value, found.gradient_norm, self.model.passes - before)
 

@@ -44,6 +44,10 @@ class Refitted:
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         """Make one replicate."""
+        with self.model.apart():
+            return self._outcome(stream)
+
+    def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
         before = self.model.passes
         found, failure, theta, gain = None, "", None, 0.0
         try:

@@ -85,6 +85,7 @@ class Rows:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
+        model.check_rows()
         own = model.counts
         check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
 
@@ -113,6 +114,7 @@ class WholeClusters:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
+        model.check_rows()
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:

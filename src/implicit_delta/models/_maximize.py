@@ -11,7 +11,7 @@ from implicit_delta._core.budget import Budget
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, NotAMaximumError
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
@@ -20,6 +20,8 @@ from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 MOST_ROUNDS = 20
 IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
+NEARBY = 1e-2  # of a standard error: Newton steps lead to the maximum
+SHORT, MOST_STEPS = 1e-6, 10  # a step of this length leaves its square
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 BENDS = (
@@ -43,6 +45,10 @@ def maximum_of(
     In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
     parameters, `done` may end it early. The budget is in passes over the data.
     """
+    with np.errstate(all="ignore"):
+        near = _from_nearby(model) if maximizer is None else None
+    if near is not None:
+        return near, 1
     theta, iterations = model.theta, 0
     climb = _Climb(model, Budget(budget), done, model.passes)
     if maximizer is None and model.d > CHEAP_LIMIT:
@@ -63,6 +69,32 @@ def maximum_of(
             if at_maximum and found.gradient_norm < STALLED:
                 return _finish(model, theta, model.score(theta), scale), iterations
     raise ConvergenceError(_advice(found, model.bends))
+
+
+def _from_nearby(model: FittedModel) -> Array | None:
+    """Finish from where a cheap climb has ended, if that was close to a maximum."""
+    try:
+        near = model.approached()
+        scale, at_maximum = (None, False) if near is None else _scale(near, near.theta)
+        if near is None or scale is None or not at_maximum:
+            return None
+        return _by_newton(near, scale)
+    except (ImplicitDeltaError, ArithmeticError, ValueError):  # L need not be defined everywhere
+        return None
+
+
+def _by_newton(near: FittedModel, scale: Factor) -> Array | None:
+    """Newton steps with one curvature; the last one is so short that it needs no proof."""
+    theta, size = near.theta, NEARBY
+    for _ in range(MOST_STEPS):
+        slope = near.score(theta)
+        before, size = size, float(np.linalg.norm(scale.half_transpose(slope)))
+        if not size < before:
+            return None
+        theta = theta + scale.solve(slope)
+        if size < SHORT:
+            return theta
+    return None
 
 
 @dataclass

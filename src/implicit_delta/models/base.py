@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -127,6 +128,8 @@ class FittedModel(ABC):
     replicates : (r, d) array or None
         Where other trainings on the same data ended, from other initializations. Both belong to
         one theta: `at` another one drops them.
+    mixed : str
+        Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
         What theta was fitted under.
     chart : Chart or None
@@ -163,6 +166,7 @@ class FittedModel(ABC):
     checkpoints: Array | None = None
     replicates: Array | None = None
     response: str = ""
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
@@ -223,6 +227,25 @@ class FittedModel(ABC):
     def score(self, theta: Array) -> Array:
         """Gradient of L, (d,)."""
 
+    def rough_score(self, theta: Array) -> Array:
+        """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
+        return self.score(theta)
+
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
+
+        A job begins with an empty memory, too, as it would in a process of its own.
+        """
+        return nullcontext()
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
+        return nullcontext()
+
+    def approached(self) -> Self | None:
+        """Build the model close to its maximum, where that can be had cheaply."""
+        return None
+
     @abstractmethod
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         """Minus the Hessian of L (or its Gauss-Newton part) times v, for (d,) or a block (d, k)."""
@@ -278,6 +301,15 @@ class FittedModel(ABC):
         A backend that knows a distribution, and not only a log-likelihood, overrides it.
         """
         raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
+
+    def check_maximum(self) -> None:
+        """Refuse a saddle, which a Gauss-Newton matrix does not show, where that is the default."""
+        return
+
+    def check_rows(self) -> None:
+        """Refuse what is asked of rows, where the terms are not those of rows."""
+        if self.mixed:
+            raise UnsupportedModelError(self.mixed)
 
     # Derived from the members above; a backend may know a faster way.
 

@@ -17,6 +17,7 @@ STARTS, FEASIBLE = 3, 1e-6  # beside the given one; relative violation that a fi
 HUGE = 1e300  # stands for an objective that is not defined
 STEPS = {"maxiter": 500, "ftol": 1e-13}
 ONE_SIDED = 1e-5  # of the size of a parameter: a step to the inside
+STEEP = 1e-2  # of the steepest slope, in natural units: one that leads to a bound
 SHORT = 1e-12  # of a step: nothing is left of it
 
 Model = TypeVar("Model", bound=FittedModel)
@@ -197,7 +198,7 @@ def _finished(model: FittedModel, theta: Array) -> Array:
             return theta
         chart = active.chart(theta, here.units)
         if chart is None:
-            goal, before = maximum_of(here)[0], active.rows
+            goal, before = _goal(here, constraints), active.rows
         else:
             z = chart.coordinates(theta)
             if chart.free.size:
@@ -212,6 +213,20 @@ def _finished(model: FittedModel, theta: Array) -> Array:
         "causes: a log-likelihood that is flat along a constraint, or constraints that nearly "
         "coincide. Give another `start=`, or the solution of your own fit as `theta=`."
     )
+
+
+def _goal(model: FittedModel, constraints: Constraints) -> Array:
+    """Find the maximum; where there is none (no event: L is a line) the corner that L rises to."""
+    try:
+        return maximum_of(model)[0]
+    except ConvergenceError:
+        rise = model.slope_inside(model.theta) * model.units
+        low, high = box(constraints, model.theta)
+        steep = abs(rise) > STEEP * max(abs(rise).max(), STEEP)
+        corner = np.where(steep, np.where(rise > 0, high, low), model.theta)
+        if not np.all(np.isfinite(corner)) or not constraints.holds(corner):
+            raise
+        return np.asarray(corner)
 
 
 def _placed(model: FittedModel, theta: Array) -> Any:

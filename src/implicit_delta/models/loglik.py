@@ -1,8 +1,10 @@
 """A log-likelihood written in NumPy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,11 @@ from implicit_delta._core.arguments import (
     as_weights,
     check_rows,
 )
-from implicit_delta._core.cache import LastCache
+from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta._core.limits import CHEAP_LIMIT
+from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import (
@@ -28,6 +32,7 @@ from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.simulated import Simulated, with_common_numbers
 from implicit_delta.models.starts import (
     Optimum,
@@ -37,20 +42,32 @@ from implicit_delta.models.starts import (
     spelled_optima,
 )
 from implicit_delta.models.weights import observation_weights
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
+    FEWEST_LEVELS,
+    RunningSlopes,
     bends_far,
     differentiate,
     natural_units,
+    rough_second_differences,
+    rough_slopes,
     second_differences,
+    summed_slopes,
 )
+from implicit_delta.numerics.maximizers import Objective, variable_metric
+from implicit_delta.numerics.solvers import factorize
 from implicit_delta.numerics.tracing import trace
 
+STEPS = 12  # of a usual climb, to foretell its calls
+# Where it ends is looked at with care, so its scale may be that of a start far away.
+APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
+SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
+SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -186,17 +203,20 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if start is None:
+        check_runaways(model, False)
         return checked_under_constraints(model)
     climbing = replace(model, climbing=True)
     try:
         if starts is not None:
             fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
         else:
-            fitted = model.at(constrained_maximum(climbing))
+            best = constrained_maximum(climbing)
+            fitted = replace(model, theta=as_parameters(best))  # it remembers the last differences
     except ConvergenceError as error:
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+    check_runaways(fitted, True)
     return fitted
 
 
@@ -226,6 +246,8 @@ class LoglikModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
+    curvature: Curvature = "hessian"
+    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
@@ -237,11 +259,15 @@ class LoglikModel(FittedModel):
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
     optima: tuple[Optimum, ...] = ()
     sources: tuple[Any, ...] = ()  # the data sets of a combined model
+    recent: Recent | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
+        """Name theta; remember recent terms, but not those of another function."""
         if self.layout is not None and self.chart is None:
             object.__setattr__(self, "theta", as_named(self.theta, self.layout))
+        if self.recent is None or self.recent.function is not self.loglik:
+            object.__setattr__(self, "recent", Recent(self.loglik))
 
     @property
     def passes(self) -> int:
@@ -250,23 +276,55 @@ class LoglikModel(FittedModel):
     @cached_property
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
-        return natural_units(self._parts, self.theta)
+        assert self.recent is not None
+        return natural_units(self._parts, self._origin(self.theta), self.recent.units)
 
     def terms(self, theta: Array) -> Array:
-        self.counter.count += 1
-        return np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        started = perf_counter()
+        terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
+        self.counter.called(perf_counter() - started)
+        return terms
+
+    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
+        assert self.recent is not None
+        return self.recent.apart(empty)
+
+    def rough_score(self, theta: Array) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        slopes, _ = rough_slopes(self._parts, theta, self.units)
+        return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
 
     def score(self, theta: Array) -> Array:
-        return self._score(theta, self.weights)
+        origin = self._origin(theta)
+        if origin is theta:
+            return self._score(theta, self.weights)
+        return self._score(origin, self.weights) - self.information(origin, theta - origin)
+
+    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
+        return calls_ahead(self.counter, label, calls)
+
+    def approached(self) -> "LoglikModel | None":
+        """Climb with one difference a slope, as long as nothing but a start is known."""
+        if self.row_scores is not None or not self.climbing or self.d > CHEAP_LIMIT:
+            return None
+        slopes = RunningSlopes(self._parts, self.units)
+        scale = factorize(np.diag(1 / self.units**2))
+        with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
+            found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        assert self.recent is not None
+        self.recent.units, self.recent.origin = slopes.units, found.x
+        return replace(self, theta=found.x) if found.converged else None
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
         if self.row_scores is None:
-            matrix = self._last.get(theta.copy(), "hessian", lambda: self._hessian(theta))
+            theta = self._origin(theta).copy()
+            matrix = self._last.get(theta, "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
@@ -282,7 +340,7 @@ class LoglikModel(FittedModel):
                 lambda point: weights @ self._rows(point), theta, v, self.units[:, None]
             )
         bend = second_differences(
-            lambda point: weights * self.terms(point), theta, np.diag(self.units)
+            lambda point: weights * self._recalled(point), theta, np.diag(self.units)
         )
         return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
 
@@ -294,10 +352,24 @@ class LoglikModel(FittedModel):
 
         return combine(self, other)
 
+    def check_maximum(self) -> None:
+        def roughly() -> Array:
+            if self.row_scores is not None:
+                return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
+            with np.errstate(all="ignore"):
+                return -rough_second_differences(self._parts, self.theta, np.diag(self.units))
+
+        if self.curvature == "ggn":
+            matrix = self._last.get(self.theta.copy(), "rough", roughly)
+            least = np.linalg.eigvalsh(symmetric(matrix))[0] if np.isfinite(matrix).all() else 0.0
+            if least < SADDLE:
+                raise NotAMaximumError.saddle(float(least))
+
     def terms_along(self, theta: Array, v: Array) -> Array:
+        self.check_rows()
         if self.row_scores is not None:
             return np.asarray(self._rows(theta) @ v)
-        return self._directional(self.terms, theta, v)
+        return self._directional(self._recalled, theta, v)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         if self.residuals is None:
@@ -324,7 +396,8 @@ class LoglikModel(FittedModel):
         return replace(self, weights=as_weights(weights, self.n))
 
     def at(self, theta: Array) -> "LoglikModel":
-        return replace(self, theta=as_parameters(theta), climbing=False)
+        recent = None if self.recent is None else self.recent.emptied()
+        return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
 
     @property
     def maker(self) -> str:
@@ -428,11 +501,24 @@ class LoglikModel(FittedModel):
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
 
+    def _origin(self, theta: Array) -> Array:
+        """Where the fit has left its differences, if theta is that but for a last tiny step."""
+        assert self.recent is not None
+        origin, units = self.recent.origin, self.recent.units
+        if origin is None or units is None or np.any(abs(theta - origin) > SAME_PLACE * units):
+            return theta
+        return origin
+
+    def _recalled(self, theta: Array) -> Array:
+        assert self.recent is not None
+        return self.recent.get(theta, lambda: self.terms(theta))
+
     def _parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
+        terms = self._recalled(theta)
         if weights is None and self._all_count:
-            return np.concatenate([self.weights * self.terms(theta), -self._penalty(theta)])
-        terms = weighted(self.weights if weights is None else weights, self.terms(theta))
+            return np.concatenate([self.weights * terms, -self._penalty(theta)])
+        terms = weighted(self.weights if weights is None else weights, terms)
         return np.concatenate([terms, -self._penalty(theta)])
 
     @cached_property
@@ -449,7 +535,13 @@ class LoglikModel(FittedModel):
         return np.array(self.row_scores(theta.copy()), dtype=np.float64)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
-        return np.asarray(np.sum(self._directional(f, theta, np.eye(self.d)), axis=0))
+        try:
+            rows, total = summed_slopes(f, theta, np.diag(self.units))
+        except FloatingPointError:
+            raise UnsupportedModelError(AT_THE_EDGE) from None
+        sizes = np.maximum(np.linalg.norm(rows.value, axis=0), NEGLIGIBLE)
+        self._check_certain(np.linalg.norm(rows.error, axis=0), sizes)
+        return np.asarray(total.value / self.units)
 
     def _directional(
         self,
@@ -478,7 +570,8 @@ class LoglikModel(FittedModel):
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L by second differences, (d, d)."""
-        matrix, error = self._second_differences(theta, np.diag(self.units))
+        with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
+            matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
         if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
             axes = self.units[:, None] * vectors / np.sqrt(values)

@@ -17,8 +17,16 @@ from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
-from implicit_delta.models.weights import as_mean_one, count_of, observation_weights
-from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
+from implicit_delta.models.weights import (
+    as_mean_one,
+    count_of,
+    look_repeated,
+    observation_weights,
+    warn_of_precisions,
+)
+from implicit_delta.numerics.settled import settled_jacobian
 
 MOST_ALTERNATIONS = 50
 WORDING = Wording("the variance", "observations", 'variance="mle"')
@@ -30,10 +38,11 @@ def from_residuals(
     *,
     start: Any = None,
     jacobian: Callable[[Array], Any] | None = None,
+    sigma: float | Sequence[float] | Array | None = None,
     variance: Literal["mle", "unbiased"] | float | None = None,
     l2: float = 0.0,
     weights: Sequence[float] | Array | None = None,
-    weight_kind: WeightKind = "frequency",
+    weight_kind: WeightKind | None = None,
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
@@ -54,20 +63,25 @@ def from_residuals(
         Where to start looking for it; with names as in `from_loglik`.
     jacobian : callable, optional
         Derivative of the residuals, (d,) to (n, d). Without it, it is taken numerically.
+    sigma : float, (n,) array or (n, n) array, optional
+        Standard deviations of the observations, or their covariance matrix, as in
+        `scipy.optimize.curve_fit`: up to a common factor, which is estimated, or with
+        ``variance=1.0`` as they are (its ``absolute_sigma=True``).
     variance : {"unbiased", "mle"} or float, optional
-        The noise variance: the sum of squared residuals over n less the effective number of
-        parameters (as R's `lm` and `nls` have it); their mean (the paper's remark); or a known
-        number. By default "unbiased" without a penalty and "mle" with one. Where it is estimated,
-        intervals and tests take Student's t.
+        The noise variance, in units of ``sigma ** 2``: the sum of squared residuals over n less
+        the effective number of parameters (as R's `lm` and `nls` have it); their mean (the paper's
+        remark); or a known number. By default "unbiased" without a penalty and "mle" with one.
+        Where it is estimated, intervals and tests take Student's t.
     l2 : float
         The penalty ``l2 / 2 * sum(theta ** 2)`` on the log-likelihood. What was added to *half
         the sum of squares* has to be divided by the noise variance to be on that scale.
     weights : (n,) array, optional
         How much each squared residual counts.
-    weight_kind : {"frequency", "precision", "sampling"}
-        Repetitions of a row; one over its variance, up to a common factor (or the number of times
-        that its term counts, of one observation); or the number of units of a population that it
-        stands for, as in surveys, with the design-based variance by default.
+    weight_kind : {"frequency", "precision", "sampling"}, optional
+        Repetitions of a row (the default; it warns if the residuals tell otherwise); one over its
+        variance, up to a common factor (or the number of times that its term counts, of one
+        observation); or the number of units of a population that it stands for, as in surveys,
+        with the design-based variance by default.
     names : sequence of str, optional
         Names of the parameters, if `theta` or `start` has none.
     bounds : sequence of pairs, dict of pairs, or scipy.optimize.Bounds, optional
@@ -81,7 +95,8 @@ def from_residuals(
     Returns
     -------
     LoglikModel
-        With both curvatures: `"hessian"` and `"ggn"` (Gauss-Newton).
+        With both curvatures: `"ggn"` (Gauss-Newton), which `infer` takes by default, as
+        `curve_fit` and R's `nls` do, and `"hessian"`.
 
     Examples
     --------
@@ -94,22 +109,29 @@ def from_residuals(
     point, layout = named_point(theta, start, l2, "the least-squares solution", names)
     residuals, jacobian = speaking(residuals, layout), speaking(jacobian, layout)
     n = check_repeatable(residuals, point, "residuals").size
+    scale = None if sigma is None else scale_of(sigma, n)
     if jacobian is not None:
         check_rows(jacobian(point.copy()), (n, point.size), "jacobian")
         check_derivative(residuals, jacobian, point, "jacobian")
-    weights, rule = observation_weights(weights, n, weight_kind), Gaussian(variance).variance
+    if scale is not None and scale.mixes and weights is not None:
+        raise ValueError(NO_WEIGHTS)
+    kind: WeightKind = weight_kind or "frequency"
+    weights, rule = observation_weights(weights, n, kind), Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
     under = constraints_of(bounds, constraints, point, layout, start is not None)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, weight_kind, under)
+    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
     if start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise, df = problem.noise(point)
+    if weight_kind is None and not isinstance(rule, float) and look_repeated(weights):
+        warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
     model = replace(problem.model(point, noise), df=df, layout=layout)
     model = replace(model, names=names_of(layout))
+    check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
 
 
@@ -124,6 +146,7 @@ class LeastSquares:
     variance: Literal["mle", "unbiased"] | float
     weight_kind: WeightKind = "frequency"
     constraints: Constraints | None = None
+    scale: Scale | None = None
 
     def model(self, theta: Array, noise: float) -> LoglikModel:
         """Make the model of a noise variance."""
@@ -140,18 +163,22 @@ class LeastSquares:
             redraw=redraw_residuals,
             refit=refit_residuals,
             constraints=self.constraints,
+            curvature="ggn",
+            mixed=MIXED if self.scale is not None and self.scale.mixes else "",
         )
 
     def residuals(self, theta: Array) -> Array:
-        """Evaluate the residuals, (n,)."""
-        return np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
+        """Evaluate the residuals, (n,), in units of sigma."""
+        found = np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
+        return found if self.scale is None else self.scale.divide(found)
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate the residuals, (n, d), numerically if no derivative is given."""
         if self.derivative is not None:
-            return np.array(self.derivative(theta.copy()), dtype=np.float64)
+            rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
+            return rows if self.scale is None else self.scale.divide(rows)
         steps = 1e-2 * np.maximum(abs(theta), 0.1)
-        return differentiate(self.residuals, theta, np.diag(steps)).value / steps
+        return settled_jacobian(self.residuals, theta, steps)
 
     def noise(self, theta: Array) -> Noise:
         """Estimate s^2 at theta by the chosen rule."""
@@ -180,6 +207,8 @@ class LeastSquares:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
         rows = rows if self.constraints is None else rows @ along
+        if self.l2 == 0:  # only their number counts, and units must not hide any
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         values = np.linalg.svd(rows, compute_uv=False) ** 2
         spectrum = np.zeros(along.shape[1])
         spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
@@ -264,6 +293,8 @@ class GaussianResiduals:
         known = isinstance(problem.variance, float)
         variance = self.likelihood.noise if known else squares / count
         roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        if problem.scale is not None:
+            roots -= (weights if kind == "frequency" else weights > 0) @ problem.scale.logarithms
         return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
 
     def redrawn(

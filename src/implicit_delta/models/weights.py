@@ -1,15 +1,22 @@
 """Kinds of observation weights: repetitions, precisions, and shares of a population."""
 
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtr
 
 from implicit_delta._core.arguments import as_weights
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
-WHOLE = 1e-9  # relative: a whole number, but for rounding
+Points: TypeAlias = list[NDArray[np.intp]]  # row numbers by design point
+WHOLE, ROUNDED = 1e-9, 1e-15  # of a whole number, absolute and relative: rounding errors
+MANY = 4.0  # repetitions on average: they halve a standard error if there are none
+MOST, SCATTERS = 0.5, 10.0  # share of all repetitions; times the variance within design points
+FILLED = 4  # rows of a design point that show a lattice
+UNUSUAL = 0.005  # tail of chi-squared: a sum of squares that sigma does not explain
 
 
 def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "weights") -> Array:
@@ -24,8 +31,13 @@ def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "wei
     return checked
 
 
+def _fractions(weights: Array) -> int:
+    gaps = abs(weights - np.round(weights))
+    return int(np.sum(gaps > WHOLE * np.minimum(weights, 1.0) + ROUNDED * weights))
+
+
 def _warn_of_fractions(weights: Array, name: str) -> None:
-    fractions = int(np.sum(abs(weights - np.round(weights)) > WHOLE * weights))
+    fractions = _fractions(weights)
     if fractions:
         warn(
             f"{name} counts repetitions of rows, and {fractions} of {weights.size} are not whole "
@@ -34,6 +46,63 @@ def _warn_of_fractions(weights: Array, name: str) -> None:
             'they are survey or inverse-probability weights, `weight_kind="sampling"`.',
             ImplicitDeltaWarning,
         )
+
+
+def look_repeated(weights: Array) -> bool:
+    """Whether weights are whole numbers, four on average or more."""
+    used = weights[weights > 0]
+    return bool(used.mean() >= MANY) and not _fractions(used)
+
+
+def warn_of_precisions(weights: Array, residuals: Array, slopes: Array) -> None:
+    r"""Warn of whole numbers that count repetitions, where residuals show precisions.
+
+    Rows of equal slopes, (n, d), are repetitions of one design point. Noise makes observations
+    there differ: if most that are repeated have one residual each, and these scatter more than
+    observations of one design point do, they are no repetitions. Or
+    :math:`\sum w_i r_i^2` is chi-squared, as weights :math:`1 / \sigma_i^2` make it, and residuals
+    of a design point do not fill a lattice, as those of a table do.
+    """
+    used = weights > 0
+    w, r = weights[used], residuals[used]
+    points = _design_points(slopes[used])
+    tail = float(chdtr(max(w.size - slopes.shape[1], 1), np.sum(w * r**2)))
+    explained = UNUSUAL < tail < 1 - UNUSUAL
+    if _lone(w, r, points, slopes.shape[1]) or (explained and not _on_lattice(r, points)):
+        warn(
+            f"weights counts repetitions of rows, {w.sum():.6g} observations in {w.size} rows, but "
+            "the residuals are as if they were one over the variance of each row: standard errors "
+            f"would then be {np.sqrt(w.mean()):.3g} times too small. Give `sigma=` (standard "
+            'deviations) or `weight_kind="precision"`; if rows are repeated, '
+            '`weight_kind="frequency"`.',
+            ImplicitDeltaWarning,
+        )
+
+
+def _design_points(slopes: Array) -> Points:
+    """Row numbers by design point: slopes that agree to nine digits."""
+    size = np.max(abs(slopes), axis=0)
+    rounded = np.round(slopes / np.where(size > 0, size, 1.0), 9) + 0.0
+    _, labels = np.unique(rounded, axis=0, return_inverse=True)
+    return [np.flatnonzero(labels.ravel() == k) for k in range(labels.max() + 1)]
+
+
+def _lone(w: Array, r: Array, points: Points, d: int) -> bool:
+    """Whether most repetitions are of a lone residual, which scatters more than others do."""
+    repeated = sum(float(np.sum(w[rows])) - 1 for rows in points)
+    lone = sum(float(w[rows[0]]) - 1 for rows in points if rows.size == 1)
+    if not lone > MOST * repeated:
+        return False
+    means = [np.average(r[rows], weights=w[rows]) for rows in points]
+    pure = sum(w[rows] @ (r[rows] - m) ** 2 for rows, m in zip(points, means, strict=True))
+    between = float(np.sum(w * r**2) - pure) / max(len(points) - d, 1)
+    return bool(between > SCATTERS * pure / repeated)
+
+
+def _on_lattice(r: Array, points: Points) -> bool:
+    """Whether residuals of design points with four rows or more fill most of a lattice."""
+    gaps = [np.diff(np.sort(r[rows])) for rows in points if rows.size >= FILLED]
+    return bool(gaps) and all(np.median(gap) <= 1.5 * np.min(gap) for gap in gaps)
 
 
 def warn_of_rates(y: Array, weights: Array, name: str, instead: str) -> None:

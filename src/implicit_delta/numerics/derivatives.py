@@ -19,6 +19,16 @@ Function = Callable[[Array], Array]
 FIRST_STEP = 0.25  # of the natural unit; halved at each further level
 FEWEST_LEVELS, MOST_LEVELS = 3, 6
 RELATIVE_TOLERANCE = 1e-11
+# The doubt of an extrapolation is that of the coarser of the two before; the finer one is 16 times
+# closer, and the result closer than either.
+TOTAL_TOLERANCE, ROW_TOLERANCE = 1e-6, 1e-5  # of a slope in natural units, and of all its rows
+LEAST_ROWS = 0.1  # length of the slopes of all rows below which these count as this
+CURVATURE_TOLERANCE = 3e-5  # of the smallest curvature: over 16, 1e-6 of a standard error
+LEAST_CURVATURE = 1e-4  # of the largest: smaller ones need directions of their own
+ROUGH_STEP = 2.0**-7  # of the natural unit: what is left out is 1e-5 times the third derivative
+SHORT_STEP = 2.0**-10
+LOUD = 1e-12  # of f: bends above are no rounding
+MOST_CHANGE = 10.0  # of a unit from one point to the next
 BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
 BENT = 1e-3  # of a log-likelihood: more than rounding leaves, less than any distance that matters
 LONGEST = 1e15  # times the size of a coordinate: one that bends nowhere nearer is flat
@@ -64,6 +74,61 @@ def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
     )
 
 
+def summed_slopes(f: Function, x: Array, directions: Array) -> tuple[Derivative, Derivative]:
+    """Differentiate f and its sum along directions of the length of a natural unit.
+
+    Fewer steps than in `differentiate`: they end when the sum is known to a fraction of what the
+    unit means, and the entries well enough to see kinks and noise.
+
+    Returns
+    -------
+    rows, total : Derivative
+        Of shape (m, k) and (k,).
+    """
+    columns = [_summed_along(f, x, u) for u in directions.T]
+    value = np.stack([c.value for c in columns], axis=1)
+    error = np.stack([c.error for c in columns], axis=1)
+    return Derivative(value[:-1], error[:-1]), Derivative(value[-1], error[-1])
+
+
+def rough_slopes(
+    f: Function, x: Array, units: Array, step: float = ROUGH_STEP
+) -> tuple[Array, Array]:
+    """Differentiate the sum of f along each coordinate by one central difference: (d,) and (d,).
+
+    Two evaluations each, and no estimate of the error. The second result is the bends over one
+    unit, which tell how good the units are.
+    """
+    center = f(x)
+    slopes, bends = np.zeros_like(x), np.zeros_like(x)
+    for j, h in enumerate(step * units):
+        ahead, behind = (f(_moved(x, j, way * h)) for way in (1, -1))
+        slopes[j] = np.sum(ahead - behind) / (2 * h)
+        bends[j] = np.sum(ahead - 2 * center + behind) / step**2
+    return slopes, bends
+
+
+@dataclass
+class RunningSlopes:
+    """Slopes of the sum of f on the way to its maximum: the units follow the bends.
+
+    Two evaluations a coordinate. With steps of a thousandth of a unit, what a difference leaves
+    out is 1e-7 times the third derivative.
+    """
+
+    f: Function
+    units: Array
+
+    def __call__(self, x: Array) -> Array:
+        """Differentiate at x, (d,)."""
+        slopes, bends = rough_slopes(self.f, x, self.units, SHORT_STEP)
+        told = abs(bends) * SHORT_STEP**2 > LOUD * np.linalg.norm(self.f(x))
+        with np.errstate(all="ignore"):
+            change = np.where(told, 1 / np.sqrt(abs(bends)), 1.0)
+        self.units = self.units * np.clip(change, 1 / MOST_CHANGE, MOST_CHANGE)
+        return slopes
+
+
 def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
     r"""Differentiate the sum of f twice: the matrix :math:`u_i' H u_j` over pairs of directions.
 
@@ -90,22 +155,29 @@ def second_differences(f: Function, x: Array, directions: Array) -> Derivative:
            [2., 2.]])
     """
     center = f(x)
+    return _extrapolate(
+        lambda t: _polarized(f, x, center, t * directions) / t**2, _curvature_settled
+    )
+
+
+def rough_second_differences(f: Function, x: Array, directions: Array) -> Array:
+    """Differentiate twice over one short step, (k, k): two or three digits, at the least cost."""
+    t = FIRST_STEP / 4
+    return _polarized(f, x, f(x), t * directions) / t**2
+
+
+def _polarized(f: Function, x: Array, center: Array, directions: Array) -> Array:
     k = directions.shape[1]
     rows, columns = np.triu_indices(k)
     pairs = [
         directions[:, i] if i == j else directions[:, i] + directions[:, j]
         for i, j in zip(rows, columns, strict=True)
     ]
-
-    def level(t: float) -> Array:
-        sums = np.array([_bend(f, x, center, t * u) for u in pairs]) / t**2
-        matrix = np.zeros((k, k))
-        matrix[rows, columns] = sums
-        own = np.diag(matrix)
-        cross = np.triu(matrix - own[:, None] - own[None, :], 1) / 2
-        return np.diag(own) + cross + cross.T
-
-    return _extrapolate(level)
+    matrix = np.zeros((k, k))
+    matrix[rows, columns] = [_bend(f, x, center, u) for u in pairs]
+    own = np.diag(matrix)
+    cross = np.triu(matrix - own[:, None] - own[None, :], 1) / 2
+    return np.asarray(np.diag(own) + cross + cross.T)
 
 
 def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
@@ -120,14 +192,17 @@ def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
     return np.asarray(same)
 
 
-def natural_units(f: Function, x: Array) -> Array:
+def natural_units(f: Function, x: Array, guess: Array | None = None) -> Array:
     """Find for each coordinate the length over which the sum of f bends by about one.
 
     For a log-likelihood that is the standard error of the coordinate, the others held fixed.
-    A coordinate along which f does not bend gets its own magnitude as unit.
+    A coordinate along which f does not bend gets its own magnitude as unit, or the length over
+    which f changes by one if that is longer. A guess that f bears out to a factor of two is kept as
+    it is, and where f was evaluated for that, `second_differences` will ask for it again.
     """
     center = f(x)
-    return np.array([_natural_unit(f, x, center, j) for j in range(x.size)])
+    guesses = [None] * x.size if guess is None else list(guess)
+    return np.array([_natural_unit(f, x, center, j, unit) for j, unit in enumerate(guesses)])
 
 
 def bends_far(f: Function, x: Array, direction: Array) -> bool:
@@ -139,14 +214,51 @@ def bends_far(f: Function, x: Array, direction: Array) -> bool:
 
 
 def _along(f: Function, x: Array, direction: Array) -> Derivative:
-    return _extrapolate(lambda t: (f(x + t * direction) - f(x - t * direction)) / (2 * t))
+    return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled)
+
+
+def _summed_along(f: Function, x: Array, direction: Array) -> Derivative:
+    def level(t: float) -> Array:
+        rows = _difference(f, x, t * direction) / (2 * t)
+        return np.append(rows, np.sum(rows))
+
+    return _extrapolate(level, _slope_settled)
+
+
+def _difference(f: Function, x: Array, step: Array) -> Array:
+    return np.asarray(f(x + step) - f(x - step))
+
+
+def _moved(x: Array, j: int, h: float) -> Array:
+    """Add h to one coordinate, with the same rounding as a step along an axis."""
+    step = np.zeros_like(x)
+    step[j] = h
+    return x + step
+
+
+def _settled(best: Array, error: Array) -> bool:
+    return bool(np.all(error <= RELATIVE_TOLERANCE * np.max(abs(best))))
+
+
+def _slope_settled(best: Array, error: Array) -> bool:
+    rows = max(float(np.linalg.norm(best[:-1])), LEAST_ROWS)
+    known = np.linalg.norm(error[:-1]) <= ROW_TOLERANCE * rows
+    return bool(known and error[-1] <= TOTAL_TOLERANCE)
+
+
+def _curvature_settled(best: Array, error: Array) -> bool:
+    sizes = abs(np.linalg.eigvalsh(best))
+    least = max(sizes.min(), LEAST_CURVATURE * sizes.max())
+    return bool(np.linalg.norm(error) <= CURVATURE_TOLERANCE * least)
 
 
 def _bend(f: Function, x: Array, center: Array, step: Array) -> float:
     return float(np.sum(f(x + step) - 2 * center + f(x - step)))
 
 
-def _extrapolate(level: Callable[[float], Array]) -> Derivative:
+def _extrapolate(
+    level: Callable[[float], Array], settled: Callable[[Array, Array], bool]
+) -> Derivative:
     """Richardson's tableau in t^2; each entry keeps its most trustworthy estimate (Ridders)."""
     t, row = _first_level(level)
     best, error = row[0], np.full_like(row[0], np.inf)
@@ -158,7 +270,7 @@ def _extrapolate(level: Callable[[float], Array]) -> Derivative:
             doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - older))
             better = doubt < error
             best, error = np.where(better, row[-1], best), np.where(better, doubt, error)
-        if count >= FEWEST_LEVELS and np.all(error <= RELATIVE_TOLERANCE * np.max(abs(best))):
+        if count >= FEWEST_LEVELS and settled(best, error):
             break
     return Derivative(best, error)
 
@@ -175,24 +287,28 @@ def _first_level(level: Callable[[float], Array]) -> tuple[float, list[Array]]:
     raise FloatingPointError("the function is not finite on both sides of the point")
 
 
-def _natural_unit(f: Function, x: Array, center: Array, j: int) -> float:
+def _natural_unit(f: Function, x: Array, center: Array, j: int, guess: float | None) -> float:
     size = max(abs(x[j]), 1e-3)
     noise = 1e-13 * np.sqrt(np.sum(center**2)) + 1e-300
     h, unit = 1e-3 * size, size
+    if guess is not None:
+        h, unit = FIRST_STEP * guess, guess
     for _ in range(40):
-        step = np.zeros_like(x)
-        step[j] = h
         with np.errstate(all="ignore"):
-            bend = abs(_bend(f, x, center, step))
+            bend = abs(float(np.sum(f(_moved(x, j, h)) - 2 * center + f(_moved(x, j, -h)))))
         if not np.isfinite(bend) or bend > 100.0:
             h /= 10.0
+        elif h == FIRST_STEP * unit and 1 / 4 <= bend / FIRST_STEP**2 <= 4:
+            return float(unit)
         elif bend > max(1e-2, 1e3 * noise):
             return float(h / np.sqrt(bend))
         elif bend > 10 * noise:
             unit = h / np.sqrt(bend)
-            h = min(unit, 30.0 * h)
+            h = FIRST_STEP * unit if bend > 1e3 * noise else min(unit, 30.0 * h)
         elif h > LONGEST * size:
-            break
+            with np.errstate(all="ignore"):
+                change = abs(float(np.sum(f(_moved(x, j, h)) - center)))
+            return float(max(unit, h / change)) if 1e3 * noise < change < np.inf else float(unit)
         else:
             h *= 10.0
     return float(unit)

@@ -64,7 +64,7 @@ class Audit:
         """
         beside = self._pulled(values, self.probes.beside(values.root))
         points = [*self.probes.along((values.low, values.high)), *beside]
-        turns = any(end.kind != "quantile" for _, end in values.ends)
+        turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
         if turns or self.bend > BENT:
             points += self.probes.many((values.low, values.high), values.root)
         for sign, end in values.ends:

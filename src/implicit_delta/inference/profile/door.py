@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
-from implicit_delta._core.types import Array, Asked
+from implicit_delta._core.types import Array, Asked, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -25,38 +27,52 @@ from implicit_delta.inference.guards import check_drift, drift_of
 from implicit_delta.inference.profile.audit import Audit
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.hills import with_hills
+from implicit_delta.inference.profile.many import Profiles, profiles_of
+from implicit_delta.inference.profile.mixture import mixed_roots
 from implicit_delta.inference.profile.notes import spelled, warn_of
 from implicit_delta.inference.profile.probes import Probes
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.result import Curve, Profile
+from implicit_delta.inference.profile.sides import (
+    SIGNS,
+    Sides,
+    checked_side,
+    critical_root,
+    straight_roots,
+)
 from implicit_delta.inference.profile.surface import Point
+from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.inference.profile.values import Values
 from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Response
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.models.boundaries import fixed_by_constraints, nearest_limit
+from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+from implicit_delta.numerics.maximizers import Maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
-SEARCH = lbfgs(max_iterations=30)  # a search that needs more of them does not end
+SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
+SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
 def profile(
     model: FittedModel,
-    psi: Asked,
+    psi: Asked | Sequence[Psi],
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
-    curvature: Curvature = "hessian",
+    curvature: Curvature | None = None,
+    side: Sides = "both",
     strict: bool = True,
-    name: str | None = None,
+    name: str | Sequence[str] | None = None,
+    n_jobs: int = 1,
+    cache: str | Path | None = None,
     maximize: Maximizer | None = None,
-) -> Profile:
-    r"""Find the likelihood-ratio interval of a scalar psi.
+) -> Any:
+    r"""Find the likelihood-ratio interval of a scalar psi, or of each of several.
 
     It holds all values that psi takes where the deviance :math:`2 (L(\hat\theta) - L(\theta))` is
     at most the quantile of chi-squared with one degree of freedom. So its ends are the smallest and
@@ -79,25 +95,36 @@ def profile(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions, at its maximum.
-    psi : callable or str
-        The evaluation: a function of the model in its own language that returns one number; or a
-        parameter by name.
+    psi : callable or str, or sequence of them
+        The evaluation: a function of the model in its own language, or a parameter by name. Of
+        several values, as `parameters` returns, or of several functions, each has its own profile.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
     maximizer : maximizer, optional
         How theta is found: by default `lbfgs`, and `newton_krylov` beyond 2500 parameters.
-    curvature : {"hessian", "ggn"}
-        What the steps are scaled by; it decides how fast the ends are found, not where they are.
+    curvature : {"hessian", "ggn"}, optional
+        What the steps are scaled by, by default that of `infer`; it decides how fast the ends are
+        found, not where they are.
+    side : {"both", "upper", "lower"}
+        Both ends, or one limit with its one-sided quantile: the other end is then infinite. A
+        limit of 95 % is an end of the two-sided interval of 90 %; within constraints it never
+        leaves them, and covers at least as often. See `limit`.
     strict : bool
         Refuse a model that is far from its maximum (drift above 1), as in `infer`.
-    name : str, optional
+    name : str or sequence of str, optional
         Of the evaluation, for tables.
+    n_jobs : int
+        Processes that profile several quantities at once (-1: one for each core).
+    cache : path, optional
+        A file (JSON) that keeps each quantity as soon as it is finished, and from which the same
+        call goes on after an interruption. Entries are found by the model (its data, theta and
+        terms), the quantity and the settings, so that one file may serve several models.
     maximize : maximizer, optional
         Deprecated name of `maximizer`.
 
     Returns
     -------
-    Profile
+    Profile, or Profiles for several quantities
         For an `Average`, or a psi with noise of its own, each half-length of the interval is
         combined with the error of the evaluation, as `infer` does with the standard error;
         ``budget`` lists the parts. The curve is that of the likelihood alone.
@@ -133,19 +160,39 @@ def profile(
     psi         95%    0.3680    0.1316     1.7472   -0.0882     0.8242
     """
     maximizer = renamed(maximizer, maximize)
+    checked_side(side)
+    asked = stacked(psi) if isinstance(psi, list | tuple) else psi
     if fixed_by_constraints(model):
-        evaluation = Evaluation.of(without_inequalities(model), psi, name)
+        evaluation = Evaluation.of(without_inequalities(model), asked, name)
         fixed = model.constraints
     else:
-        evaluation, fixed = Evaluation.of(model, psi, name), None
-    return profile_of(
-        evaluation,
-        confidence_level,
+        evaluation, fixed = Evaluation.of(model, asked, name), None
+    one = partial(
+        profile_of,
+        confidence_level=confidence_level,
         maximizer=maximizer,
         curvature=curvature,
         strict=strict,
         fixed=fixed,
+        side=side,
     )
+    if evaluation.size == 1 and cache is None:
+        return one(evaluation)
+    parts = [evaluation.component(k) for k in range(evaluation.size)]
+    settings = f"{levels_of(confidence_level)} {side} {maximizer} {curvature} {strict}"
+    found = profiles_of(parts, one, settings, n_jobs, cache)
+    return found[0] if evaluation.scalar else Profiles(found)
+
+
+def stacked(functions: Sequence[Any]) -> Asked:
+    """Make one psi of several functions, or names; wrappers with a sample cannot be stacked."""
+    if functions and all(isinstance(name, str) for name in functions):
+        return list(functions)
+    if not functions or any(hasattr(f, "sample") or not callable(f) for f in functions):
+        raise TypeError(
+            "Give psi as a function, as a list of plain functions of the model, or as names."
+        )
+    return lambda fitted: np.stack([f(fitted) for f in functions])
 
 
 def profile_of(
@@ -153,19 +200,26 @@ def profile_of(
     confidence_level: float | Sequence[float],
     *,
     maximizer: Maximizer | None = None,
-    curvature: Curvature = "hessian",
+    curvature: Curvature | None = None,
     strict: bool = True,
     fixed: Constraints | None = None,
+    side: Sides = "both",
 ) -> Profile:
     """Profile an evaluation that has been bound to a model; see `profile`.
 
     Constraints that fix the maximum are given on their own: the model then has none.
     """
-    cost, levels = Cost.start(evaluation.model), _levels(confidence_level)
-    if fixed is None:
-        walked = _walked(evaluation, sorted(levels), maximizer, curvature, strict)
-    else:
-        walked = _within(evaluation, fixed, sorted(levels), UNKNOWN)
+    cost, levels = Cost.start(evaluation.model), levels_of(confidence_level)
+    if curvature is None:
+        evaluation.model.check_maximum()
+        curvature = evaluation.model.curvature
+    asked = _Asked.of(sorted(levels), evaluation.model.df, side)
+    model = evaluation.model
+    with profiling(model, f"profiling {evaluation.names[0]}"), model.apart(empty=False):
+        if fixed is None:
+            walked = _walked(evaluation, asked, maximizer, curvature, strict)
+        else:
+            walked = _within(evaluation, fixed, asked, UNKNOWN)
     evaluation, found = walked.evaluation, walked.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     warn_of(evaluation.names[0], found)
@@ -187,7 +241,20 @@ def profile_of(
         seconds=cost.seconds,
         df=evaluation.model.df,
         limits=walked.limits,
+        side=side,
     )
+
+
+class _Asked(NamedTuple):
+    """Levels, ascending, the root of the deviance for each, and the signs of the ends."""
+
+    levels: list[float]
+    roots: list[float]
+    signs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, levels: list[float], df: float, side: Sides) -> "_Asked":
+        return cls(levels, [critical_root(level, df, side) for level in levels], SIGNS[side])
 
 
 class _Walked(NamedTuple):
@@ -202,48 +269,62 @@ class _Walked(NamedTuple):
 
 def _walked(
     evaluation: Evaluation,
-    levels: list[float],
+    asked: _Asked,
     maximizer: Maximizer | None,
     curvature: Curvature,
     strict: bool,
 ) -> _Walked:
     """Walk along the surface of the region; within constraints where these cut into it."""
     model = evaluation.model
-    quantile = float(t_quantile(levels[-1], model.df))
     nearest = nearest_limit(model)
-    if nearest > FAR * quantile:
-        return _along_surface(evaluation, levels, maximizer, curvature, strict)
+    if nearest < NEAR and len(asked.signs) == 1:
+        asked = _mixed(evaluation, asked)
+    if nearest > FAR * asked.roots[-1]:
+        return _along_surface(evaluation, asked, maximizer, curvature, strict)
     if nearest > 0:  # no limit holds the maximum
         try:
-            walked = _along_surface(evaluation, levels, maximizer, curvature, strict)
+            walked = _along_surface(evaluation, asked, maximizer, curvature, strict)
         except (ImplicitDeltaError, ArithmeticError, ValueError):  # beyond the limits
-            return _within_constraints(evaluation, levels, curvature, strict)
+            return _within_constraints(evaluation, asked, curvature, strict)
         ends = [end for values in walked.found.values() for _, end in values.ends]
         simple = all(len(values.pieces) == 1 for values in walked.found.values())
         if simple and all(model.allows(end.theta) for end in ends):
             return walked
-    return _within_constraints(evaluation, levels, curvature, strict)
+    return _within_constraints(evaluation, asked, curvature, strict)
+
+
+def _mixed(evaluation: Evaluation, asked: _Asked) -> _Asked:
+    """Take the quantiles of a limit beside limits of other quantities."""
+    constraints = evaluation.model.constraints
+    assert constraints is not None
+    if evaluation.itself is not None:
+        return asked
+    whole = evaluation.on(without_inequalities(evaluation.model))
+    return asked._replace(roots=mixed_roots(whole, constraints, asked.roots, asked.signs[0]))
 
 
 def _along_surface(
     evaluation: Evaluation,
-    levels: list[float],
+    asked: _Asked,
     maximizer: Maximizer | None,
     curvature: Curvature,
     strict: bool,
 ) -> _Walked:
     _check_evaluation(evaluation)
     model = evaluation.model
-    _check_likelihood(model)
+    check_likelihood(model)
     response = _response(evaluation, curvature, strict)
     assert response.directions is not None
     error = float(np.sqrt(response.covariance[0, 0]))
     ascent = Ascent.of(model, maximizer, curvature)
-    evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    top = ascent.climb(model).x
+    if not np.array_equal(top, model.theta):
+        evaluation = evaluation.on(model.at(top))
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    found = _found(walk, response.nonlinearity, levels)
+    with model.foretold("profile", SEARCHES * (2 * model.d + 4) + 14 * model.d):
+        found = _found(walk, response.nonlinearity, asked)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
     return _Walked(evaluation, found, points, response.covariance)
 
@@ -261,7 +342,7 @@ def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Res
 
 
 def _within_constraints(
-    evaluation: Evaluation, levels: list[float], curvature: Curvature, strict: bool
+    evaluation: Evaluation, asked: _Asked, curvature: Curvature, strict: bool
 ) -> _Walked:
     """Find the ends within the constraints; psi may be at a limit, without a standard error."""
     constraints = evaluation.model.constraints
@@ -276,34 +357,44 @@ def _within_constraints(
     except EvaluationError:  # the limits fix psi
         covariance = UNKNOWN
     whole = evaluation.on(without_inequalities(evaluation.model))
-    return _within(whole, constraints, levels, covariance)
+    return _within(whole, constraints, asked, covariance)
 
 
 def _within(
-    whole: Evaluation, constraints: Constraints, levels: list[float], covariance: Array
+    whole: Evaluation, constraints: Constraints, asked: _Asked, covariance: Array
 ) -> _Walked:
     _check_evaluation(whole)
-    _check_likelihood(whole.model)
+    check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    df = whole.model.df
-    values, points = feasible.values([float(t_quantile(level, df)) for level in levels])
+    if len(asked.signs) == 1 and feasible.straight(asked.signs[0]):
+        asked = asked._replace(roots=straight_roots(asked.levels, asked.roots))
+    values, points = feasible.values(asked.roots, asked.signs)
     for found in values:
         _check_holds(found, feasible.region.value)
-    ends = [end.theta for found in values for _, end in found.ends]
+    ends = [end.theta for found in values for _, end in found.ends if end.kind != "open"]
     limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
-    return _Walked(whole, dict(zip(levels, values, strict=True)), points, covariance, tuple(limits))
+    return _Walked(
+        whole, dict(zip(asked.levels, values, strict=True)), points, covariance, tuple(limits)
+    )
 
 
-def _found(walk: Walk, bend: float, levels: list[float]) -> dict[float, Values]:
+def _found(walk: Walk, bend: float, asked: _Asked) -> dict[float, Values]:
     """Walk to the ends, and look at the rest of the region for what was missed."""
     probes = Probes(walk.region, walk.tangent)
     audit = Audit(walk.region, probes, walk.error, bend)
-    df = walk.region.evaluation.model.df
-    walked = walk.values([float(t_quantile(level, df)) for level in levels])
+    walked = walk.values(asked.roots, asked.signs)
     found = [audit.completed(values) for values in with_hills(probes, walked)]
     for values in found:
         _check_holds(values, walk.region.value)
-    return dict(zip(levels, found, strict=True))
+        _check_smooth(walk.region.model, values)
+    return dict(zip(asked.levels, found, strict=True))
+
+
+def _check_smooth(model: FittedModel, values: Values) -> None:
+    """Take the score with care where a search with rough ones has ended: kinks and noise raise."""
+    for _, end in values.ends:
+        if end.kind == "quantile":
+            model.score(end.theta)
 
 
 def _check_holds(values: Values, value: float) -> None:
@@ -343,7 +434,8 @@ def _pieces(values: Values, interval: Interval) -> tuple[Interval, ...]:
     return values.pieces if len(values.pieces) > 1 else (interval,)
 
 
-def _levels(confidence_level: Any) -> list[float]:
+def levels_of(confidence_level: Any) -> list[float]:
+    """Check one confidence level, or several."""
     given = [confidence_level] if np.isscalar(confidence_level) else list(confidence_level)
     if not given:
         raise ValueError("Give at least one confidence_level, such as 0.95.")
@@ -373,7 +465,7 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
 
 
-def _check_likelihood(model: FittedModel) -> None:
+def check_likelihood(model: FittedModel) -> None:
     """Refuse a pseudo-likelihood; warn where the fit does not believe its likelihood."""
     if model.weight_kind == "sampling":
         raise UnsupportedModelError(

@@ -8,7 +8,7 @@ region is close to a ball, and checked: there the gradient of psi is a combinati
 deviance and of the limits that are reached, with the right signs (Karush, Kuhn and Tucker).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,16 +17,24 @@ import numpy as np
 from scipy.optimize import minimize, nnls
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, EvaluationError, NotAMaximumError
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.profile.region import Region
+from implicit_delta.inference.profile.sides import BOTH, open_end
 from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.boundaries import NEAR
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.numerics.maximizers import lbfgs
+from implicit_delta.numerics.maximizers.objective import LinearScale
 
 STEPS = 4  # roots of the deviance on the way to an end
 STARTS = 2  # further ones for the last step, in random directions
@@ -76,15 +84,32 @@ class Feasible:
     @cached_property
     def root(self) -> Array:
         """Columns of one standard error each, (d, d): by the curvature, or each parameter's own."""
-        try:
-            scale = Ascent.of(self.model).scale
-        except NotAMaximumError:
-            scale = None
+        scale = self._scale
         return np.diag(self.model.units) if scale is None else scale.half(np.eye(self.model.d))
 
-    def values(self, roots: list[float]) -> tuple[list[Values], list[Point]]:
-        """Find both ends up to each of these roots, which ascend, and the points on the way."""
-        paths = {sign: self._path(sign, roots) for sign in (-1, 1)}
+    def straight(self, sign: int) -> bool:
+        """Whether the log-likelihood falls like a line, from its bound to larger (smaller) psi.
+
+        A parabola would have its top more than two standard errors beyond the bound, where hardly
+        any sample puts it: with no event there is none.
+        """
+        if self._scale is None:
+            return True
+        slope = self.root.T @ self.model.slope_inside(self.model.theta)
+        return bool(-slope @ self._uphill(sign) > NEAR)
+
+    @cached_property
+    def _scale(self) -> LinearScale | None:
+        try:
+            return Ascent.of(self.model).scale
+        except NotAMaximumError:
+            return None
+
+    def values(
+        self, roots: list[float], signs: Sequence[int] = BOTH
+    ) -> tuple[list[Values], list[Point]]:
+        """Find the ends up to each of these roots, which ascend, and the points on the way."""
+        paths = {sign: self._path(sign, roots) if sign in signs else [] for sign in BOTH}
         found = [
             Values(r, self._end(paths[-1], -1, r), self._end(paths[1], 1, r), followed=roots[-1])
             for r in roots
@@ -103,6 +128,8 @@ class Feasible:
         ]
 
     def _end(self, path: list[Point], sign: int, root: float) -> End:
+        if not path:
+            return open_end(sign, self.model.theta)
         point = next(point for point in path if point.root == root)
         if sign * (point.psi - self.region.value) < 0:  # by rounding: the maximum is in the region
             return End(self.region.value, self.model.theta, 0.0, "bound")
@@ -166,20 +193,27 @@ class Feasible:
         try:
             found = minimize(
                 fall,
-                start,
+                self._inside(start),
                 jac=lambda x: -unit * self.root.T @ self.region.gradient(self._theta(x)),
                 method="SLSQP",
-                constraints=[inside, *self._limits()],
+                constraints=[inside, *self.limits()],
                 options=OPTIONS,
             )
-        except EvaluationError:
+        except (EvaluationError, UnsupportedModelError):
             return None
         return self._checked(sign, root, np.asarray(found.x))
+
+    def _inside(self, x: Array) -> Array:
+        """Move a start into the bounds, beyond which the log-likelihood may not be defined."""
+        if self.model.chart is not None:
+            return x
+        theta = self._theta(x)
+        return self._inverse(np.clip(theta, *box(self.constraints, theta)))
 
     def _checked(self, sign: int, root: float, x: Array) -> Point | None:
         """Return the point, if it is feasible and psi is stationary there."""
         theta = self._snapped(self._theta(x))
-        if not np.all(np.isfinite(theta)) or not self._holds(theta):
+        if not np.all(np.isfinite(theta)) or not self.holds(theta):
             return None
         deviance = self.region.deviance(theta)
         if not deviance <= root**2 * (1 + REACHED) + REACHED**2:
@@ -188,7 +222,7 @@ class Feasible:
             slope = sign * self.root.T @ self.region.gradient(theta)
         except EvaluationError:
             return None
-        columns = [*self._normals(theta)]
+        columns = [*self.normals(theta)]
         at_quantile = deviance >= root**2 * (1 - 10 * REACHED)
         if at_quantile:
             columns.insert(0, -self.root.T @ self.model.score(theta))
@@ -209,12 +243,13 @@ class Feasible:
         theta = np.where(abs(theta - low) <= near, low, theta)
         return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 
-    def _holds(self, theta: Array) -> bool:
+    def holds(self, theta: Array) -> bool:
+        """Whether theta satisfies the constraints, but for rounding."""
         whole = self._whole(theta)
         slack = REACHED * np.maximum(1.0, abs(self.constraints.value(whole)))
         return bool(np.all(self.constraints.violation(whole) <= slack))
 
-    def _normals(self, theta: Array) -> Iterator[Array]:
+    def normals(self, theta: Array) -> Iterator[Array]:
         """Outward normals of the limits that are reached, in these coordinates."""
         whole = self._whole(theta)
         value, rows = self.constraints.value(whole), self._slopes(theta)
@@ -222,7 +257,7 @@ class Feasible:
         for sign, gap in ((-1, value - self.constraints.low), (1, self.constraints.high - value)):
             yield from (sign * row for row in rows[(gap <= near) & ~self.constraints.equal])
 
-    def _limits(self) -> list[dict[str, Any]]:
+    def limits(self) -> list[dict[str, Any]]:
         """Write the inequalities as scipy's dicts."""
         of = self.constraints
         sides = (

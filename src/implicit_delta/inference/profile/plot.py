@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.axes import new_axes
-from implicit_delta.estimate.quantiles import t_quantile
 from implicit_delta.estimate.scales import in_lines
+from implicit_delta.inference.profile.sides import critical_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ def profile_plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes
     psi, deviance = _smooth_curve(profile)
     look: dict[str, Any] = {"label": "likelihood ratio", "zorder": 3} | style
     (line,) = ax.plot(psi, deviance, **look)
-    cutoffs = {level: _cutoff(level, profile.df) for level in profile.intervals}
+    cutoffs = {level: _cutoff(level, profile) for level in profile.intervals}
     low, high = _window(profile)
     along = np.linspace(low, high, 200)
     parabola = ((along - profile.value) / profile.budget["model"]) ** 2
@@ -57,28 +57,36 @@ def _mark_ends(ax: Axes, ends: Any, cutoff: float, color: Any) -> None:
 
 def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
     """Interpolate psi as a function of the root of the deviance: its slope is known, r / lam."""
-    from scipy.interpolate import CubicHermiteSpline
+    from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
     lam, psi, deviance = profile.curve
     root = np.sign(psi - profile.value) * np.sqrt(deviance)
     slope = np.where(lam == 0, 0.0, root / np.where(lam == 0, 1.0, lam))
     slope[root == 0] = profile.budget["model"]
     along = np.linspace(root[0], root[-1], 400)
+    if not np.all(np.isfinite(slope)) or not np.all(np.diff(root) > 0):  # psi at a bound
+        root, first = np.unique(root, return_index=True)
+        few = root.size < 2
+        return (psi, deviance) if few else (PchipInterpolator(root, psi[first])(along), along**2)
     return CubicHermiteSpline(root, psi, slope)(along), along**2
 
 
 def _window(profile: Profile) -> tuple[float, float]:
     """Frame all ends that are not too far out."""
-    reach = 8 * profile.standard_error * np.sqrt(_cutoff(max(profile.intervals), profile.df))
+    reach = 8 * profile.standard_error * np.sqrt(_cutoff(max(profile.intervals), profile))
+    reach = reach if np.isfinite(reach) else np.inf  # psi at a bound has no standard error
     ends = [float(end) for interval in profile.intervals.values() for end in interval]
-    near = [end for end in ends if abs(end - profile.value) < reach] or [profile.value]
+    near = [end for end in ends if np.isfinite(end) and abs(end - profile.value) <= reach] or [
+        profile.value
+    ]
     low, high = min(*near, profile.value), max(*near, profile.value)
     wald = profile.wald(max(profile.intervals))
-    low, high = min(low, float(wald.low)), max(high, float(wald.high))
-    margin = 0.06 * (high - low)
+    ends = [float(end) for end in wald if np.isfinite(end)]
+    low, high = min([low, *ends]), max([high, *ends])
+    margin = 0.06 * (high - low) or 1.0
     return low - margin, high + margin
 
 
-def _cutoff(level: float, df: float) -> float:
+def _cutoff(level: float, profile: Profile) -> float:
     """Deviance at the ends of an interval: of chi-squared, or of F where df is finite."""
-    return float(t_quantile(level, df)) ** 2
+    return critical_root(level, profile.df, profile.side) ** 2

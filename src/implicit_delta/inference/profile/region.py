@@ -8,6 +8,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.evaluation import Function
+from implicit_delta.inference.profile.ticks import tick
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 
@@ -84,6 +85,7 @@ class Region:
 
     def deviance(self, theta: Array) -> float:
         """Twice the fall of the objective; infinite where that is not defined."""
+        tick(self.model)
         with np.errstate(all="ignore"):
             deviance = 2 * (self.top - self.model.objective(theta))
         if deviance < -HIGHER:

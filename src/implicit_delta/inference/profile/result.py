@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level, t_quantile
+from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent
+from implicit_delta.inference.profile.sides import BOTH, SIGNS, critical_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,6 +59,8 @@ class Profile:
         in R's `confint` of an `nls` fit.
     limits : tuple of str
         The constraints at which an interval ends, or that hold its end.
+    side : {"both", "upper", "lower"}
+        Of one-sided intervals the other end is infinite.
     """
 
     value: float
@@ -72,6 +75,7 @@ class Profile:
     seconds: float
     df: float = math.inf
     limits: tuple[str, ...] = ()
+    side: str = "both"
 
     @property
     def standard_error(self) -> float:
@@ -95,9 +99,10 @@ class Profile:
 
     def wald(self, confidence_level: float = 0.95) -> Interval:
         """Return the symmetric interval of the same level."""
-        critical = float(t_quantile(checked_level(confidence_level), self.df))
-        half = critical * self.standard_error
-        return Interval(self.value - half, self.value + half)
+        critical = critical_root(checked_level(confidence_level), self.df, self.side)
+        ends = (self.value + sign * critical * self.standard_error for sign in BOTH)
+        pairs = zip(ends, BOTH, strict=True)
+        return Interval(*(x if s in SIGNS[self.side] else s * math.inf for x, s in pairs))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the table as columns, one row per confidence level and piece."""
@@ -121,7 +126,8 @@ class Profile:
         """Return the table and what it cost."""
         points = f"{self.curve.psi.size} points on the path"
         cost = f"{points}, {self.passes} passes over the data, {self.seconds:.3g} seconds"
-        title = "Likelihood-ratio intervals"
+        sided = "" if self.side == "both" else f", {self.side} limits"
+        title = f"Likelihood-ratio intervals{sided}"
         if len(self.budget) > 2:
             sources = ", ".join(f"{error:.4g} {part}" for part, error in self.budget.items())
             title += f", widened by the error of the evaluation (standard errors: {sources})"
@@ -160,10 +166,10 @@ class Profile:
         return profile_report(self, path, title, question)
 
     def __repr__(self) -> str:
-        return aligned(self._cells())
+        return aligned(self.cells())
 
     def _repr_html_(self) -> str:
-        return as_html(self._cells(), "Likelihood-ratio (profile) and Wald intervals")
+        return as_html(self.cells(), "Likelihood-ratio (profile) and Wald intervals")
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the deviance against psi beside the parabola of the Wald interval.
@@ -179,7 +185,8 @@ class Profile:
 
         return profile_plot(self, ax, **style)
 
-    def _cells(self) -> list[list[str]]:
+    def cells(self) -> list[list[str]]:
+        """Write the table as rows of texts, the header first."""
         columns = self.to_dict()
         (places,) = decimals([self.standard_error], [self.value])
         rows = [

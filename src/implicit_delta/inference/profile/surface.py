@@ -12,7 +12,7 @@ from implicit_delta.numerics.maximizers import Objective
 
 FARTHEST = 1e4  # times its first length: a ray that is still in the region never leaves it
 MOST_TRIALS = 60
-EXACT, NOISY = 1e-13, 1e-5  # relative error of r: what is asked for, and what rounding may leave
+EXACT, NOISY = 1e-10, 1e-5  # relative error of r: what is asked for, and what rounding may leave
 JUMP = 1e-2  # relative error of r that only a jump of the log-likelihood leaves
 STEP = 1e-3  # standard errors over which the gradient of psi is differenced
 GOOD_ENOUGH = 1e-2  # gradient that rounding (of single precision) may leave; enters squared
@@ -140,7 +140,7 @@ class Surface:
     def _gradients(self, u: Array) -> tuple[Array, Array]:
         def gradients() -> tuple[Array, Array]:
             theta = self.theta(u)
-            return self.model.score(theta), self.evaluation.jacobian(theta)[0]
+            return self.model.rough_score(theta), self.evaluation.jacobian(theta)[0]
 
         found: tuple[Array, Array] = self._cache.get(u.copy(), "gradients", gradients)
         return found

@@ -11,7 +11,9 @@ from scipy.special import chdtr
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
 
-Kind: TypeAlias = Literal["quantile", "extreme", "limit", "edge", "pole", "infinite", "bound"]
+Kind: TypeAlias = Literal[
+    "quantile", "extreme", "limit", "edge", "pole", "infinite", "bound", "open"
+]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class End:
         The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
         tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
         ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
-        ``bound`` of it.
+        ``bound`` of it; or that side was not asked for and is ``open``.
     lam : float
         The multiplier at a quantile.
     """

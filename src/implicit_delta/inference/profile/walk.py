@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.path import Side
 from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.values import Values
+from implicit_delta.inference.profile.sides import BOTH, open_end
+from implicit_delta.inference.profile.values import End, Values
 
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
 BISECTIONS, CONTINUOUS = 50, 1e-6  # toward a pole, and what a continuous reciprocal is there
@@ -42,14 +44,19 @@ class Walk:
         below, above = (Side(region, sign, tangent, error) for sign in (-1, 1))
         return cls(region, tangent, error, below, above)
 
-    def values(self, roots: Sequence[float]) -> list[Values]:
+    def values(self, roots: Sequence[float], signs: Sequence[int] = BOTH) -> list[Values]:
         """Walk outwards: the values up to each of these roots, which ascend."""
-        found = [Values(root, self.below.end(root), self.above.end(root)) for root in roots]
-        followed = min(side.points[-1].root for side in (self.below, self.above))
+        sides = {-1: self.below, 1: self.above}
+        below, above = (partial(self._end, sides[sign], signs) for sign in BOTH)
+        found = [Values(root, below(root), above(root)) for root in roots]
+        followed = min(sides[sign].points[-1].root for sign in signs)
         found = [replace(values, followed=followed) for values in found]
         for sign in (-1, 1):
             found = self._around(found, sign)
         return found
+
+    def _end(self, side: Side, signs: Sequence[int], root: float) -> End:
+        return side.end(root) if side.sign in signs else open_end(side.sign, side.points[0].theta)
 
     def _around(self, found: list[Values], sign: int) -> list[Values]:
         """Continue behind a pole on one side, as seen from the end on the other side.

@@ -20,6 +20,7 @@ from implicit_delta.numerics.maximizers.derivative_free import (
 from implicit_delta.numerics.maximizers.newton import NewtonKrylov, newton_krylov
 from implicit_delta.numerics.maximizers.objective import LinearScale, Maximum, Objective
 from implicit_delta.numerics.maximizers.quasi_newton import LBFGS, lbfgs
+from implicit_delta.numerics.maximizers.variable_metric import VariableMetric, variable_metric
 
 __all__ = [
     "LBFGS",
@@ -31,9 +32,11 @@ __all__ = [
     "NelderMead",
     "NewtonKrylov",
     "Objective",
+    "VariableMetric",
     "bayesian_optimization",
     "cobyqa",
     "lbfgs",
     "nelder_mead",
     "newton_krylov",
+    "variable_metric",
 ]

@@ -1,0 +1,59 @@
+"""Sides of an interval: both ends, or one limit with its one-sided quantile."""
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.estimate.quantiles import t_quantile
+from implicit_delta.inference.profile.values import End
+
+Sides: TypeAlias = Literal["both", "upper", "lower"]
+SIGNS: dict[str, tuple[int, ...]] = {"both": (-1, 1), "upper": (1,), "lower": (-1,)}
+BOTH = SIGNS["both"]
+
+
+def checked_side(side: str) -> str:
+    """Refuse what is no side."""
+    if side not in get_args(Sides):
+        raise ValueError(f"side is one of {', '.join(map(repr, get_args(Sides)))}, not {side!r}.")
+    return side
+
+
+def two_sided(level: float, side: str) -> float:
+    r"""Level of the two-sided interval that has a limit of this level for its end.
+
+    The deviance of a value on one side of the estimate is zero in half of all samples, a mixture
+    :math:`\tfrac12 \chi^2_0 + \tfrac12 \chi^2_1`: its 95 % quantile is 2.71, that of
+    :math:`\chi^2_1` at 90 %.
+    """
+    if side == "both":
+        return level
+    if level <= 0.5:
+        raise ValueError(
+            f"A limit of confidence level {level:g} is on the other side of the estimate: give "
+            "one above 0.5, such as 0.95."
+        )
+    return 2 * level - 1
+
+
+def critical_root(level: float, df: float, side: str) -> float:
+    """Root of the deviance up to which values belong to the interval."""
+    return float(t_quantile(two_sided(level, side), df))
+
+
+def straight_roots(levels: list[float], roots: list[float]) -> list[float]:
+    r"""Roots of the deviance for limits where the log-likelihood is straight at a bound.
+
+    With no event seen it falls by the rate times the exposure, and the probability of no event is
+    the likelihood ratio itself: the limit is where that is one less the level, at the deviance
+    :math:`-2 \log(1 - \text{level})`, 5.99 at 95 %, and exact. The 2.71 of a parabola would cover
+    74 % at worst.
+    """
+    exact = [float(np.sqrt(-2 * np.log1p(-level))) for level in levels]
+    return [max(pair) for pair in zip(exact, roots, strict=True)]
+
+
+def open_end(sign: int, theta: Array) -> End:
+    """End on the side that was not asked for."""
+    return End(sign * np.inf, theta, 0.0, "open")

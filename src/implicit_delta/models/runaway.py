@@ -1,0 +1,76 @@
+"""Parameters that a fit has driven to where the log-likelihood levels off.
+
+A log-variance, the logit of a fraction or the logarithm of a rate has no finite maximum where the
+variance, the fraction or the rate is zero: a search stops where the slope is lost in rounding, at
+some -28, and that point means nothing.
+"""
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
+from implicit_delta.models.base import FittedModel
+
+AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or one: looks farther out
+LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
+
+
+def check_runaways(model: FittedModel, fitted: bool) -> None:
+    """Warn of parameters along which the log-likelihood is level on one side, and falls behind.
+
+    A fit of which every parameter runs away has found nothing, and is refused.
+    """
+    found = dict(_runaways(model))
+    if not found:
+        return
+    names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
+    told = ", ".join(
+        f"{names[j]} = {model.theta[j]:.4g} (toward {'+' if side > 0 else '-'}infinity)"
+        for j, side in found.items()
+    )
+    low = any(side < 0 for side in found.values())
+    what = "a variance, rate or fraction of zero" if low else "a fraction of one"
+    text = (
+        f"The log-likelihood has no finite maximum: it levels off along {told}, where the search "
+        f"ended for want of a slope. Usual causes: {what} on a logarithmic or logit scale, an "
+        "empty cell, separated classes. The value there means nothing, nor does a standard error. "
+        "Fit the quantity itself with its bound, for example `from_loglik(loglik, start=..., "
+        "bounds=[(0, None), ...])` of the variance instead of its logarithm, and ask for "
+        "`limit(model, psi)`; or add a penalty (`l2=`)."
+    )
+    if fitted and len(found) == model.d:
+        raise ConvergenceError(text)
+    warn(text, ImplicitDeltaWarning)
+
+
+def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
+    """Positions and directions; one evaluation nearby for a parameter that does not run."""
+    top = model.objective(model.theta)
+    for j, x in enumerate(model.theta):
+        ways = (1, -1) if x > 0 else (-1, 1)
+        way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
+        if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:
+            yield j, way
+
+
+def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:
+    """Whether the log-likelihood is level ahead: nearby first, as far out it may be expensive."""
+    return all(_fall(model, j, way * far, top) < LEVEL for far in AS_FAR)
+
+
+def _fall(model: FittedModel, j: int, far: float, top: float) -> float:
+    """Size of the change of the objective; infinite where it or theta is not allowed."""
+    theta = model.theta.copy()
+    theta[j] += far * max(abs(theta[j]), 1.0)
+    if not model.allows(theta):
+        return np.inf
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fall = top - float(model.objective(theta))
+    except (ArithmeticError, ValueError, RuntimeError, np.linalg.LinAlgError):
+        return np.inf
+    return abs(fall) if fall == fall else np.inf
