@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.evaluation.spread import RowWeights, mean_of, numbers
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.prediction import Predictor, check_known, names_of
 
@@ -52,9 +53,12 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
         check_known(name, names_of(table), "data")
     lists = [v if np.ndim(v) else [v] for v in values.values()]
     rows = optional("pandas", "datagrid").DataFrame(list(product(*lists)), columns=list(values))
+    weights = RowWeights(np.ones(len(table)))
+    if isinstance(model_or_frame, FittedModel):
+        weights = RowWeights.of(model_or_frame, len(table))
     for name in names_of(table):
         if name not in values and _used(name, predictor):
-            rows[name] = _typical(table[name], predictor)
+            rows[name] = _typical(table[name], predictor, weights)
     grid = rows[[name for name in names_of(table) if name in rows]]
     grid.attrs[GIVEN] = list(values)
     return grid
@@ -79,10 +83,18 @@ def _used(name: Any, predictor: Predictor | None) -> bool:
     return True
 
 
-def _typical(column: Any, predictor: Predictor | None) -> Any:
+def _typical(column: Any, predictor: Predictor | None, weights: RowWeights) -> Any:
     numeric = getattr(column.dtype, "kind", "O") in "iuf"
     factor = predictor is not None and predictor.levels(column.name) is not None
     kinds = set(column.dropna().unique())
     if numeric and not factor and not (kinds and kinds <= {0, 1}):
-        return column.mean()
-    return column.mode().iloc[0]
+        return mean_of(numbers(column), weights)
+    return _mode(column, weights)
+
+
+def _mode(column: Any, weights: RowWeights) -> Any:
+    """Find the label with the largest weight, of several the first in their order."""
+    if np.ptp(weights.values) == 0:
+        return column.mode().iloc[0]
+    totals = type(column)(weights.values).groupby(column.to_numpy(), sort=True).sum()
+    return totals.idxmax()

@@ -56,7 +56,11 @@ def grouping_of(by: Any, table: Any, rows: Any) -> Grouping:
         return Grouping(np.zeros(m, dtype=np.intp))
     if isinstance(by, str) or np.ndim(by) == 0:
         return _numbered([by], [_column(table, by)])
+    if isinstance(by, list | tuple) and not len(by):
+        raise ValueError("by= is empty: give at least one column, or leave it out for one average.")
     if isinstance(by, list | tuple) and _are_names(by, names_of(table), m):
+        if len(set(by)) < len(by):
+            raise ValueError(f"by={by!r} has a column twice. Name each once.")
         return _numbered(list(by), [_column(table, name) for name in by])
     return _numbered([_name(by)], [_given(by, rows, m)])
 

@@ -21,8 +21,9 @@ from implicit_delta.evaluation.scenarios import (
     Sloped,
     check_values,
 )
+from implicit_delta.evaluation.spread import RowWeights
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.plain_prediction import plain_predictor
+from implicit_delta.models.plain_prediction import counts_of, plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"]
@@ -103,7 +104,15 @@ class Question:
         own = data if self.data is None else self.data
         predictor, theta = plain_predictor(fitted, own)
         table = predictor.table if own is None else as_table(own, predictor.table)
-        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        fits = RowWeights(counts_of(fitted, len(predictor.table)))
+        weights = np.ones(len(table)) if own is not None else fits.values
+        if data is not None and self.data is None and np.ptp(fits.values) > 0:
+            raise EvaluationError(
+                "The fit has freq_weights, and which of the rows here have which is not known. "
+                "Repeat the rows instead, `data.loc[data.index.repeat(weights)]`, or write the "
+                "average: `lambda results: np.average(results.predict(), weights=...)`."
+            )
+        bound = self._read(predictor, table, weights, getattr(table, "index", None), fits)
         value = bound.asked.value(theta)
         return float(value[0]) if bound.scalar else _labeled(value, bound.names)
 
@@ -112,7 +121,7 @@ class Question:
         predictor = model.predictor
         if predictor is None:
             raise UnsupportedModelError(
-                f"{type(model).__name__} has no predictions from tables, which questions such as "
+                f"{_name_of(model)} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
                 "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
                 "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
@@ -128,14 +137,24 @@ class Question:
                 "this model are groups of rows. Leave it out."
             )
         rows = model.rows if training else getattr(table, "index", None)
-        bound = self._read(predictor, table, weights, rows, model.response.rpartition(" ")[0])
+        fits = RowWeights.of(model, len(predictor.table))
+        outcome = model.response.rpartition(" ")[0]
+        bound = self._read(predictor, table, weights, rows, fits, outcome)
+        self.scenarios.check(predictor)
         self._check_smooth(bound, model.theta)
         return bound
 
     def _read(
-        self, predictor: Predictor, table: Any, weights: Array, rows: Any, outcome: str = ""
+        self,
+        predictor: Predictor,
+        table: Any,
+        weights: Array,
+        rows: Any,
+        fits: RowWeights,
+        outcome: str = "",
     ) -> "Bound":
-        sides = self.scenarios.sides(predictor, table)
+        """Read a table whose rows have weights; `fits` are those of the training rows."""
+        sides = self.scenarios.sides(predictor, table, fits)
         grouping = None
         if self.averaged:
             grouping = grouping_of(self.by, table, rows)
@@ -230,6 +249,12 @@ def _outcome(name: str, predictor: Predictor, labels: tuple[Any, ...]) -> str:
         return name
     which = f"{name} = {labels[0]}" if len(labels) == 1 else f"each value of {name}"
     return f"the probability of {which}"
+
+
+def _name_of(model: FittedModel) -> str:
+    """Name a model as its host does, or after the function that made it."""
+    host = model.describe().get("likelihood", "").partition(",")[0]
+    return f"The model of {model.maker}" if model.maker else host or type(model).__name__
 
 
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:

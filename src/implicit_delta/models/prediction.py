@@ -69,6 +69,14 @@ class Predictor(ABC):
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
 
+    def needed(self) -> list[Any]:
+        """List the columns of `table` that predictions may depend on."""
+        return names_of(self.table)
+
+    def reads(self, name: Any) -> bool:
+        """Whether predictions depend on one of these."""
+        return True
+
     def tangent(self, theta: Array) -> "Predictor":
         """Predict by the tangent of the model at theta; a linear predictor is its own."""
         return self
@@ -122,6 +130,12 @@ class InCoordinates(Predictor):
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.host.levels(variable)
+
+    def needed(self) -> list[Any]:
+        return self.host.needed()
+
+    def reads(self, name: Any) -> bool:
+        return self.host.reads(name)
 
     def changed(self) -> str:
         return self.host.changed()

@@ -158,8 +158,10 @@ def write_page(
     return target
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def _checked_path(path: Any) -> Path:
     """Refuse whatever is no place for a page, before any work."""
+    if not isinstance(path, str | os.PathLike) or not str(path).strip():
+        raise TypeError(f"path is the name of the file to write, 'page.html', not {path!r:.60}.")
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(

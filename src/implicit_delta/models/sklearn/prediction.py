@@ -106,6 +106,17 @@ class SklearnPredictor(Predictor):
                 return tuple(encoder.categories_[columns.index(place)].tolist())
         return labels_of(column)
 
+    def reads(self, name: Any) -> bool:
+        """Whether the features of a few rows change with the values of this column."""
+        few = slice(None, FEW)
+        some = self.table.iloc[few] if hasattr(self.table, "iloc") else self.table[few]
+        column = np.asarray(column_of(self.table, name))
+        for value in list(dict.fromkeys(column.tolist()))[:FEW]:
+            moved = replaced(some, name, np.full(len(some), value, column.dtype))
+            if not _same_numbers(self.read(moved), self.features[few]):
+                return True
+        return False
+
     def changed(self) -> str:
         return "" if _same_numbers(self.read(self.table), self.features) else CHANGED
 

@@ -20,6 +20,11 @@ class Design(ABC):
 
     table: Any
 
+    @property
+    def needed(self) -> list[Any]:
+        """Columns of the table that the design uses."""
+        return names_of(self.table)
+
     @abstractmethod
     def matrix(self, data: Any) -> Array:
         """Build the design (m, p) of a table."""
@@ -118,9 +123,8 @@ class ByFormula(Design):
     def part(self, data: Any, variable: Any) -> Array:
         return self.matrix(data)[:, self.places(variable)]
 
-    @property
-    def needed(self) -> list[str]:
-        """Columns of the data that the formula uses."""
+    @cached_property
+    def needed(self) -> list[Any]:
         return [name for name in names_of(self.table) if name in self._used()]
 
     def __reduce__(self) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from implicit_delta._core.labels import near_match
+from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced, depending_on
@@ -18,6 +20,12 @@ REMEDY = (
     "Give those of the rows, `params.predict(data, exposure=data['years'])` or `offset=`; without "
     "data `params.predict()` has the rows of the fit with their own."
 )
+
+
+class NoSuchParameter(EvaluationError, KeyError):
+    """A name or a number that no parameter has; its text is not quoted, as that of KeyError is."""
+
+    __str__ = Exception.__str__
 
 
 class Predicts:
@@ -66,6 +74,16 @@ class Params(Predicts, pd.Series):  # type: ignore[misc]
 
     def _coefficients(self) -> Any:
         return self.to_numpy()
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError:
+            raise NoSuchParameter(
+                f"{key!r} is no parameter: {near_match(str(key), list(map(str, self.index)))} "
+                f"Parameters are named: write `params[{self.index[0]!r}]`, or by position "
+                "`params.iloc[0]`."
+            ) from None
 
 
 class ParamsTable(Predicts, pd.DataFrame):  # type: ignore[misc]

@@ -105,6 +105,9 @@ class StatsmodelsPredictor(Predictor):
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.design.levels(variable)
 
+    def needed(self) -> list[Any]:
+        return self.design.needed
+
     def changed(self) -> str:
         every = np.arange(self.X.shape[1])
         return "" if self._same(every, self.design.matrix(self.table)) else CHANGED
