@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Asked
-from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    ImplicitDeltaWarning,
+    SaddlePointError,
+)
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
@@ -56,12 +62,13 @@ def infer(
     ----------
     model : FittedModel
         Made by one of the `from_*` functions.
-    psi : callable, str or list of str
+    psi : callable, str, or list or dict of them
         The evaluation: a function of the model in its own language (a parameter vector, a module,
         an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
         are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
         in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
-        Parameters by name are strings: ``"S"``, ``["S", "B"]``.
+        Parameters by name are strings: ``"S"``, ``["S", "B"]``; beside functions, too:
+        ``{"ratio": lambda th: th.S / th.B, "S": "S"}``.
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 
@@ -101,7 +108,7 @@ def infer(
         both ways); with False these become warnings. A network whose training stopped early is
         taken as it is, with its drift as a line of the budget.
     names : sequence of str, optional
-        Names of the evaluations, for tables.
+        Names of the evaluations, for tables (or `name`).
 
     Returns
     -------
@@ -145,7 +152,10 @@ def infer(
     )
     try:
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
-        return ask(evaluation, sandwich=sandwich(evaluation.model))
+        found = ask(evaluation, sandwich=sandwich(evaluation.model))
+        if doubt := model.doubt_of(psi):
+            warn(doubt, ImplicitDeltaWarning)
+        return found
     except SaddlePointError:
         if not by_default or not model.bends or not np.any(model.travelled):
             raise

@@ -114,7 +114,7 @@ def profile(
     strict : bool
         Refuse a model that is far from its maximum (drift above 1), as in `infer`.
     name : str or sequence of str, optional
-        Of the evaluation, for tables.
+        Of the evaluation, for tables (or `names`).
     n_jobs : int
         Processes that profile several quantities at once (-1: one for each core).
     cache : path, optional
