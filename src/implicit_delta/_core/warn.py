@@ -35,7 +35,7 @@ def warn(text: str, category: type[Warning]) -> None:
     warnings.warn(text, category, stacklevel=_depth())
 
 
-def warn_once(owner: object, text: str, category: type[Warning]) -> None:
+def warn_of_model(owner: object, text: str, category: type[Warning]) -> None:
     """Warn the first time only of what an owner's function is like; it is recorded every time."""
     counter = getattr(owner, "counter", None)
     told: set[str] = getattr(counter, "told", set())

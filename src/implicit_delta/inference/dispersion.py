@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from implicit_delta._core.warn import warn, warn_once
+from implicit_delta._core.warn import warn, warn_of_model
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 
@@ -45,7 +45,7 @@ def warn_of_dispersion(model: FittedModel) -> None:
             f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}. "
         )
         least_squares = model.maker == "from_residuals"
-        warn_once(model, text + (FACTOR if least_squares else OTHERWISE), DispersionWarning)
+        warn_of_model(model, text + (FACTOR if least_squares else OTHERWISE), DispersionWarning)
 
 
 def _drawn_dispersion(model: FittedModel, rng: np.random.Generator) -> float:
