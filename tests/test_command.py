@@ -561,7 +561,7 @@ REFUSED = {
     "success of a count": (
         ("data.csv", "visits ~ x", "--family", "poisson", "--success", "1"), "two kinds"),
     "text as a number": (("data.csv", "better ~ x"), "not numeric: it holds"),
-    "mixed outcome": (("data.csv", "mixed ~ x"), "Correct the file"),
+    "mixed outcome": (("data.csv", "mixed ~ x"), "correct the file"),
     "a constant outcome": (("data.csv", "still ~ x"), "the same in every row"),
     "a constant logit": (("data.csv", "still ~ x", "--family", "logit"), "the same in every row"),
     "negative counts": (("data.csv", "below ~ x", "--family", "poisson"), "not negative"),
@@ -1007,3 +1007,10 @@ def test_a_page_tells_rows_clusters_and_its_command(run, tmp_path):
         assert python not in said
     typed = said.split("The command: ")[1].split(" method Infinitesimal")[0]
     assert shlex.split(typed) == ["implicit-delta", *arguments]
+
+
+def test_other_spellings_of_a_success_are_refused(tmp_path, capsys):
+    path = tmp_path / "answers.csv"
+    path.write_text("x,b\n" + "\n".join(f"{k},{('yes', 'Yes', 'no')[k % 3]}" for k in range(30)))
+    assert main(["fit", str(path), "b ~ x", "--family", "logit", "--success", "yes"]) == 2
+    assert "'yes' and 'Yes'" in capsys.readouterr().err
