@@ -35,6 +35,7 @@ def test_calls_are_a_few_times_those_of_iminuit(measured):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.filterwarnings("ignore:The joint region at confidence level .* is bent")
 def test_a_contour_takes_few_calls_and_is_that_of_before(name):
     """The points of 7743a6d, by sequential quadratic programming with careful derivatives."""
     problem = PROBLEMS[name]()

@@ -309,3 +309,20 @@ def test_a_slow_profile_shows_its_passes(monkeypatch, capfd):
     shown = capfd.readouterr().err
     assert "profiling mu" in shown
     assert "pass" in shown
+
+
+def banana(bend):
+    return idm.from_loglik(
+        lambda t: np.array([-0.5 * (t[0] - 1) ** 2, -bend * (t[1] - t[0] ** 2) ** 2]),
+        start=[0.5, 1.0],
+    )
+
+
+def test_arms_that_rays_miss_are_told():
+    """They lie behind the boundary along the rays."""
+    with pytest.raises(idm.ConvergenceError, match="is bent"):
+        idm.contour(banana(5.0), lambda t: t)
+    with pytest.warns(idm.ImplicitDeltaWarning, match="is bent"):
+        idm.contour(banana(2.0), lambda t: t)
+    straight = idm.contour(banana(5.0), lambda t: np.stack([t[0], t[1] - t[0] ** 2]))
+    np.testing.assert_allclose(np.ptp(straight.outline()[:, 0]), 2 * 2.4477, rtol=1e-3)

@@ -6,6 +6,7 @@ ray: the largest t for which some theta of deviance at most the quantile has :ma
 by sequential quadratic programming, checked for stationarity (Karush, Kuhn and Tucker).
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +15,23 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import lsq_linear, minimize
-from scipy.special import fdtri
+from scipy.special import fdtri, ndtr, stdtr
 
 from implicit_delta._core.hints import also
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Asked, Psi
+from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
+    ImplicitDeltaError,
+    ImplicitDeltaWarning,
     UnsupportedModelError,
 )
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import check_drift, drift_of
-from implicit_delta.inference.profile.door import check_likelihood, levels_of, stacked
+from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of, stacked
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.following import Follower
 from implicit_delta.inference.profile.joint_region import Contour
@@ -46,6 +50,7 @@ AUDITED = 12  # rays from one audit to the next
 STATIONARY = 1e-2  # of the gradient that may be left; it enters squared
 LOOKS = 200  # points of the region whose two quantities must lie inside
 INSIDE, SLACK = 0.97, 0.02  # of the radius; standard errors
+SHORT, FAR_SHORT = 0.03, 0.1  # of its width, by which the region may miss a quantity's profile
 HUGE = 1e100  # stands for what is not defined
 STARTS = 3  # random ones, where the others fail
 
@@ -153,7 +158,41 @@ def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
     )
     for level in levels:
         search.check_inside(region, level, joint_root(level, df))
+    if search.feasible is None:
+        _check_projections(search.evaluation, region, max(levels))
     return region
+
+
+def _check_projections(evaluation: Evaluation, region: Contour, level: float) -> None:
+    """Compare how far the region reaches with the profile of each quantity, at the same deviance.
+
+    Rays end where they first leave the region, so that they miss the arms of one that is bent.
+    """
+    root = joint_root(level, region.df)
+    alone = 2 * ndtr(root) - 1 if np.isinf(region.df) else 2 * stdtr(region.df, root) - 1
+    along = region.outline(level)
+    for k in range(2):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ImplicitDeltaWarning)
+                low, high = profile_of(evaluation.component(k), float(alone)).interval
+        except ImplicitDeltaError:  # nothing to compare with
+            continue
+        reached = along[:, k].min(), along[:, k].max()
+        short = max(reached[0] - low, high - reached[1]) / (high - low)
+        if short <= SHORT:
+            continue
+        text = (
+            f"The joint region at confidence level {level:g} is bent: along rays from the estimate "
+            f"{region.names[k]} reaches from {reached[0]:.6g} to {reached[1]:.6g}, and its own "
+            f"profile at the same deviance from {low:.6g} to {high:.6g}. Choose other coordinates, "
+            "in which the region is rounder (a logarithm, a product, a difference), or `profile` "
+            "of each."
+        )
+        if short > FAR_SHORT:
+            raise ConvergenceError(text)
+        warn(text, ImplicitDeltaWarning)
+        return
 
 
 def _checked_rays(rays: Any) -> int:

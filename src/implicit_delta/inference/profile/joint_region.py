@@ -59,6 +59,11 @@ class Contour:
         """Return the boundary, (m, 2); by default that of the first level."""
         return self._places(self.angles, self.radii[self._level(confidence_level)])
 
+    def outline(self, confidence_level: float | None = None) -> Array:
+        """Return the boundary between the rays too, (m, 2)."""
+        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        return self._places(angles, self.radius(angles, confidence_level))
+
     def radius(self, angle: ArrayLike, confidence_level: float | None = None) -> Array:
         """Interpolate how far the region extends at some angles, in standard errors."""
         radii, turn = self.radii[self._level(confidence_level)], 2 * np.pi
