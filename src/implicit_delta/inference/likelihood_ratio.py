@@ -77,7 +77,7 @@ class LikelihoodRatio:
 
 
 def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
-    r"""NullTest the smaller of two nested fits to the same data against the larger.
+    r"""Test the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
     model, with as many degrees of freedom as it has parameters less. Where one of the parameters
