@@ -229,21 +229,38 @@ def _check_meaning(m0: LoglikModel, m1: LoglikModel, within: Array | None) -> No
     if found is None:
         return
     assert names is not None
-    point = np.array(m1.theta) if within is None else within
-    null = ", ".join(f"{names[j]} = {0 if within is None else point[j]:g}" for j in found.causes)
+    point = np.array(m1.theta) if within is None else np.array(within)
+    point[found.causes] = 0.0 if within is None else point[found.causes]
+    null = ", ".join(f"{names[j]} = {point[j]:g}" for j in found.causes)
     lost = " and ".join(names[j] for j in found.places)
-    fixed = ", ".join(
-        f"{names[j]}={point[j]:.6g}" if m1.names else f"{j}: {point[j]:.6g}" for j in found.places
-    )
-    fix = f".fix({fixed})" if m1.names else f".fix({{{fixed}}})"
     raise UnsupportedModelError(
         f"Under {null} nothing depends on {lost}, so the likelihood ratio has no chi-squared "
         "distribution: it is the largest over all their values (Davies, 1977; the look-elsewhere "
-        "effect), and a p-value from chi-squared is far too small. For a local p-value give "
-        f"{lost} in both fits, from elsewhere than these data: `large = model{fix}`, and the "
-        "smaller one fixed from that. For a global one draw data from the smaller fit and see how "
-        "often their likelihood ratio is as large."
+        "effect), and a p-value from chi-squared is far too small. For a local p-value take "
+        f"{lost} from elsewhere than these data, in both fits: {_local(m1, point, found)}. For a "
+        "global one draw data from the smaller fit and see how often their likelihood ratio is "
+        "as large."
     )
+
+
+def _local(m1: LoglikModel, point: Array, found: Vanished) -> str:
+    """Write the test with what means nothing held in both fits."""
+    large = f"`large = model{_fixing(m1, point, found.places)}`"
+    if len(found.places) + len(found.causes) + len(m1.fixed) < m1.d:
+        small = f"`likelihood_ratio(large{_fixing(m1, point, found.causes)}, large)`"
+        return f"{large} and {small}"
+    values = ", ".join(f"{value:.6g}" for value in point)
+    rise = f"2 * (large.objective(large.theta) - large.objective(np.array([{values}])))"
+    return (
+        f"{large} and `scipy.stats.chi2.sf({rise}, {len(found.causes)})`, half of that where one "
+        "parameter is at its bound"
+    )
+
+
+def _fixing(m1: LoglikModel, point: Array, places: list[int]) -> str:
+    if m1.names is None:
+        return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
+    return f".fix({', '.join(f'{m1.names[j]}={point[j]:.6g}' for j in places)})"
 
 
 def _dropped(m0: LoglikModel, m1: LoglikModel) -> Vanished | None:

@@ -43,7 +43,7 @@ def vanished(model: Any, point: Array, held: Array, basis: Array, terms: Terms) 
         Of the larger model, (n,).
     """
     size = np.maximum(abs(point), abs(np.array(model.theta)))
-    size[size == 0] = 1.0
+    size = np.maximum(size, np.minimum(model.units, 1.0))  # units are huge where L is flat
     move = _Moves(model, terms)
     places: set[int] = set()
     causes: set[int] = set()
@@ -54,7 +54,7 @@ def vanished(model: Any, point: Array, held: Array, basis: Array, terms: Terms) 
         if not cause.any() or beside is None:
             continue
         here, there = (move.change(start, way) for start in (point, beside[0]))
-        if here <= NOTHING * there:
+        if here < NOTHING * there:
             places.update(map(int, np.flatnonzero(part)))
             causes.update(map(int, np.flatnonzero(cause)))
     return Vanished(sorted(places), sorted(causes - places)) if places else None
