@@ -118,7 +118,7 @@ class Feasible:
     def _scale(self) -> LinearScale | None:
         try:
             return Ascent.of(self.model).scale
-        except NotAMaximumError:
+        except (NotAMaximumError, UnsupportedModelError):  # no event: there is no curvature
             return None
 
     def values(
