@@ -1,5 +1,6 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -418,9 +419,9 @@ def _local_tests(
 ) -> tuple[list[NullTest], list[str]]:
     """Make the tests that need one of the two fits each."""
     tests, edges = list[NullTest](), len(normals)
-    try:
-        wald, score = _wald(m0, m1, df), _score(m1, within, normals, fits)
-    except UnsupportedModelError:
+    wald = _defined(lambda: _wald(m0, m1, df))
+    score = _defined(lambda: _score(m1, within, normals, fits))
+    if wald is None and score is None:
         return tests, [
             "No Wald and score tests: the log-likelihood ends right beside the parameters. At such "
             "an edge the p-value of the likelihood ratio is an upper bound; give `bounds=`."
@@ -437,6 +438,14 @@ def _local_tests(
     missing = [name for name, x in (("Wald", wald), ("score", score)) if x is None]
     why = [f"No {' and '.join(missing)} test: the curvature is not positive there."]
     return tests, why if missing else []
+
+
+def _defined(test: Callable[[], float | None]) -> float | None:
+    """Make a test; None where the log-likelihood has no derivatives."""
+    try:
+        return test()
+    except UnsupportedModelError:
+        return None
 
 
 def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
