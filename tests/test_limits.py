@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import brentq
+from scipy.special import erf
 from scipy.stats import binom, norm
 
 import implicit_delta as idm
@@ -35,6 +36,11 @@ def bounded_mean(x, sigma=1.0, low=0.0):
     )
 
 
+def lifted(beyond):
+    """Deviance of a 95 % limit whose estimate would lie so far beyond its bound."""
+    return Z95**2 + erf(beyond / 2) * (-2 * np.log(0.05) - Z95**2)
+
+
 @pytest.mark.parametrize("bounds", [None, [(0.01, None)]], ids=["free", "far bound"])
 @pytest.mark.parametrize("psi", [lambda th: th[0], lambda th: 3 * th[0] - 1])
 def test_one_sided_limits_have_their_closed_form(bounds, psi):
@@ -56,11 +62,11 @@ def test_a_falling_psi_swaps_the_sides():
 
 @pytest.mark.parametrize("x", [-3.0, -1.0, -0.2, 0.0, 0.3, 1.5, 4.0])
 def test_limits_of_a_bounded_mean_are_its_likelihood_ratio(x):
-    """(u - x)^2 - (max(x, 0) - x)^2 = 1.645^2: never below the bound, never empty.
+    """(u - x)^2 - (max(x, 0) - x)^2 = q: never below the bound, never empty.
 
-    More than two standard errors beyond the bound it is 5.99, as for no event.
+    q is 1.645^2, and rises to the 5.99 of no event where x lies beyond the bound.
     """
-    quantile = Z95**2 if x > -2 else -2 * np.log(0.05)
+    quantile = lifted(max(-x, 0.0))
     expected = x + np.sqrt(quantile + (max(x, 0.0) - x) ** 2)
     found = idm.limit(bounded_mean(x), lambda th: th[0])
     assert found.value == pytest.approx(expected, abs=1e-5)
@@ -271,10 +277,18 @@ def test_the_advice_works():
         bounds=[(None, None), (0, None)],
     )
     found = idm.limit(model, lambda th: th[1])
-    total = brentq(
-        lambda v: 8 * np.log(v / 0.1) + np.sum(y**2) * (1 / v - 1 / 0.1) - Z95**2, 0.1, 9.0
-    )
-    assert found.value == pytest.approx(total - 0.1, rel=1e-5)
+
+    def deviance(v):
+        return 8 * np.log(v / 0.1) + np.sum(y**2) * (1 / v - 1 / 0.1)
+
+    def end(quantile):
+        return brentq(lambda v: deviance(v) - quantile, 0.1, 9.0)
+
+    slope = 8 / 0.1 - np.sum(y**2) / 0.1**2  # of the deviance at zero: the part of a line
+    share = slope * (end(Z95**2) - 0.1) / Z95**2
+    assert 0 < share < 1
+    beyond = share * Z95 / np.sqrt(1 - share) / 2
+    assert found.value == pytest.approx(end(lifted(beyond)) - 0.1, rel=1e-5)
 
 
 @pytest.mark.parametrize("side", ["upper", "lower", "both"])

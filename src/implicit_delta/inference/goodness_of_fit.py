@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.types import Array
 from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.bounded_refits import BoundedRefits
 from implicit_delta.methods.outcomes import report_failures
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import NewTargets
@@ -75,7 +76,9 @@ def goodness_of_fit(
         ``statistic(model)`` of the fitted model, large where the fit is bad: of `model.theta` and
         ``model.terms(model.theta)``. Minus twice the log-likelihood unless given, which is a good
         one for counts in bins with their full probabilities, and a weak one for values without
-        bins, where a distance between distributions sees more.
+        bins, where a distance between distributions sees more. It is called with the model of the
+        data, and with that of each draw, whose ``model.loglik`` is what `simulate` has returned:
+        the data are in its keywords (see the examples).
     replicates : int
         How many data sets are drawn.
     rng : int or numpy.random.Generator, optional
@@ -83,7 +86,7 @@ def goodness_of_fit(
     n_jobs : int
         How many fits run at once.
     maximizer : maximizer, optional
-        As in `Bootstrap`.
+        As in `Bootstrap`; a model with bounds is fitted within them, as `from_loglik` does.
 
     Returns
     -------
@@ -104,21 +107,49 @@ def goodness_of_fit(
     >>> model = idm.from_loglik(loglik, start=[1.0], simulate=simulate)
     >>> idm.goodness_of_fit(model, replicates=199, rng=0).p_value
     0.005
+
+    A distance between distributions (Kolmogorov and Smirnov), of the data that belong to each fit.
+    With `partial` from the start, the data of a fit are always found in the same place:
+
+    >>> from scipy.stats import expon, kstest
+    >>> def loglik(th, y):
+    ...     return expon.logpdf(y, scale=th[0])
+    >>> def simulate(th, rng):
+    ...     return partial(loglik, y=rng.exponential(th[0], size=30))
+    >>> def distance(model):
+    ...     y = model.loglik.keywords["y"]
+    ...     return kstest(y, expon(scale=model.theta[0]).cdf).statistic
+    >>> y = np.linspace(1.0, 2.0, 30)
+    >>> model = idm.from_loglik(partial(loglik, y=y), start=[1.0], simulate=simulate)
+    >>> idm.goodness_of_fit(model, distance, replicates=99, rng=0).p_value
+    0.01
     """
     if replicates != int(replicates) or replicates < 2:
         raise ValueError(f"replicates must be an integer above 1, not {replicates!r}.")
     draw = NewTargets()
     draw.check(model)
-    free = model.free()
     measure = partial(_measured, _deviance if statistic is None else statistic)
-    own = float(measure(free, free.theta)[0])
-    refit = Refitted(free, Ascent.of(free, maximizer, "hessian"), draw, measure)
-    outcomes = refit.run(as_seed(rng), int(replicates), n_jobs)
+    refits = _refits(model, draw, measure, maximizer)
+    own = float(measure(refits.model, refits.model.theta)[0])
+    outcomes = refits.run(as_seed(rng), int(replicates), n_jobs)
     failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
     report_failures(failures, len(outcomes), draw.otherwise)
     draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])
     p_value = (1 + np.count_nonzero(draws >= own)) / (1 + len(draws))
     return GoodnessOfFit(own, draws, float(p_value), len(failures))
+
+
+def _refits(
+    model: FittedModel,
+    draw: NewTargets,
+    measure: Callable[[FittedModel, Array], Array],
+    maximizer: Maximizer | None,
+) -> Refitted | BoundedRefits:
+    """Fit within constraints where the model has any: drawn data may reach a bound, or leave it."""
+    if model.constraints is not None and model.chart is None:
+        return BoundedRefits(model, draw, measure)
+    free = model.free()
+    return Refitted(free, Ascent.of(free, maximizer, "hessian"), draw, measure)
 
 
 def _deviance(model: FittedModel) -> float:

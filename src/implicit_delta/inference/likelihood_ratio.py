@@ -1,16 +1,19 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.optimize import nnls
 from scipy.stats import chi2, f
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
+from implicit_delta.inference.vanishing import Vanished, vanished
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
 from implicit_delta.models.loglik import LoglikModel
@@ -18,6 +21,7 @@ from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
 
 SAME = 1e-9  # relative: log-likelihoods that are equal but for rounding
+ZERO = 1e-6  # a statistic of less is rounding: a thousandth of a standard error
 UNFINISHED = 0.01  # rise of twice the log-likelihood that a Newton step still promises
 
 
@@ -77,12 +81,14 @@ class LikelihoodRatio:
 
 
 def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
-    r"""NullTest the smaller of two nested fits to the same data against the larger.
+    r"""Test the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
     model, with as many degrees of freedom as it has parameters less. Where one of the parameters
     is fixed at its bound, it is half of that and half of one with a degree less (Self and Liang,
-    1987); where several are, the p-value is that of all of them, an upper bound.
+    1987), and the score test is one-sided; where several are, the p-value is that of all of them,
+    an upper bound. Where a parameter of the larger model means nothing under the smaller one (the
+    place of a peak of height zero), there is no chi-squared distribution, and the test is refused.
 
     Parameters
     ----------
@@ -117,16 +123,18 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     df = s1.parameters - s0.parameters
     within = _embedded(m0, m1)
     _check_nested(m0, m1, df, within)
+    _check_meaning(m0, m1, within)
     for model in (m0, m1):
         _check_finished(model)
     statistic = _risen(s0, s1)
-    edges = 0 if within is None else _at_bounds(m0, m1, within)
+    normals = np.zeros((0, m1.d)) if within is None else _at_bounds(m0, m1, within)
+    edges = len(normals)
     p_value = mixture(statistic, df, edges)
     tests, notes = [NullTest("likelihood ratio", statistic, df, p_value)], _notes(m1, edges, within)
     if s1.estimated:
         tests.append(_f_test(s0, s1, df))
     if within is not None:
-        found, missing = _local_tests(m0, m1, within, df, edges, (s0, s1))
+        found, missing = _local_tests(m0, m1, within, df, normals, (s0, s1))
         tests, notes = tests + found, notes + missing
     return LikelihoodRatio(tuple(tests), tuple(notes))
 
@@ -136,7 +144,7 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
     upper = float(chi2.sf(statistic, df))
     if edges != 1:
         return upper
-    lower = float(chi2.sf(statistic, df - 1)) if df > 1 else float(statistic <= 0)
+    lower = float(chi2.sf(statistic, df - 1)) if df > 1 else float(statistic <= ZERO)
     return (upper + lower) / 2
 
 
@@ -210,6 +218,67 @@ def _check_nested(m0: LoglikModel, m1: LoglikModel, df: int, within: Array | Non
         )
 
 
+def _check_meaning(m0: LoglikModel, m1: LoglikModel, within: Array | None) -> None:
+    """Refuse a null hypothesis under which some parameters mean nothing."""
+    if within is None:
+        found, names = _dropped(m0, m1), m1.names
+    else:
+        free, held = _along_equalities(m1), _held(m0, m1, within)
+        basis = np.eye(m1.d) if free.chart is None else free.chart.slope(within)
+        found = vanished(m1, within, held, basis, lambda theta: _terms(m1, theta))
+        names = m1.names or tuple(f"theta[{j}]" for j in range(m1.d))
+    if found is None:
+        return
+    assert names is not None
+    point = np.array(m1.theta) if within is None else np.array(within)
+    point[found.causes] = 0.0 if within is None else point[found.causes]
+    null = ", ".join(f"{names[j]} = {point[j]:g}" for j in found.causes)
+    lost = " and ".join(names[j] for j in found.places)
+    raise UnsupportedModelError(
+        f"Under {null} nothing depends on {lost}, so the likelihood ratio has no chi-squared "
+        "distribution: it is the largest over all their values (Davies, 1977; the look-elsewhere "
+        "effect), and a p-value from chi-squared is far too small. For a local p-value take "
+        f"{lost} from elsewhere than these data, in both fits: {_local(m1, point, found)}. For a "
+        "global one draw data from the smaller fit and see how often their likelihood ratio is "
+        "as large."
+    )
+
+
+def _local(m1: LoglikModel, point: Array, found: Vanished) -> str:
+    """Write the test with what means nothing held in both fits."""
+    large = f"`large = model{_fixing(m1, point, found.places)}`"
+    if len(found.places) + len(found.causes) + len(m1.fixed) < m1.d:
+        small = f"`likelihood_ratio(large{_fixing(m1, point, found.causes)}, large)`"
+        return f"{large} and {small}"
+    values = ", ".join(f"{value:.6g}" for value in point)
+    rise = f"2 * (large.objective(large.theta) - large.objective(np.array([{values}])))"
+    return (
+        f"{large} and `scipy.stats.chi2.sf({rise}, {len(found.causes)})`, half of that where one "
+        "parameter is at its bound"
+    )
+
+
+def _fixing(m1: LoglikModel, point: Array, places: list[int]) -> str:
+    if m1.names is None:
+        return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
+    return f".fix({', '.join(f'{m1.names[j]}={point[j]:.6g}' for j in places)})"
+
+
+def _dropped(m0: LoglikModel, m1: LoglikModel) -> Vanished | None:
+    """Find a parameter whose zero alone makes m0 of m1, whatever its others are."""
+    if m0.names is None or m1.names is None or not set(m0.names) < set(m1.names):
+        return None
+    point, here = np.array(m1.theta), _terms(m0, np.array(m0.theta))
+    point[[m1.names.index(name) for name in m0.names]] = m0.theta
+    missing = [j for j, name in enumerate(m1.names) if name not in m0.names and j not in m1.fixed]
+    for j in missing if len(missing) > 1 else []:
+        there = np.where(np.arange(m1.d) == j, 0.0, point)
+        with np.errstate(all="ignore"):
+            if _same(_terms(m1, there), here):
+                return Vanished([k for k in missing if k != j], [j])
+    return None
+
+
 def _given_noise(model: LoglikModel) -> Any:
     problem = getattr(model.loglik, "problem", None)
     variance = getattr(problem, "variance", None)
@@ -240,7 +309,12 @@ def _risen(s0: FitStatistics, s1: FitStatistics) -> float:
             "maximum. Start it where the smaller one ended, `from_loglik(..., start=...)`, or "
             "from several places, `starts=20`."
         )
-    return max(statistic, 0.0)
+    return _rounded(statistic, SAME * abs(s1.log_likelihood))
+
+
+def _rounded(statistic: float, noise: float = 0.0) -> float:
+    """Take what is rounding for zero, so that the mixture has one p-value there."""
+    return statistic if statistic > max(ZERO, noise) else 0.0
 
 
 def _embedded(m0: LoglikModel, m1: LoglikModel) -> Array | None:
@@ -253,8 +327,11 @@ def _embedded(m0: LoglikModel, m1: LoglikModel) -> Array | None:
     point[[m1.names.index(name) for name in m0.names]] = m0.theta
     with np.errstate(all="ignore"):
         there, here = _terms(m1, point), _terms(m0, np.array(m0.theta))
-    same = np.allclose(there, here, rtol=1e-8, atol=1e-8 * float(np.max(abs(here))))
-    return point if same else None
+    return point if _same(there, here) else None
+
+
+def _same(there: Array, here: Array) -> bool:
+    return np.allclose(there, here, rtol=1e-8, atol=1e-8 * float(np.max(abs(here))))
 
 
 def _terms(model: LoglikModel, theta: Array) -> Array:
@@ -277,24 +354,32 @@ def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
     return under.slope(theta)[equal], under.low[equal], under.value(theta)[equal]
 
 
-def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> int:
-    """Count the parameters that m0 holds at a bound of m1."""
+def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
+    """Inner normals of the bounds of m1 that m0 holds parameters at, (edges, d)."""
     if m1.constraints is None:
-        return 0
+        return np.zeros((0, m1.d))
     low, high = box(m1.constraints, within)
-    gradients, _, _ = _tested(m0, m1)
-    own = m1.constraints.equal.any() and (low == high)  # fixed in both
-    held = (gradients != 0).any(axis=0) & ~np.asarray(own, dtype=bool)
     near = SAME * np.maximum(1.0, abs(within))
-    return int(np.sum(held & ((within - low <= near) | (high - within <= near))))
+    inward = (within - low <= near).astype(float) - (high - within <= near)
+    return np.asarray(np.diag(inward)[_held(m0, m1, within) & (inward != 0)])
+
+
+def _held(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
+    """Mark the parameters that m0 holds, and m1 does not, (d,)."""
+    gradients, _, _ = _tested(m0, m1)
+    own = False
+    if m1.constraints is not None and m1.constraints.equal.any():
+        low, high = box(m1.constraints, within)
+        own = low == high  # fixed in both
+    return np.asarray((gradients != 0).any(axis=0) & ~np.asarray(own, dtype=bool))
 
 
 def _notes(m1: LoglikModel, edges: int, within: Array | None) -> list[str]:
     notes = []
     if edges == 1:
         notes.append(
-            "One parameter is fixed at its bound: the p-values of likelihood ratio and Wald are "
-            "those of a 50:50 mixture of chi-squared."
+            "One parameter is fixed at its bound: the p-values of likelihood ratio, Wald and score "
+            "are those of a 50:50 mixture of chi-squared."
         )
     elif edges > 1:
         notes.append(
@@ -310,7 +395,9 @@ def _notes(m1: LoglikModel, edges: int, within: Array | None) -> list[str]:
     if within is None:
         notes.append(
             "No Wald and score tests: the smaller model is not the larger one with parameters "
-            "fixed (`model.fix(...)`), nor with some of its names left out at zero."
+            "fixed (`model.fix(...)`), nor with some of its names left out at zero. So it was not "
+            "seen, either, whether all parameters of the larger one mean something under the "
+            "smaller: if not, there is no chi-squared distribution."
         )
     return notes
 
@@ -327,28 +414,38 @@ def _local_tests(
     m1: LoglikModel,
     within: Array,
     df: int,
-    edges: int,
+    normals: Array,
     fits: tuple[FitStatistics, FitStatistics],
 ) -> tuple[list[NullTest], list[str]]:
     """Make the tests that need one of the two fits each."""
-    tests: list[NullTest] = []
-    try:
-        wald, score = _wald(m0, m1, df), _score(m1, within, fits)
-    except UnsupportedModelError:
+    tests, edges = list[NullTest](), len(normals)
+    wald = _defined(lambda: _wald(m0, m1, df))
+    score = _defined(lambda: _score(m1, within, normals, fits))
+    if wald is None and score is None:
         return tests, [
             "No Wald and score tests: the log-likelihood ends right beside the parameters. At such "
             "an edge the p-value of the likelihood ratio is an upper bound; give `bounds=`."
         ]
     if wald is not None:
+        wald = _rounded(wald)
         p_value = mixture(wald, df, edges)
         if fits[1].estimated and not edges:
             p_value = float(f.sf(wald / df, df, fits[1].df))
         tests.append(NullTest("Wald", wald, df, p_value))
     if score is not None:
-        tests.append(NullTest("score", score, df, float(chi2.sf(score, df))))
+        score = _rounded(score)
+        tests.append(NullTest("score", score, df, mixture(score, df, edges)))
     missing = [name for name, x in (("Wald", wald), ("score", score)) if x is None]
     why = [f"No {' and '.join(missing)} test: the curvature is not positive there."]
     return tests, why if missing else []
+
+
+def _defined(test: Callable[[], float | None]) -> float | None:
+    """Make a test; None where the log-likelihood has no derivatives."""
+    try:
+        return test()
+    except UnsupportedModelError:
+        return None
 
 
 def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
@@ -370,16 +467,16 @@ def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
 
 
 def _score(
-    m1: LoglikModel, within: Array, fits: tuple[FitStatistics, FitStatistics]
+    m1: LoglikModel, within: Array, normals: Array, fits: tuple[FitStatistics, FitStatistics]
 ) -> float | None:
-    """Measure the slope of the larger likelihood at the smaller fit."""
+    """Measure the slope of the larger likelihood at the smaller fit, into its bounds."""
     there = m1.at(within)
     basis = np.eye(m1.d)
     free = _along_equalities(m1)
     if free.chart is not None:
         basis = free.chart.slope(within)
     matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.curvature))
-    found = _quadratic(basis.T @ there.score(there.theta), matrix)
+    found = _one_sided(basis.T @ there.score(there.theta), matrix, normals @ basis)
     if found is None or not fits[1].estimated:
         return found
     s0, s1 = fits  # the slope is that of the variance of the smaller fit
@@ -400,3 +497,15 @@ def _quadratic(slope: Array, matrix: Array) -> float | None:
         return float(slope @ cho_solve(cho_factor(matrix), slope))
     except LinAlgError:
         return None
+
+
+def _one_sided(slope: Array, matrix: Array, normals: Array) -> float | None:
+    """Square of the slope's projection onto the directions x with normals @ x >= 0 (Moreau)."""
+    try:
+        root = cholesky(matrix, lower=True)
+    except LinAlgError:
+        return None
+    z = solve_triangular(root, slope, lower=True)
+    rows = solve_triangular(root, normals.T, lower=True).T
+    outward = rows.T @ nnls(-rows.T, z)[0] if len(rows) else 0.0
+    return float(np.sum((z + outward) ** 2))

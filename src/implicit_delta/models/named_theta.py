@@ -201,6 +201,11 @@ class Spoken:
     def __name__(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Data of a log-likelihood made by `functools.partial`, by keyword."""
+        return self.function.keywords  # type: ignore[attr-defined,no-any-return]
+
     def __call__(self, theta: Any, *arguments: Any) -> Any:
         """Name the parameters and call."""
         return self.function(self.layout.named(theta), *arguments)

@@ -29,6 +29,7 @@ class Optimum:
     theta: Array
     objective: float
     count: int = 1
+    lost: int = 0  # starts that led to no maximum, told with the best
 
 
 def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
@@ -83,6 +84,7 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
     found.sort(key=lambda pair: -pair[0])
     best = model.at(found[0][1])
     optima = _distinct(found, best.units)
+    optima = (replace(optima[0], lost=len(failures)), *optima[1:])
     logger.info("%s from %d starts", spelled_optima(optima), len(points))
     return replace(best, optima=optima)
 
@@ -90,10 +92,25 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
 def spelled_optima(optima: Sequence[Optimum]) -> str:
     """Write how many optima there are, and how far below the best the next one is."""
     fits = sum(optimum.count for optimum in optima)
+    lost = optima[0].lost
     text = f"{len(optima)} found in {fits} fits, the best in {optima[0].count}"
-    if len(optima) == 1:
-        return text
-    return f"{text}; the next is lower by {optima[0].objective - optima[1].objective:.3g}"
+    if lost:
+        text += f" ({lost} more start{'s' * (lost > 1)} led to no maximum)"
+    twins = sum(_as_high(optima[0], other) for other in optima[1:])
+    if twins:
+        text += (
+            f"; {twins} of the others as high as the best: usually the same maximum with "
+            "components exchanged; order them by a constraint, such as m1 <= m2"
+        )
+    rest = [other for other in optima[1:] if not _as_high(optima[0], other)]
+    if rest:
+        text += f"; the next is lower by {optima[0].objective - rest[0].objective:.3g}"
+    return text
+
+
+def _as_high(best: Optimum, other: Optimum) -> bool:
+    """Whether a maximum is as high as the best, elsewhere."""
+    return abs(best.objective - other.objective) < SAME
 
 
 def _checked(start: Any, number: int, model: Any) -> Array:

@@ -39,7 +39,7 @@ from implicit_delta.inference.profile.sides import (
     Sides,
     checked_side,
     critical_root,
-    straight_roots,
+    lifted_roots,
 )
 from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.ticks import profiling
@@ -374,9 +374,7 @@ def _within(
     _check_evaluation(whole)
     check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    if len(asked.signs) == 1 and feasible.straight(asked.signs[0]):
-        asked = asked._replace(roots=straight_roots(asked.levels, asked.roots))
-    values, points = feasible.values(asked.roots, asked.signs)
+    values, points = _searched(feasible, asked)
     for found in values:
         _check_holds(found, feasible.region.value)
     ends = [end.theta for found in values for _, end in found.ends if end.kind != "open"]
@@ -384,6 +382,19 @@ def _within(
     return _Walked(
         whole, dict(zip(asked.levels, values, strict=True)), points, covariance, tuple(limits)
     )
+
+
+def _searched(feasible: Feasible, asked: _Asked) -> tuple[list[Values], list[Point]]:
+    """Find the ends; that of a limit again, at its own quantile, where a bound holds psi."""
+    if len(asked.signs) > 1:
+        return feasible.values(asked.roots, asked.signs)
+    sign, beyond = asked.signs[0], [np.inf for _ in asked.levels]
+    if not feasible.straight(sign):
+        found = feasible.values(asked.roots, asked.signs)
+        beyond = [feasible.beyond(values.end(sign)) for values in found[0]]
+        if not any(beyond):
+            return found
+    return feasible.values(lifted_roots(asked.levels, asked.roots, beyond), asked.signs)
 
 
 def _found(walk: Walk, bend: float, asked: _Asked) -> dict[float, Values]:

@@ -30,7 +30,6 @@ from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.boundaries import NEAR
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.numerics.maximizers import lbfgs
@@ -42,6 +41,8 @@ OPTIONS = {"maxiter": 200, "ftol": 1e-12}
 REACHED = 1e-6  # relative: the deviance is at the quantile, or a row at its limit
 ROUNDING = 1e-8  # standard errors from a bound: at it
 STATIONARY = 1e-3  # of the gradient of psi that may be left; it enters squared
+AT_TOP = 1e-4  # standard errors: nothing holds the maximum
+STRAIGHT = 6.0  # standard errors beyond a bound: the quantile is that of a line, to 1e-5
 HUGE = 1e100  # stands for what is not defined
 
 
@@ -85,24 +86,39 @@ class Feasible:
     def root(self) -> Array:
         """Columns of one standard error each, (d, d): by the curvature, or each parameter's own."""
         scale = self._scale
-        return np.diag(self.model.units) if scale is None else scale.half(np.eye(self.model.d))
+        if scale is not None:
+            return scale.half(np.eye(self.model.d))
+        slope = abs(self.model.slope_inside(self.model.theta))  # of a line it is the only unit
+        return np.diag(1 / np.maximum(1 / self.model.units, slope))
 
     def straight(self, sign: int) -> bool:
-        """Whether the log-likelihood falls like a line, from its bound to larger (smaller) psi.
-
-        A parabola would have its top more than two standard errors beyond the bound, where hardly
-        any sample puts it: with no event there is none.
-        """
+        """Whether the log-likelihood is a line to larger (smaller) psi, for all that is seen."""
         if self._scale is None:
             return True
         slope = self.root.T @ self.model.slope_inside(self.model.theta)
-        return bool(-slope @ self._uphill(sign) > NEAR)
+        return bool(-slope @ self._uphill(sign) > STRAIGHT)
+
+    def beyond(self, end: End) -> float:
+        r"""Standard errors beyond its bound at which a parabola through an end would have its top.
+
+        Of a parabola that falls from a bound, :math:`D = 2 \delta u + u^2` after u standard errors,
+        the share :math:`t = 2 \delta u / D` is that of the slope at the bound, and :math:`\delta =
+        t \sqrt{D / (1 - t)} / 2`: zero where nothing holds psi, infinite for a line (no event).
+        """
+        away = end.theta - self.model.theta
+        if not end.deviance > 0 or not np.any(away):
+            return 0.0
+        share = -2 * float(self.model.slope_inside(self.model.theta) @ away) / end.deviance
+        if share >= 1:
+            return np.inf
+        found = share * np.sqrt(end.deviance / (1 - share)) / 2
+        return float(found) if found > AT_TOP else 0.0
 
     @cached_property
     def _scale(self) -> LinearScale | None:
         try:
             return Ascent.of(self.model).scale
-        except NotAMaximumError:
+        except (NotAMaximumError, UnsupportedModelError):  # no event: there is no curvature
             return None
 
     def values(
@@ -239,7 +255,7 @@ class Feasible:
         if self.model.chart is not None:
             return theta
         low, high = box(self.constraints, theta)
-        near = ROUNDING * self.model.units
+        near = ROUNDING * np.minimum(self.model.units, np.linalg.norm(self.root, axis=1))
         theta = np.where(abs(theta - low) <= near, low, theta)
         return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 

@@ -65,11 +65,12 @@ def limit(
 
     It is the largest psi whose deviance from the maximum *within the constraints* is at most the
     quantile of its one-sided distribution, :math:`\tfrac12 \chi^2_0 + \tfrac12 \chi^2_1`: 2.71 at
-    95 %, or 5.99 where no event makes the log-likelihood straight at zero. A rate, a fraction or a
-    variance component at zero has an upper limit above zero. Close to a bound of psi itself the
-    limit covers more often than it claims; where bounds of other parameters are within two standard
-    errors and correlated with psi, the quantile is that of the mixture with the truth at those
-    bounds (chi-bar-squared).
+    95 %. Where a bound holds psi it rises smoothly with the distance at which the data would put
+    psi beyond, to 5.99 where no event makes the log-likelihood a line (then it is exact). A rate,
+    a fraction or a variance component at zero has an upper limit above zero. Close to a bound of
+    psi itself the limit covers more often than it claims; where bounds of other parameters are
+    within two standard errors and correlated with psi, the quantile is that of the mixture with
+    the truth at those bounds (chi-bar-squared).
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+from scipy.special import erf
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import t_quantile
@@ -42,16 +43,23 @@ def critical_root(level: float, df: float, side: str) -> float:
     return float(t_quantile(two_sided(level, side), df))
 
 
-def straight_roots(levels: list[float], roots: list[float]) -> list[float]:
-    r"""Roots of the deviance for limits where the log-likelihood is straight at a bound.
+def lifted_roots(levels: list[float], roots: list[float], beyond: list[float]) -> list[float]:
+    r"""Roots of the deviance for limits of what is held at a bound.
 
-    With no event seen it falls by the rate times the exposure, and the probability of no event is
-    the likelihood ratio itself: the limit is where that is one less the level, at the deviance
-    :math:`-2 \log(1 - \text{level})`, 5.99 at 95 %, and exact. The 2.71 of a parabola would cover
-    74 % at worst.
+    With no event seen the log-likelihood falls by the rate times the exposure, and the probability
+    of no event is the likelihood ratio itself: the limit is where that is one less the level, at
+    the deviance :math:`-2 \log(1 - \text{level})`, 5.99 at 95 %, and exact; the 2.71 of a parabola
+    would cover 74 % at worst. Between the two the deviance rises with the standard errors
+    :math:`\delta` by which the top of a parabola would lie beyond the bound, by the share
+    :math:`\operatorname{erf}(\delta / 2)` of the difference: steeply enough to reach 5.99 where no
+    sample of a parabola gets, and not so steeply that a top closer to the bound could have the
+    lower limit (more events, a smaller limit). For a normal estimate that takes a slope below
+    2 * 1.645 at zero; it is 1.85.
     """
-    exact = [float(np.sqrt(-2 * np.log1p(-level))) for level in levels]
-    return [max(pair) for pair in zip(exact, roots, strict=True)]
+    base = np.square(roots)
+    exact = np.maximum(-2 * np.log1p(-np.array(levels)), base)
+    lifted = np.sqrt(base + erf(np.array(beyond) / 2) * (exact - base))
+    return [float(root) for root in np.maximum.accumulate(lifted)]
 
 
 def open_end(sign: int, theta: Array) -> End:
