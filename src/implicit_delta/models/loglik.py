@@ -315,9 +315,11 @@ class LoglikModel(FittedModel):
         scale = factorize(np.diag(1 / self.units**2))
         with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
             found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        if not found.converged:  # it may have run away, and its units with it
+            return None
         assert self.recent is not None
         self.recent.units, self.recent.origin = slopes.units, found.x
-        return replace(self, theta=found.x) if found.converged else None
+        return replace(self, theta=found.x)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":

@@ -93,10 +93,12 @@ class Feasible:
         A parabola would have its top more than two standard errors beyond the bound, where hardly
         any sample puts it: with no event there is none.
         """
+        ahead = self.root @ self._uphill(sign)
+        fall = -float(ahead @ self.model.slope_inside(self.model.theta))
+        bend = 1.0  # of other parameters there may be none: along psi it decides
         if self._scale is None:
-            return True
-        slope = self.root.T @ self.model.slope_inside(self.model.theta)
-        return bool(-slope @ self._uphill(sign) > NEAR)
+            bend = float(ahead @ self.model.information(self.model.theta, ahead))
+        return fall > REACHED and fall > NEAR * np.sqrt(max(bend, 0.0))
 
     @cached_property
     def _scale(self) -> LinearScale | None:
