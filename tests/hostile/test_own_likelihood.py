@@ -68,3 +68,99 @@ def test_a_channel_without_events_leaves_the_other_its_limit(count):
     )
     assert float(idm.limit(model, "a")) == pytest.approx(poisson_end(count, 2.705543), rel=1e-5)
     assert float(idm.limit(model, "b")) == pytest.approx(NO_EVENT, rel=1e-5)
+
+
+# Data that change after the fit.
+
+QUESTIONS = {
+    "infer": lambda m: idm.infer(m, "mu"),
+    "infer again": lambda m: idm.infer(m, "s"),
+    "robust": lambda m: idm.infer(m, "mu", robust=True),
+    "summary": lambda m: m.summary(),
+    "profile": lambda m: idm.profile(m, "mu"),
+    "limit": lambda m: idm.limit(m, "mu"),
+    "fix": lambda m: m.fix(mu=0.0),
+    "bootstrap": lambda m: idm.infer(m, "mu", idm.Bootstrap(20)),
+}
+
+
+def shifted(data):
+    data += 1
+
+
+def shuffled(data):
+    data[:] = data[::-1].copy()
+
+
+def one_row(data):
+    data[7] = 9.0
+
+
+def missing(data):
+    data[3] = np.nan
+
+
+@pytest.mark.parametrize("change", [shifted, shuffled, one_row, missing])
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("asked", [False, True], ids=["at once", "asked before"])
+def test_data_that_changed_since_the_fit_are_refused(question, change, asked):
+    data = Y.copy()
+    model = normal(data)
+    if asked:
+        QUESTIONS[question](model)
+    change(data)
+    with pytest.raises(idm.ImplicitDeltaError, match="has changed since the fit"):
+        QUESTIONS[question](model)
+
+
+@pytest.mark.parametrize("question", ["infer", "profile", "summary"])
+@pytest.mark.parametrize("given", ["theta", "residuals", "score"])
+def test_changed_data_are_refused_for_fits_of_other_kinds(question, given):
+    data = Y.copy()
+    if given == "residuals":
+        model = idm.from_residuals(lambda th: data - th.mu, start={"mu": 1.0})
+    else:
+        where = {"theta": {"mu": Y.mean()}} if given == "theta" else {"start": {"mu": 0.0}}
+        slope = {"score": lambda th: (data - th.mu)[:, None]} if given == "score" else {}
+        model = idm.from_loglik(lambda th: norm.logpdf(data, th.mu), **where, **slope)
+    shifted(data)
+    with pytest.raises(idm.ImplicitDeltaError, match="has changed since the fit"):
+        QUESTIONS[question](model)
+
+
+def test_a_loop_that_binds_late_is_seen():
+    models = []
+    for data in (Y, Y + 1):
+        models.append(idm.from_loglik(lambda th: norm.logpdf(data, th.mu), start={"mu": 0.0}))  # noqa: B023
+    assert idm.infer(models[1], "mu").value == pytest.approx(Y.mean() + 1)
+    with pytest.raises(idm.ImplicitDeltaError, match="a loop"):
+        idm.infer(models[0], "mu")
+
+
+def test_data_that_are_restored_or_fitted_again_are_answered():
+    data = Y.copy()
+    model = normal(data)
+    shifted(data)
+    assert idm.infer(normal(data), "mu").value == pytest.approx(Y.mean() + 1)
+    data[:] = Y
+    assert idm.infer(model, "mu").value == pytest.approx(Y.mean())
+
+
+# Tests between nested fits.
+
+
+@pytest.mark.parametrize("mu", [-3.0, 0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("twice", [False, True], ids=["same function", "functions of their own"])
+def test_wald_is_that_of_the_larger_fit_wherever_the_smaller_one_is(mu, twice):
+    large = normal()
+    found = idm.likelihood_ratio((normal() if twice else large).fix(mu=mu), large)
+    n, spread = Y.size, Y.std()
+    assert found["Wald"].statistic == pytest.approx(n * (Y.mean() - mu) ** 2 / spread**2, rel=1e-5)
+    ratio = n * np.log(np.mean((Y - mu) ** 2) / spread**2)
+    assert found.statistic == pytest.approx(ratio, rel=1e-6)
+    assert "bounds" not in repr(found)
+    share = 1 - 2 * (Y.mean() - mu) ** 2 / np.mean((Y - mu) ** 2)  # of a positive determinant
+    assert ("No score test" in repr(found)) == (share < 0)
+    if share > 0:
+        score = n * (Y.mean() - mu) ** 2 / np.mean((Y - mu) ** 2) / share
+        assert found["score"].statistic == pytest.approx(score, rel=1e-4)

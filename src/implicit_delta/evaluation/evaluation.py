@@ -105,6 +105,7 @@ class Evaluation:
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
+        model.check_unchanged()
         model = model.free()
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)

@@ -1,6 +1,8 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik import AT_THE_EDGE, LoglikModel
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
 
@@ -112,6 +114,7 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     """
     for model in (m0, m1):
         _check_model(model)
+        model.check_unchanged()
     _check_same_data(m0, m1)
     s0, s1 = FitStatistics.of(m0), FitStatistics.of(m1)
     df = s1.parameters - s0.parameters
@@ -265,11 +268,13 @@ def _terms(model: LoglikModel, theta: Array) -> Array:
 
 def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if unwrapped(m0.loglik) is not unwrapped(m1.loglik):
+    if unwrapped(m0.loglik) is not unwrapped(m1.loglik) and m0.names != m1.names:
         assert m0.names is not None
         assert m1.names is not None
-        places = [j for j, name in enumerate(m1.names) if name not in m0.names]
-        return np.eye(m1.d)[places], np.zeros(len(places)), np.array(m1.theta)[places]
+        held = {m0.names[j]: value for j, value in m0.fixed.items()}
+        held |= {name: 0.0 for name in m1.names if name not in m0.names}
+        places = [m1.names.index(name) for name in held]
+        return np.eye(m1.d)[places], np.array([*held.values()]), np.array(m1.theta)[places]
     under = m0.constraints
     if under is None:
         return np.zeros((0, m1.d)), np.zeros(0), np.zeros(0)
@@ -332,13 +337,8 @@ def _local_tests(
 ) -> tuple[list[NullTest], list[str]]:
     """Make the tests that need one of the two fits each."""
     tests: list[NullTest] = []
-    try:
-        wald, score = _wald(m0, m1, df), _score(m1, within, fits)
-    except UnsupportedModelError:
-        return tests, [
-            "No Wald and score tests: the log-likelihood ends right beside the parameters. At such "
-            "an edge the p-value of the likelihood ratio is an upper bound; give `bounds=`."
-        ]
+    wald, no_wald = _tried(partial(_wald, m0, m1, df), "Wald", "larger")
+    score, no_score = _tried(partial(_score, m1, within, fits), "score", "smaller")
     if wald is not None:
         p_value = mixture(wald, df, edges)
         if fits[1].estimated and not edges:
@@ -346,9 +346,25 @@ def _local_tests(
         tests.append(NullTest("Wald", wald, df, p_value))
     if score is not None:
         tests.append(NullTest("score", score, df, float(chi2.sf(score, df))))
-    missing = [name for name, x in (("Wald", wald), ("score", score)) if x is None]
-    why = [f"No {' and '.join(missing)} test: the curvature is not positive there."]
-    return tests, why if missing else []
+    return tests, [*no_wald, *no_score]
+
+
+def _tried(
+    test: Callable[[], float | None], name: str, fit: str
+) -> tuple[float | None, list[str]]:
+    """Make a test, or tell why there is none."""
+    try:
+        found = test()
+        told = f"the log-likelihood does not curve downward at the {fit} fit."
+    except UnsupportedModelError as error:
+        found = None
+        told = f"no derivatives at the {fit} fit. {str(error).split('. ')[0]}."
+        if str(error) == AT_THE_EDGE:
+            told = (
+                f"the log-likelihood ends right beside the {fit} fit. At such an edge the p-value "
+                "of the likelihood ratio is an upper bound; give `bounds=`."
+            )
+    return found, [] if found is not None else [f"No {name} test: {told}"]
 
 
 def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:

@@ -238,6 +238,9 @@ class FittedModel(ABC):
         """
         return nullcontext()
 
+    def check_unchanged(self) -> None:  # noqa: B027
+        """Refuse a model whose data have changed since its fit, where that can be seen."""
+
     def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
         """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
         return nullcontext()

@@ -21,7 +21,7 @@ from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
-from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.checks import check_derivative, check_repeatable, check_unchanged
 from implicit_delta.models.constrained_fit import (
     checked_under_constraints,
     constrained_maximum,
@@ -289,6 +289,12 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         return self.recent.apart(empty)
 
+    def check_unchanged(self) -> None:
+        assert self.recent is not None
+        known = self.recent.sample(np.asarray(self.theta))
+        if known is not None:
+            check_unchanged(known[1], self.terms(known[0]))
+
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:
             return self.score(theta)
@@ -419,9 +425,11 @@ class LoglikModel(FittedModel):
         return self.unfixed if self.fixed else self.constraints
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
+        self.check_unchanged()
         return self._fitted_again(fixed_at(self, values, named))
 
     def release(self, *names: Any) -> "LoglikModel":
+        self.check_unchanged()
         return self._fitted_again(released_from(self, names))
 
     def _fitted_again(self, placed: "LoglikModel") -> "LoglikModel":
@@ -582,7 +590,7 @@ class LoglikModel(FittedModel):
         elif abs(values[0]) <= 1e-9 and not self.climbing:
             flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
             self._check_flat(theta, flat)
-        self._check_certain(error, max(values[0], FLAT))
+        self._check_certain(error, max(float(abs(values).min()), FLAT))
         return matrix
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
