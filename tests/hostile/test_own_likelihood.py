@@ -100,17 +100,25 @@ def missing(data):
     data[3] = np.nan
 
 
-@pytest.mark.parametrize("change", [shifted, shuffled, one_row, missing])
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("asked", [False, True], ids=["at once", "asked before"])
-def test_data_that_changed_since_the_fit_are_refused(question, change, asked):
+def test_data_that_changed_since_the_fit_are_refused(question, asked):
     data = Y.copy()
     model = normal(data)
     if asked:
         QUESTIONS[question](model)
-    change(data)
+    shifted(data)
     with pytest.raises(idm.ImplicitDeltaError, match="has changed since the fit"):
         QUESTIONS[question](model)
+
+
+@pytest.mark.parametrize("change", [shuffled, one_row, missing])
+def test_any_change_is_seen(change):
+    data = Y.copy()
+    model = normal(data)
+    change(data)
+    with pytest.raises(idm.ImplicitDeltaError, match="has changed since the fit"):
+        idm.infer(model, "mu")
 
 
 @pytest.mark.parametrize("question", ["infer", "profile", "summary"])
@@ -164,3 +172,75 @@ def test_wald_is_that_of_the_larger_fit_wherever_the_smaller_one_is(mu, twice):
     if share > 0:
         score = n * (Y.mean() - mu) ** 2 / np.mean((Y - mu) ** 2) / share
         assert found["score"].statistic == pytest.approx(score, rel=1e-4)
+
+
+# Log-likelihoods that are not defined at their bound, or beyond.
+
+ENDS_AT_ZERO = {
+    "zero times log": lambda th: np.array([0 * np.log(th.r) - th.r]),
+    "scipy": lambda th: poisson.logpmf(np.array([0]), th.r),
+    "scipy, rows": lambda th: poisson.logpmf(np.zeros(4), th.r * np.array([0.1, 0.2, 0.3, 0.4])),
+    "NaN at zero": lambda th: np.array([-th.r if th.r > 0 else np.nan]),
+    "in one number": lambda th: np.array([np.sum(0 * np.log(th.r) - th.r * HOURS / 3)]),
+}
+
+
+@pytest.mark.parametrize("loglik", ENDS_AT_ZERO.values(), ids=ENDS_AT_ZERO)
+@pytest.mark.parametrize("start", [1e-3, 1.0, 20.0])
+def test_a_count_of_zero_has_its_limit_though_nothing_is_beyond(loglik, start):
+    model = rate(loglik, start)
+    assert model.theta.r == 0
+    assert float(idm.limit(model, "r")) == pytest.approx(NO_EVENT, rel=1e-5)
+
+
+@pytest.mark.parametrize("trials", [4, 10, 300])
+def test_none_and_all_of_some_trials_have_their_limits(trials):
+    """The exact one-sided limit is 1 - 0.05^(1 / trials), that of the deviance 5.99."""
+    ends = [(0, "upper"), (trials, "lower")]
+    none, everything = (
+        float(
+            idm.limit(
+                idm.from_loglik(
+                    lambda th, k=k: binom.logpmf(np.array([k]), trials, th.p),
+                    start={"p": 0.4},
+                    bounds={"p": (0, 1)},
+                ),
+                "p",
+                side=side,
+            )
+        )
+        for k, side in ends
+    )
+    assert none == pytest.approx(1 - 0.05 ** (1 / trials), rel=1e-4)
+    assert everything == pytest.approx(1 - none, rel=1e-4)
+
+
+@pytest.mark.parametrize("count", [7, 200])
+@pytest.mark.parametrize("scipys", [True, False])
+def test_a_second_channel_has_its_own_error_beside_a_count_of_zero(count, scipys):
+    counts = np.array([0, count])
+
+    def loglik(th):
+        rates = np.array([th.r, th.b])
+        return poisson.logpmf(counts, rates) if scipys else counts * np.log(rates) - rates
+
+    model = idm.from_loglik(
+        loglik, start={"r": 1.0, "b": 3.0}, bounds={"r": (0, None), "b": (0, None)}
+    )
+    assert float(idm.limit(model, "r")) == pytest.approx(NO_EVENT, rel=1e-5)
+    assert float(idm.limit(model, "b")) == pytest.approx(poisson_end(count, 2.705543), rel=1e-5)
+    assert idm.infer(model, "b").standard_error == pytest.approx(np.sqrt(count), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loglik",
+    [
+        lambda th: -np.log(th.r) - 0 * Y,
+        lambda th: norm.logpdf(np.full(3, 2.0), 2.0, th.r),
+        lambda th: np.array([-np.log(th.r) + 0 / th.r]),
+    ],
+    ids=["no end", "equal data", "NaN and no end"],
+)
+def test_a_likelihood_that_rises_to_its_bound_without_end_is_refused(loglik):
+    with pytest.raises(idm.ImplicitDeltaError, match=r"NaN or infinite|not defined|No maximum"):
+        idm.infer(rate(loglik), "r")

@@ -236,14 +236,15 @@ def _check_finished(model: LoglikModel) -> None:
 
 def _risen(s0: FitStatistics, s1: FitStatistics) -> float:
     statistic = 2 * (s1.log_likelihood - s0.log_likelihood)
-    if statistic < -SAME * max(1.0, abs(s1.log_likelihood)):
+    rounding = SAME * max(1.0, abs(s1.log_likelihood))
+    if statistic < -rounding:
         raise ValueError(
             f"The log-likelihood of the smaller model is higher, by {-statistic / 2:.4g}: the "
             "models are not nested, their data differ, or the larger one has stopped at a local "
             "maximum. Start it where the smaller one ended, `from_loglik(..., start=...)`, or "
             "from several places, `starts=20`."
         )
-    return max(statistic, 0.0)
+    return statistic if statistic > rounding else 0.0
 
 
 def _embedded(m0: LoglikModel, m1: LoglikModel) -> Array | None:
@@ -349,9 +350,7 @@ def _local_tests(
     return tests, [*no_wald, *no_score]
 
 
-def _tried(
-    test: Callable[[], float | None], name: str, fit: str
-) -> tuple[float | None, list[str]]:
+def _tried(test: Callable[[], float | None], name: str, fit: str) -> tuple[float | None, list[str]]:
     """Make a test, or tell why there is none."""
     try:
         found = test()

@@ -226,7 +226,16 @@ class Constraints:
         rows = np.concatenate([np.flatnonzero(at_low), np.flatnonzero(at_high)])
         sides = np.repeat([-1, 1], [at_low.sum(), at_high.sum()])
         columns = (sides[:, None] * gradients[rows] * units / size[rows, None]).T
-        strength, left = nnls(columns, score(theta) * units) if rows.size else (np.zeros(0), 0.0)
+        slope = score(theta) * units if rows.size else np.zeros(theta.size)
+        if not np.all(np.isfinite(slope)):
+            raise UnsupportedModelError(
+                f"The log-likelihood is NaN or infinite at {self.spelled(rows[0], sides[0])}, "
+                "where the search has ended. Usual causes: 0 * log(0), for which "
+                "`scipy.special.xlogy(k, r)` is zero, or a likelihood without a maximum, which "
+                "rises toward that bound without end. Write it so that it is defined at its "
+                "bounds, or put these where it is."
+            )
+        strength, left = nnls(columns, slope) if rows.size else (np.zeros(0), 0.0)
         if strict and rows.size and left > UNSOLVED:
             raise ConvergenceError(
                 "theta= is not a maximum under its constraints: what their multipliers leave of "

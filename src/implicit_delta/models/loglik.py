@@ -23,6 +23,7 @@ from implicit_delta.errors import ConvergenceError, NotAMaximumError, Unsupporte
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable, check_unchanged
 from implicit_delta.models.constrained_fit import (
+    box,
     checked_under_constraints,
     constrained_maximum,
     inner_slope,
@@ -30,6 +31,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
+from implicit_delta.models.inside import Inside
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
 from implicit_delta.models.runaway import check_runaways
@@ -178,8 +180,9 @@ def from_loglik(
     loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
+    under = constraints_of(bounds, constraints, point, layout, start is not None)
     model = LoglikModel(
-        loglik=loglik,
+        loglik=loglik if under is None else Inside(loglik, *box(under, point)),
         theta=point,
         weights=observation_weights(weights, n, weight_kind),
         weight_kind=weight_kind,
@@ -188,7 +191,7 @@ def from_loglik(
         l2=float(l2),
         names=names_of(layout),
         layout=layout,
-        constraints=constraints_of(bounds, constraints, point, layout, start is not None),
+        constraints=under,
         redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
@@ -590,7 +593,7 @@ class LoglikModel(FittedModel):
         elif abs(values[0]) <= 1e-9 and not self.climbing:
             flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
             self._check_flat(theta, flat)
-        self._check_certain(error, max(float(abs(values).min()), FLAT))
+        self._check_certain(error, max(abs(values).min(), FLAT * max(values[-1], 1.0)))
         return matrix
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
