@@ -244,3 +244,132 @@ def test_a_second_channel_has_its_own_error_beside_a_count_of_zero(count, scipys
 def test_a_likelihood_that_rises_to_its_bound_without_end_is_refused(loglik):
     with pytest.raises(idm.ImplicitDeltaError, match=r"NaN or infinite|not defined|No maximum"):
         idm.infer(rate(loglik), "r")
+
+
+# Points as null hypotheses.
+
+
+@pytest.mark.parametrize("null", [{"mu": 0.0, "s": 1.0}, {"mu": 2.0, "s": 1.5}, {0: 2.0, 1: 1.5}])
+def test_a_point_is_tested_against_a_fit(null):
+    model = normal()
+    mu, s = null.values()
+    found = idm.likelihood_ratio(null, model)
+    expected = 2 * (norm.logpdf(Y, *model.theta).sum() - norm.logpdf(Y, mu, s).sum())
+    assert found.statistic == pytest.approx(expected, rel=1e-9)
+    assert found.df == 2
+    n, spread = Y.size, Y.std()
+    wald = n * ((Y.mean() - mu) ** 2 + 2 * (spread - s) ** 2) / spread**2
+    assert found["Wald"].statistic == pytest.approx(wald, rel=1e-5)
+
+
+def test_a_dictionary_of_some_parameters_is_what_fix_makes_of_it():
+    model = normal()
+    assert repr(idm.likelihood_ratio({"mu": 1.8}, model)) == repr(
+        idm.likelihood_ratio(model.fix(mu=1.8), model)
+    )
+
+
+def test_a_nuisance_at_its_bound_leaves_a_test():
+    counts, on = np.array([0, 4]), np.array([0.0, 1.0])
+    model = idm.from_loglik(
+        lambda th: xlogy(counts, th.s + th.b * on) - th.s - th.b * on,
+        start={"b": 1.0, "s": 1.0},
+        bounds={"b": (0, None), "s": (0, None)},
+    )
+    assert model.theta.s == pytest.approx(0.0, abs=1e-9)
+    found = idm.likelihood_ratio(model.fix(b=8.0), model)
+    assert found.statistic == pytest.approx(2 * (4 * np.log(4 / 8) - 4 + 8), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda: normal().fix(mu=0.0, s=1.0), "likelihood_ratio"),
+        (lambda: normal().fix({"mu": 1.0}, mu=2.0), "'mu' is there twice"),
+        (lambda: idm.limit(normal(), lambda th: [th.mu, th.s]), "2 values"),
+        (lambda: idm.limit(normal(), ["mu", "s"]), "2 values"),
+        (lambda: normal(starts=2.5), "whole number"),
+        (lambda: 3 + normal(), "unsupported"),
+        (lambda: idm.likelihood_ratio({"nu": 1.0}, normal()), "'nu' is no parameter"),
+    ],
+)
+def test_slips_are_told(ask, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        ask()
+
+
+def test_precisions_have_no_information_criteria():
+    def fitted(kind):
+        weights = np.full(50, 10.0)
+        return idm.from_loglik(
+            lambda th: norm.logpdf(Y, th.mu), start={"mu": 1.0}, weights=weights, weight_kind=kind
+        )
+
+    text = repr(fitted("precision").summary())
+    for word in ("AIC", "BIC", "log-likelihood", "deviance"):
+        assert word not in text
+    assert "log-likelihood" not in fitted("precision").headline()
+    assert "AIC" in repr(fitted("frequency").summary())
+
+
+# Names.
+
+THETA = idm.from_loglik(lambda th: norm.logpdf(Y, th.mu, th.s), start={"mu": 3.0, "s": 1.0}).theta
+
+
+@pytest.mark.parametrize(
+    "reorder",
+    [np.sort, np.flip, lambda th: np.roll(th, 1), lambda th: np.partition(th, 1), np.unique]
+    + [lambda th: np.take(th, [1, 0]), lambda th: th[[1, 0]], lambda th: th[::-1]],
+)
+def test_what_is_reordered_has_no_names(reorder):
+    seen = []
+
+    def psi(th):
+        with pytest.raises(AttributeError):
+            _ = reorder(th).mu
+        seen.append(th.mu)
+        return th.mu
+
+    model = normal()
+    model.evaluate(psi, model.theta)
+    assert seen == [model.theta.mu]
+    with pytest.raises(AttributeError):
+        _ = reorder(THETA).mu
+
+
+def test_parameters_are_read_only_by_name():
+    with pytest.raises(TypeError, match="read-only"):
+        THETA["mu"] = 4.0
+    with pytest.raises(AttributeError, match="read-only"):
+        THETA.mu = 4.0
+
+
+def test_sum_adds_models():
+    both = sum([normal(), idm.measurement(mu=(2.0, 0.1))])
+    assert both.theta.mu == pytest.approx((normal() + idm.measurement(mu=(2.0, 0.1))).theta.mu)
+
+
+@pytest.mark.parametrize(
+    "pairs", [[(0, 1), (0, 3)], [(None, 1), (0, None)], np.array([[0, 1], [0, 3]])]
+)
+def test_bounds_of_an_array_are_one_pair_or_one_for_each(pairs):
+    x = np.linspace(0, 1, 50)
+    model = idm.from_loglik(
+        lambda th: norm.logpdf(Y, th.beta[0] + th.beta[1] * x),
+        start={"beta": [0.1, 0.2]},
+        bounds={"beta": pairs},
+    )
+    assert model.theta[0] == 1.0  # held by its own bound
+    free = np.sum(x * (Y - 1)) / np.sum(x**2)
+    assert model.theta[1] == pytest.approx(free, rel=1e-6)
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1)] * 3, (0, 1, 2), 5.0])
+def test_bounds_of_another_number_are_refused(pairs):
+    with pytest.raises(TypeError, match="must be a pair"):
+        idm.from_loglik(
+            lambda th: norm.logpdf(Y, th.beta.sum()),
+            start={"beta": [0.1, 0.2]},
+            bounds={"beta": pairs},
+        )

@@ -1,6 +1,6 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
+from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
 from implicit_delta.models.loglik import AT_THE_EDGE, LoglikModel
@@ -78,7 +79,7 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
-def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
+def likelihood_ratio(m0: LoglikModel | Mapping[Any, float], m1: LoglikModel) -> LikelihoodRatio:
     r"""NullTest the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
@@ -90,7 +91,8 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     ----------
     m0, m1 : LoglikModel
         The smaller and the larger fit, of `from_loglik` or `from_residuals`: usually
-        ``m0 = m1.fix(mu=5.0)``. Fits with functions of their own are compared too; Wald's test and
+        ``m0 = m1.fix(mu=5.0)``, or the values to fix alone, ``{"mu": 5.0}``, which may be those of
+        all parameters. Fits with functions of their own are compared too; Wald's test and
         the score test are made where m0 is m1 with some parameters fixed, or has some of its
         names, and the others are zero there.
 
@@ -112,6 +114,9 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     Wald                 3.0152   1   0.0825
     score                3.2000   1   0.0736
     """
+    if isinstance(m0, Mapping):
+        _check_model(m1)
+        m0 = m1.held_at(m0)
     for model in (m0, m1):
         _check_model(model)
         model.check_unchanged()
@@ -221,6 +226,8 @@ def _given_noise(model: LoglikModel) -> Any:
 
 def _check_finished(model: LoglikModel) -> None:
     """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
+    if fixed_by_constraints(model):
+        return
     free = model.free()
     try:
         left = _quadratic(free.score(free.theta), _information(free))

@@ -363,6 +363,10 @@ class LoglikModel(FittedModel):
 
         return combine(self, other)
 
+    def __radd__(self, other: Any) -> "LoglikModel":
+        """Let `sum([m1, m2])` begin with its zero."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def check_maximum(self) -> None:
         def roughly() -> Array:
             if self.row_scores is not None:
@@ -417,6 +421,8 @@ class LoglikModel(FittedModel):
     def log_likelihood(self) -> float:
         if self.weight_kind == "sampling":
             return np.nan
+        if self.weight_kind == "precision" and self.residuals is None:
+            return np.nan  # known up to a common factor
         whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
         if whole is not None:
             return float(whole(self.theta, self.weights, self.weight_kind))
@@ -430,6 +436,11 @@ class LoglikModel(FittedModel):
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
         self.check_unchanged()
         return self._fitted_again(fixed_at(self, values, named))
+
+    def held_at(self, values: Mapping[Any, Any]) -> "LoglikModel":
+        """Hold these parameters, all of them if they are all given: the null of a test."""
+        self.check_unchanged()
+        return self._fitted_again(fixed_at(self, values, {}, everything=True))
 
     def release(self, *names: Any) -> "LoglikModel":
         self.check_unchanged()

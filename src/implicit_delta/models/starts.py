@@ -36,8 +36,11 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
         return start, ()
     if theta is not None:
         raise ValueError("theta= is the maximum itself: give starts=, or theta=, but not both.")
-    if isinstance(starts, bool | str | Mapping):
-        raise TypeError("starts is a number of random starts, or a list of starts.")
+    if isinstance(starts, bool | str | Mapping) or np.ndim(starts) == 0 and not _counts(starts):
+        raise TypeError(
+            "starts is a whole number of random starts, `starts=20`, or a list of starts, and not "
+            f"{starts!r:.60}."
+        )
     if isinstance(starts, int | np.integer):
         if starts < 1 or start is None:
             raise ValueError(
@@ -49,6 +52,10 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
     if not listed:
         raise ValueError("starts is an empty list: give a number, or one start at least.")
     return listed[0], listed
+
+
+def _counts(starts: Any) -> bool:
+    return isinstance(starts, int | np.integer) or hasattr(starts, "__iter__")
 
 
 def points_of(given: int | Sequence[Any], model: Any) -> list[Array]:
