@@ -319,8 +319,16 @@ THETA = idm.from_loglik(lambda th: norm.logpdf(Y, th.mu, th.s), start={"mu": 3.0
 
 @pytest.mark.parametrize(
     "reorder",
-    [np.sort, np.flip, lambda th: np.roll(th, 1), lambda th: np.partition(th, 1), np.unique]
-    + [lambda th: np.take(th, [1, 0]), lambda th: th[[1, 0]], lambda th: th[::-1]],
+    [
+        np.sort,
+        np.flip,
+        np.unique,
+        lambda th: np.roll(th, 1),
+        lambda th: np.partition(th, 1),
+        lambda th: np.take(th, [1, 0]),
+        lambda th: th[[1, 0]],
+        lambda th: th[::-1],
+    ],
 )
 def test_what_is_reordered_has_no_names(reorder):
     seen = []
@@ -373,3 +381,84 @@ def test_bounds_of_another_number_are_refused(pairs):
             start={"beta": [0.1, 0.2]},
             bounds={"beta": pairs},
         )
+
+
+# Steps, exact data, redundant parameters.
+
+
+@pytest.mark.parametrize(
+    "loglik",
+    [
+        lambda th: -np.floor(np.abs(Y - th[0]) * 10) / 10,
+        lambda th: -np.round((Y - th[0]) ** 2, 1),
+        lambda th: -((Y - int(th[0])) ** 2),
+        lambda th: -np.abs(np.round(Y) - np.round(th[0])),
+        lambda th: np.array([-np.floor(np.abs(Y - th[0]) * 10).sum() / 10]),
+        lambda th: np.where(th[0] > Y, -1.0, -2.0),
+    ],
+    ids=["floor", "round", "integer", "both rounded", "sum", "comparison"],
+)
+def test_a_log_likelihood_in_steps_is_refused_by_its_fit(loglik):
+    with pytest.raises(idm.ImplicitDeltaError, match=r"steps|No maximum|uncertain"):
+        idm.from_loglik(loglik, start=[0.0])
+
+
+@pytest.mark.parametrize(
+    "loglik",
+    [
+        lambda th: -1e6 - ((Y - th[0]) ** 2) / 2,
+        lambda th: np.array([-np.sum((Y - th[0]) ** 2) / 2 - 1e9]),
+        lambda th: -np.where(np.arange(50) < 5, (Y - th[0]) ** 2, 7.0) / 2,
+        lambda th: np.array([-((2 - th[0]) ** 2) / 2]),
+    ],
+    ids=["large terms", "large sum", "most rows constant", "one row at its own maximum"],
+)
+def test_a_smooth_log_likelihood_is_not_called_one_in_steps(loglik):
+    assert np.isfinite(idm.from_loglik(loglik, start=[0.0]).theta).all()
+
+
+X = np.arange(6.0)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("rule", ["mle", "unbiased"])
+def test_residuals_that_are_rounding_are_told(scale, rule):
+    def residuals(th):
+        return scale * (1 + 2 * X / 3) - th[0] - th[1] * X
+
+    with pytest.raises(ValueError, match=r"zero up to rounding|All residuals are zero"):
+        idm.from_residuals(residuals, start=[0.0, 0.0], variance=rule)
+    known = idm.from_residuals(residuals, start=[0.0, 0.0], variance=0.01 * scale**2)
+    design = np.column_stack([np.ones(6), X])
+    errors = 0.1 * scale * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    found = idm.infer(known, idm.parameters)
+    np.testing.assert_allclose(found.standard_error, errors, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-3])
+def test_small_residuals_that_are_none_of_rounding_are_answered(noise):
+    wiggle = noise * np.array([1, -1, 1, 1, -1, -1.0])
+    model = idm.from_residuals(lambda th: 1 + 2 * X + wiggle - th[0] - th[1] * X, start=[0.0, 0.0])
+    design = np.column_stack([np.ones(6), X])
+    left = wiggle - design @ np.linalg.lstsq(design, wiggle, rcond=None)[0]
+    errors = np.sqrt(left @ left / 4 * np.diag(np.linalg.inv(design.T @ design)))
+    np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, errors, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "mean", [lambda th: th.N * th.eff, lambda th: th.N + th.eff, lambda th: th.N + 0 * th.eff]
+)
+def test_redundant_parameters_with_names_are_fixed_or_measured(mean):
+    counts = np.array([20, 22])
+    model = idm.from_loglik(
+        lambda th: poisson.logpmf(counts, mean(th)), start={"N": 20.0, "eff": 0.9}
+    )
+    with pytest.raises(idm.ImplicitDeltaError) as caught:
+        idm.infer(model, "eff")
+    text = str(caught.value)
+    assert "model.fix(" in text
+    assert "measurement(" in text
+    assert "network" not in text
+    assert "polish" not in text
+    assert idm.infer(model.fix(eff=0.9), "N").standard_error > 1
+    assert idm.infer(model + idm.measurement(eff=(0.9, 0.03)), "N").standard_error > 1

@@ -49,6 +49,7 @@ from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
     RunningSlopes,
     bends_far,
+    constant_beside,
     differentiate,
     natural_units,
     rough_second_differences,
@@ -70,6 +71,7 @@ FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that 
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
+NO_CURVATURE = 1e-6  # of a redundant direction, by rounding on either side of zero
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -83,6 +85,19 @@ NEARLY_COLLINEAR = (
     "it is flat in one direction nearby, but not far away. Usual causes: columns that are "
     "collinear up to a few digits, a parameter that hardly matters. Center or rescale the columns, "
     "leave one out, add `l2=`, or give `score=`."
+)
+KNOWN = (
+    " With names, fix one parameter, `model.fix(name=value)`, or add what is known of it, "
+    "`model + measurement(name=(value, error))`."
+)
+BESIDE, STILL = 1e-5, 0.5  # of a unit; share of the terms that do not move over it
+IN_STEPS = (
+    "No maximum was found: the log-likelihood changes in steps. Right beside the point where the "
+    "search ended, and may have started, most of its terms stay exactly the same, and farther away "
+    "they do not: there is no slope to follow, and no standard error. Usual causes: rounding or "
+    "counting of something that depends on theta (`np.floor`, `np.round`, `.astype(int)`, "
+    "`np.digitize`, `y < th[0]`). Write it without, or ask for a bootstrap of your own fit: "
+    "`bootstrap(fit, data, psi)`."
 )
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
@@ -219,6 +234,8 @@ def from_loglik(
         raise (error if terms.dtype == np.float64 else ConvergenceError(IN_SINGLE)) from error
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+    else:
+        fitted.check_steps()
     check_runaways(fitted, True)
     return fitted
 
@@ -292,11 +309,40 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         return self.recent.apart(empty)
 
+    def explained(self, error: NotAMaximumError) -> NotAMaximumError:
+        if self.layout is None or self.names is None or abs(error.curvature) > NO_CURVATURE:
+            return super().explained(error)
+        return error.of_own(self.names, np.asarray(self.theta).tolist())
+
     def check_unchanged(self) -> None:
         assert self.recent is not None
         known = self.recent.sample(np.asarray(self.theta))
         if known is not None:
             check_unchanged(known[1], self.terms(known[0]))
+
+    def check_steps(self) -> None:
+        """Refuse terms that change in jumps alone: no slope has led to where they are.
+
+        One evaluation right beside; only rows that move farther away count, and if most of them
+        do not move at all, two more directions decide.
+        """
+        theta, units = np.asarray(self.theta), self.units
+        with np.errstate(all="ignore"):
+            center, beside = self._recalled(theta), self._recalled(theta + BESIDE * units)
+        told = abs(center) * np.finfo(float).eps < BESIDE**2 / 10  # rounding hides nothing
+        if np.mean((beside == center) & told) <= STILL:
+            return
+        with np.errstate(all="ignore"):
+            moves = told & self._moved(theta, units, center)
+            still = constant_beside(self._recalled, theta, units)[moves]
+        if still.size and np.mean(still) > STILL:
+            raise ConvergenceError(IN_STEPS)
+
+    def _moved(self, theta: Array, units: Array, center: Array) -> Any:
+        """Which terms are others at some distance, (n,)."""
+        steps = (units, -units, np.maximum(abs(theta), 1.0), -np.maximum(abs(theta), 1.0))
+        found = [self._recalled(theta + step) for step in steps if self.allows(theta + step)]
+        return np.any([(far != center) & np.isfinite(far) for far in found], axis=0)
 
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:
@@ -614,7 +660,7 @@ class LoglikModel(FittedModel):
         collinear ones the curvature is too small for differences, and yet decides.
         """
         if any(bends_far(self._parts, theta, direction) for direction in directions.T):
-            raise UnsupportedModelError(NEARLY_COLLINEAR)
+            raise UnsupportedModelError(NEARLY_COLLINEAR + (self.layout is not None) * KNOWN)
 
     def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
         """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""

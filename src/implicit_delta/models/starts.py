@@ -36,7 +36,7 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
         return start, ()
     if theta is not None:
         raise ValueError("theta= is the maximum itself: give starts=, or theta=, but not both.")
-    if isinstance(starts, bool | str | Mapping) or np.ndim(starts) == 0 and not _counts(starts):
+    if isinstance(starts, bool | str | Mapping) or (np.ndim(starts) == 0 and not _counts(starts)):
         raise TypeError(
             "starts is a whole number of random starts, `starts=20`, or a list of starts, and not "
             f"{starts!r:.60}."
