@@ -201,8 +201,8 @@ class LeastSquares:
             raise ValueError(
                 "All residuals are zero up to rounding, so the noise variance is not identified: "
                 "the model fits these data exactly. Usual causes: data made by the formula itself, "
-                "without noise, or as many parameters as observations. Give the variance, "
-                "`variance=`, or the errors of the data, `sigma=`."
+                "without noise, or as many parameters as observations. Give the variance as "
+                "a number, `variance=`, or the errors of the data, `sigma=..., variance=1.0`."
             )
 
     def _squares(self, theta: Array) -> float:
