@@ -1,7 +1,7 @@
 """Fits from several starts: the best maximum, and how many there are."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,9 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
         return start, ()
     if theta is not None:
         raise ValueError("theta= is the maximum itself: give starts=, or theta=, but not both.")
-    if isinstance(starts, bool | str | Mapping) or (np.ndim(starts) == 0 and not _counts(starts)):
+    if isinstance(starts, bool | str | Mapping) or not isinstance(
+        starts, int | np.integer | Iterable
+    ):
         raise TypeError(
             "starts is a whole number of random starts, `starts=20`, or a list of starts, and not "
             f"{starts!r:.60}."
@@ -52,10 +54,6 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
     if not listed:
         raise ValueError("starts is an empty list: give a number, or one start at least.")
     return listed[0], listed
-
-
-def _counts(starts: Any) -> bool:
-    return isinstance(starts, int | np.integer) or hasattr(starts, "__iter__")
 
 
 def points_of(given: int | Sequence[Any], model: Any) -> list[Array]:
