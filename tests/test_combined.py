@@ -159,3 +159,81 @@ def test_refusals(first, call, text):
 def test_what_is_no_model_is_not_added(first):
     with pytest.raises(TypeError):
         first + 1
+
+
+COUNTS = np.random.default_rng(29).poisson(40.0, 12)
+
+
+def seen(th):
+    return COUNTS * np.log(th.N * th.eff) - th.N * th.eff
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    model = idm.from_loglik(seen, start={"N": 50.0, "eff": 0.9}, bounds={"N": (0, None)})
+    return model + idm.measurement(eff=(0.9, 0.03))
+
+
+BY_HAND = np.hypot(np.std(COUNTS) / np.sqrt(12) / 0.9, COUNTS.mean() / 0.9 * 0.03 / 0.9)
+
+
+@pytest.mark.parametrize("influence", [False, True])
+def test_robust_errors_keep_what_a_measurement_states(calibrated, influence):
+    est = idm.infer(calibrated, ["N", "eff"], robust=True, influence=influence)
+    np.testing.assert_allclose(est.standard_error, [BY_HAND, 0.03], rtol=1e-5)
+    assert est["eff"].budget["eff"] == pytest.approx(0.03)
+
+
+def test_bootstrap_of_rows_measures_again(calibrated):
+    est = idm.infer(calibrated, ["N", "eff"], idm.Bootstrap(300, rng=0))
+    np.testing.assert_allclose(est.standard_error, [BY_HAND, 0.03], rtol=4 / np.sqrt(600))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parts_that_contribute_nothing_are_zero(seed):
+    counts = np.random.default_rng(seed).poisson(40.0, 12)
+    model = idm.from_loglik(
+        lambda th: counts * np.log(th.N * th.eff) - th.N * th.eff, start={"N": 50.0, "eff": 0.9}
+    ) + idm.measurement(eff=(0.9, 0.03))
+    assert idm.infer(model, "eff").standard_error == pytest.approx(0.03, rel=1e-5)
+    assert "log-likelihood" in str(model.summary())
+
+
+def test_data_sets_in_tension_have_a_total():
+    ya = np.random.default_rng(3).normal(0, 1, 20)
+    model = idm.from_loglik(
+        lambda th: norm.logpdf(ya, th.mu, th.s),
+        start={"mu": 0.0, "s": 1.0},
+        bounds={"s": (0.01, None)},
+    ) + idm.measurement(mu=(1.5, 0.05))
+    assert idm.infer(model, "mu").standard_error == pytest.approx(0.05, rel=0.05)
+
+
+def test_log_likelihoods_of_parts_add_with_their_constants():
+    m1 = idm.from_residuals(lambda t: Y1 - t.mu, start={"mu": 0.0}, variance=4.0)
+    m2 = idm.from_residuals(lambda t: Y2 - t.mu, start={"mu": 0.0})
+    model = m1 + m2
+    mu = model.theta["mu"]
+    free = np.mean((Y2 - mu) ** 2)
+    right = norm.logpdf(Y1, mu, 2.0).sum() + norm.logpdf(Y2, mu, np.sqrt(free)).sum()
+    found = model.summary().statistics
+    assert found.log_likelihood == pytest.approx(right, rel=1e-9)
+    assert found.parameters == 2
+
+
+def test_the_same_data_do_not_count_twice(first):
+    with pytest.raises(ValueError, match="count twice"):
+        first + first
+    with pytest.warns(idm.ImplicitDeltaWarning, match="count twice"):
+        first + idm.from_loglik(lambda th: norm.logpdf(Y1, th.mu, 2.0), start={"mu": 0.0})
+
+
+def test_a_name_that_nobody_shares_is_told(first):
+    with pytest.warns(idm.ImplicitDeltaWarning, match="spelled otherwise"):
+        first + idm.measurement(Mu=(5.0, 0.1))
+
+
+def test_fixed_parts_are_fixed_after_combining(first, second):
+    with pytest.raises(ValueError, match=r"\(m1 \+ m2\).fix\(mu=5"):
+        first.fix(mu=5.0) + second
+    assert (first + second).fix(mu=5.0).theta["mu"] == 5.0

@@ -1,5 +1,6 @@
 """The command `implicit-delta`: its numbers are those of statsmodels, and its refusals one line."""
 
+import html
 import importlib
 import io
 import json
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +24,10 @@ smf = pytest.importorskip("statsmodels.formula.api")
 
 import implicit_delta as idm
 from implicit_delta import __main__ as module
+from implicit_delta.command import wording
 from implicit_delta.command.main import main
 from implicit_delta.command.parser import EXAMPLES
+from implicit_delta.inference import guards
 
 N = 200
 
@@ -557,7 +561,7 @@ REFUSED = {
     "success of a count": (
         ("data.csv", "visits ~ x", "--family", "poisson", "--success", "1"), "two kinds"),
     "text as a number": (("data.csv", "better ~ x"), "not numeric: it holds"),
-    "mixed outcome": (("data.csv", "mixed ~ x"), "Correct the file"),
+    "mixed outcome": (("data.csv", "mixed ~ x"), "correct the file"),
     "a constant outcome": (("data.csv", "still ~ x"), "the same in every row"),
     "a constant logit": (("data.csv", "still ~ x", "--family", "logit"), "the same in every row"),
     "negative counts": (("data.csv", "below ~ x", "--family", "poisson"), "not negative"),
@@ -692,17 +696,50 @@ def test_a_bug_is_one_line_without_debug(run, monkeypatch):
     assert "Traceback" in err
 
 
-def test_parquet_is_read_or_its_reader_is_named(run, folder, table, monkeypatch):
+def with_gaps(values):
+    return values.where(np.arange(N) > 3)
+
+
+PARQUET = {
+    "as it is": lambda table: table,
+    "with an index": lambda table: table.set_index("village"),
+    "nullable": lambda table: table.convert_dtypes(),
+    "of Arrow": lambda table: table.convert_dtypes(dtype_backend="pyarrow"),
+    "categories": lambda table: table.astype({"site": "category", "village": "category"}),
+    "decimals": lambda table: table.assign(x=[Decimal(repr(x)) for x in table.x]),
+    "gaps": lambda table: table.convert_dtypes().assign(x=with_gaps(table.x)),
+    "gaps of decimals": lambda table: table.assign(
+        x=with_gaps(pd.Series([Decimal(repr(x)) for x in table.x], dtype=object))
+    ),
+    "gaps of booleans": lambda table: table.assign(flag=with_gaps(table.flag.astype("boolean"))),
+}
+
+
+@pytest.mark.parametrize("name", PARQUET)
+def test_parquet_gives_the_numbers_of_csv(run, folder, table, name):
+    pytest.importorskip("pyarrow")
+    frame = PARQUET[name](table)
+    frame.to_parquet(folder / "data.parquet")
+    frame.reset_index().to_csv(folder / "same.csv", index=False)
+    how = ("cost ~ x + site + flag", "--clusters", "village", "--ask", "average_comparison('x')")
+    found, expected = (fit(run, *how, data=data) for data in ("data.parquet", "same.csv"))
+    assert found["data"]["rows_used"] == expected["data"]["rows_used"]
+    for key in ("estimate", "std_error"):
+        assert found["answers"][0]["rows"][0][key] == pytest.approx(
+            expected["answers"][0]["rows"][0][key], rel=1e-9
+        )
+
+
+def test_the_reader_of_parquet_is_named(run, folder, monkeypatch):
     (folder / "data.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(pd, "read_parquet", lambda file: table.set_index("village"))
-    content = fit(run, "cost ~ x", "--clusters", "village", data="data.parquet")
-    assert content["data"]["rows_used"] == N
 
     def missing(file):
         raise ImportError("no engine")
 
     monkeypatch.setattr(pd, "read_parquet", missing)
-    check_refusal(*run("fit", "data.parquet", "cost ~ x"), "`pip install pyarrow`")
+    check_refusal(
+        *run("fit", "data.parquet", "cost ~ x"), "`pip install 'implicit-delta[parquet]'`"
+    )
 
 
 def test_check_and_the_old_calls(run, capsys):
@@ -781,7 +818,7 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
     (tmp_path / "flights.csv").write_text(data)
     monkeypatch.chdir(tmp_path)
     sessions = SESSION.findall(text)
-    assert len(sessions) == 4
+    assert len(sessions) == 5
     for typed, shown in sessions:
         with redirect_stdout(io.StringIO()) as printed, redirect_stderr(printed):
             main(shlex.split(typed.replace("\\\n", " "))[1:])
@@ -805,3 +842,175 @@ def test_the_examples_of_the_help_work(tmp_path, monkeypatch, capsys):
     assert len(commands) == 3
     for command in commands:
         assert main(command) == 0, capsys.readouterr().err
+
+
+SAID = [
+    (
+        'Few. Use `infer(model, psi, clusters=..., robust="CR2")`, which corrects for both.',
+        "Few. Use --robust CR2, which corrects for both.",
+    ),
+    (
+        'Use robust="CR2" with the labels of the way.',
+        "Use --robust CR2 with the labels of the way.",
+    ),
+    (f"psi bends. {guards.STRAIGHTENED}", f"The answer bends. {wording.SCALES}"),
+    ('Few. Use `robust=True` (`robust="HC3"` if few).', "Few. Use --robust (--robust HC3 if few)."),
+    (
+        "Missing. Fill them in, or leave these rows out with data=.",
+        "Missing. Fill them in, or leave these rows out of the file.",
+    ),
+    ("Far off. Use `polish(model)`, or give the `l2=` that was used.", "Far off."),
+    ("No. Pass `strict=False` to get the number anyway.", "No."),
+    (guards.ONE_SIDED, None),
+    (
+        'Rare. Use `Bootstrap(kind="bayesian")`, a penalty (`l2=`), or `infer(model, psi, '
+        "robust=True)`.",
+        "Rare. Use --method \"Bootstrap(kind='bayesian')\", or --robust.",
+    ),
+    ("Ask `average_comparison('x', values=1)`.", "Ask `average_comparison('x', values=1)`."),
+    ("Both. Leave out robust= and clusters=.", "Both. Leave out --robust and --clusters."),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=range(len(SAID)))
+def test_messages_speak_of_options(text, expected):
+    found = wording.told(text)
+    assert expected is None or found == expected
+    for python in ("model, psi", "strict=", "l2=", "Smoothed(", "profile(", "robust=", "polish("):
+        assert python not in found
+
+
+def test_rows_without_a_group_are_left_out_and_counted(run, table, tmp_path):
+    gaps = table.assign(place=table.site.where(np.arange(N) >= 10), x=table.x.where(table.x < 2))
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    path, by = str(tmp_path / "gaps.csv"), "average_comparison('dose', by=['place', 'flag'])"
+    code, out, err = run("fit", path, "cost ~ x + dose", "--ask", by, "--ask", "dose", "--json")
+    assert code == 0, err
+    used = gaps.dropna(subset=["x", "place"])
+    content = json.loads(out)
+    assert content["data"]["rows_used"] == len(used) < N - 9
+    assert f"dropped {N - len(used)} of {N} rows" in err
+    assert "place: 10" in err
+    theirs = smf.ols("cost ~ x + dose", used).fit()
+    assert content["answers"][1]["rows"][0]["std_error"] == pytest.approx(theirs.bse["dose"])
+    assert {row["term"].split(",")[0] for row in content["answers"][0]["rows"]} == {
+        "place=a", "place=b", "place=c",
+    }  # fmt: skip
+    wrong = ("--ask", "average_comparison('dose', by='plase')")
+    check_refusal(*run("fit", path, "cost ~ x + dose", *wrong), "did you mean place?")
+
+
+BENT = "predictions(datagrid(x=[-4]))"
+
+
+def test_a_warning_names_its_question(run):
+    arguments = ("fit", "data.csv", *LOGIT, "--ask", "x", "--ask", BENT)
+    code, out, err = run(*arguments, "--json", "--quiet")
+    assert code == 0
+    (line,) = err.splitlines()
+    assert line.startswith(f"warning: {BENT}: The answer bends")
+    (warned,) = json.loads(out)["warnings"]
+    assert warned["asks"] == [BENT]
+    _, _, err = run("fit", "data.csv", *LOGIT, "--ask", BENT, "--quiet")  # no other question
+    assert err.startswith("warning: The answer bends")
+
+
+def test_an_error_names_its_question(run):
+    asks = ("--ask", "x", "--ask", "average_comparison('nowhere')")
+    check_refusal(*run("fit", "data.csv", *LOGIT, *asks), "error: average_comparison('nowhere'): ")
+
+
+@pytest.mark.parametrize(
+    ("ask", "options", "how"),
+    [
+        (BENT, ("--transform", "logit"), {"transform": "logit"}),
+        (BENT, ("--transform", "log"), {"transform": "log"}),
+        ("x", ("--transform", "exp"), {}),
+        ("x", ("--null", "0.3"), {}),
+    ],
+)
+def test_null_and_transform(run, table, ask, options, how):
+    content = fit(run, *LOGIT, "--ask", ask, *options)
+    (row,) = content["answers"][0]["rows"]
+    model = idm.from_statsmodels(smf.logit(LOGIT[0], table).fit(disp=0))
+    psi = idm.predictions(idm.datagrid(model, x=[-4])) if ask == BENT else idm.parameters
+    est = idm.infer(model, psi)
+    est = est if ask == BENT else est["x"]
+    if how:
+        low, high = np.ravel(est.confidence_interval(**how))
+        assert [row["conf_low"], row["conf_high"]] == pytest.approx([low, high])
+        assert row["null"] == {"log": 1.0, "logit": 0.5}[how["transform"]]
+        assert (row["p_value"] < 0.05) == (not low < row["null"] < high)
+    else:
+        null, shown = (0.3, None) if "--null" in options else (1.0, "exp")
+        expected = est.to_dict(null=null, transform=shown)
+        assert {key: [entry] for key, entry in row.items() if key != "df"} == {
+            key: pytest.approx(entry) if key != "term" else entry
+            for key, entry in expected.items()
+            if key != "df"
+        }
+    assert content["settings"][options[0][2:]] == (0.3 if "--null" in options else options[1])
+
+
+def test_a_ratio_is_symmetric_on_request(run):
+    ask = ("--ask", "average_comparison('x', how='ratio')")
+    by_default, symmetric = (
+        fit(run, *LOGIT, *ask, *options)["answers"][0]["rows"][0]
+        for options in ((), ("--transform", "identity"))
+    )
+    middle = (symmetric["conf_low"] + symmetric["conf_high"]) / 2
+    assert middle == pytest.approx(symmetric["estimate"])
+    assert by_default["conf_low"] * by_default["conf_high"] == pytest.approx(
+        by_default["estimate"] ** 2
+    )
+    assert by_default["null"] == symmetric["null"] == 1.0
+    assert symmetric["statistic"] == pytest.approx(
+        (symmetric["estimate"] - 1) / symmetric["std_error"]
+    )
+
+
+def test_the_scale_of_a_test_is_told(run):
+    code, out, err = run("fit", "data.csv", *LOGIT, "--ask", BENT, "--transform", "logit")
+    assert code == 0
+    assert "Tests of value = 0.5 on the logit scale; normal quantiles." in out
+    assert "The interval here is made on the logit scale instead." in err
+    assert "--transform" not in err  # it is there already
+
+
+def test_a_transform_that_does_not_fit_is_refused(run):
+    arguments = ("fit", "data.csv", *LOGIT, "--ask", "Intercept", "--ask", BENT)
+    check_refusal(*run(*arguments, "--transform", "log", "--null", "-1"), "above 0")
+    check_refusal(*run(*arguments, "--transform", "logit"), "Intercept: The transform needs")
+    check_refusal(*run(*arguments, "--transform", "square"), "invalid choice: 'square'")
+
+
+def test_a_page_tells_rows_clusters_and_its_command(run, tmp_path):
+    place = str(tmp_path / "page.html")
+    arguments = (
+        "fit", "gaps.csv", "y ~ x + C(site)", "--family", "logit", "--ask",
+        "average_comparison('x', by='site')", "--clusters", "village", "--report", place,
+        "--title", "Does <x> work?", "--question", "By how much?",
+    )  # fmt: skip
+    code, _, err = run(*arguments)
+    assert code == 0, err
+    page = Path(place).read_text()
+    assert "<h1>Does &lt;x&gt; work?</h1>" in page
+    assert "By how much?" in page
+    said = html.unescape(" ".join(re.sub("<[^>]+>", " ", page.split("<main>")[1]).split()))
+    assert "Data gaps.csv, 195 of 200 rows" in said
+    assert "Left out 5 of 200 rows with missing values (x: 5)" in said
+    assert "Clusters village" in said
+    assert "Variance clustered (CR0, 25 clusters)" in said
+    assert "The command: implicit-delta fit gaps.csv 'y ~ x + C(site)' --family logit" in said
+    assert "--ask \"average_comparison('x', by='site')\"" in said
+    for python in ("infer(", "compare(", "profile(", "model, psi"):
+        assert python not in said
+    typed = said.split("The command: ")[1].split(" method Infinitesimal")[0]
+    assert shlex.split(typed) == ["implicit-delta", *arguments]
+
+
+def test_other_spellings_of_a_success_are_refused(tmp_path, capsys):
+    path = tmp_path / "answers.csv"
+    path.write_text("x,b\n" + "\n".join(f"{k},{('yes', 'Yes', 'no')[k % 3]}" for k in range(30)))
+    assert main(["fit", str(path), "b ~ x", "--family", "logit", "--success", "yes"]) == 2
+    assert "'yes' and 'Yes'" in capsys.readouterr().err

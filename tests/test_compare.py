@@ -132,3 +132,75 @@ def test_table_frame_and_picture(model):
 def test_what_is_no_method(model, methods, error, message):
     with pytest.raises(error, match=message):
         idm.compare(model, rate, methods)
+
+
+GROUPS = np.arange(60) // 4
+DESIGNS = {
+    "clusters": {"clusters": GROUPS},
+    "CR1": {"clusters": GROUPS, "robust": "CR1"},
+    "HC1": {"robust": "HC1"},
+    "HC0": {"robust": True},
+    "df": {"df": 7.0},
+    "all": {"clusters": GROUPS, "robust": "CR1S", "df": 5.0},
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_design_reaches_every_method_or_its_row_says_so(model, name):
+    design = DESIGNS[name]
+    table = idm.compare(model, rate, **design)
+    rows = {row.method: row for row in table.rows}
+    alone = {"clusters", "robust"}.isdisjoint(design)
+    assert ("robust" in rows) == alone  # else every row is
+    for method in (idm.Infinitesimal(), idm.FiniteDifference()):
+        direct = idm.infer(model.at(model.theta), rate, method, **design)
+        row = rows[type(method).__name__]
+        assert row.std_error == pytest.approx(direct.standard_error, rel=1e-9)
+        np.testing.assert_allclose([row.low, row.high], direct.confidence_interval(), rtol=1e-9)
+    drawn = {key: x for key, x in design.items() if key != "robust"}
+    direct = idm.infer(model.at(model.theta), rate, idm.Bootstrap(rng=0), **drawn)
+    np.testing.assert_allclose(
+        [rows["Bootstrap"].low, rows["Bootstrap"].high], direct.confidence_interval(), rtol=1e-9
+    )
+    assert np.isnan(rows["profile"].low)
+    for argument in design:
+        assert f"{argument}=" in table.failures["profile"]
+
+
+def test_functions_take_the_design_or_are_told_how(model):
+    clustered = {"clusters": GROUPS}
+    table = idm.compare(
+        model,
+        rate,
+        {
+            "infer": idm.infer,
+            "passes on": lambda m, psi, **design: idm.infer(m, psi, **design),
+            "silent": lambda m, psi: idm.infer(m, psi),
+            "parametric": idm.Bootstrap(20, kind="parametric", rng=0),
+            "two ways": idm.Bootstrap(20, rng=0),
+        },
+        **clustered,
+    )
+    expected = idm.infer(model, rate, **clustered).standard_error
+    errors = {row.method: row.std_error for row in table.rows}
+    assert errors["infer"] == pytest.approx(expected) == pytest.approx(errors["passes on"])
+    assert np.isnan(errors["silent"])
+    assert "**design" in table.failures["silent"]
+    assert "neither robust nor clustered" in table.failures["parametric"]
+
+
+def test_what_no_bootstrap_can_draw_is_said(model):
+    ways = (GROUPS, np.arange(60) % 9)
+    table = idm.compare(model, rate, [idm.Bootstrap(20, rng=0)], clusters=ways)
+    assert "one way of grouping" in table.failures["Bootstrap"]
+    in_time = idm.compare(
+        model, rate, [idm.Infinitesimal(), idm.Bootstrap(20, rng=0)], robust=idm.HAC(3)
+    )
+    assert "Bootstrap" in in_time.failures
+    expected = idm.infer(model, rate, robust=idm.HAC(3)).standard_error
+    assert in_time.rows[0].std_error == pytest.approx(expected)
+
+
+def test_wrong_labels_are_refused_at_once(model):
+    with pytest.raises(ValueError, match="60"):
+        idm.compare(model, rate, clusters=np.arange(7))

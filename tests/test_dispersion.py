@@ -72,3 +72,30 @@ def test_an_estimated_variance_is_none_of_it():
     assert idm.from_residuals(lambda b: y - X @ b, start=[0.0, 0.0]).dispersion() == pytest.approx(
         1
     )
+
+
+def reference(model):
+    """Largest dispersion of drawn data, as the warning tells it."""
+    with pytest.warns(idm.DispersionWarning, match=WARNING) as caught:
+        idm.infer(model, idm.parameters)
+    return float(str(caught[0].message).split("(at most ")[1].split()[0])
+
+
+@pytest.mark.parametrize("n", [300, 3000])
+def test_copies_of_rows_are_drawn_one_by_one(n):
+    pd = pytest.importorskip("pandas")
+    smf = pytest.importorskip("statsmodels.formula.api")
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(1)
+    full = pd.DataFrame({"x": rng.integers(0, 3, n)})
+    full["y"] = rng.negative_binomial(3, 3 / (3 + np.exp(0.3 * full.x)))
+    few = full.groupby(["x", "y"]).size().rename("w").reset_index()
+    poisson = sm.families.Poisson()
+    counted = smf.glm("y ~ x", few, family=poisson, freq_weights=few.w).fit()
+    one, other = (
+        reference(idm.from_statsmodels(fit))
+        for fit in (counted, smf.glm("y ~ x", full, family=poisson).fit())
+    )
+    rounding = 0.05  # of the message; squared residuals of such counts have variance 3
+    for found in (one, other):
+        assert 1 - rounding <= found <= 1 + 4 * np.sqrt(3 / n) + rounding

@@ -346,6 +346,8 @@ def test_influential_rows_are_labeled():
     assert shown["patient 30"] == (30, -1.0)
     plain = Estimate(1.0, [[1.0]], ("x",), "", influence=influence)
     assert {"3", "30"} <= {text.get_text() for text in plain.plot(kind="influence").texts}
+    assert est.plot(kind="influence").get_xlabel() == "training row (position); labels: index"
+    assert plain.plot(kind="influence").get_xlabel() == "training row (position)"
 
 
 # Profiles

@@ -208,7 +208,12 @@ def test_population_of_a_ratio_is_the_delta_method_of_averages(how):
         ("code", ["code=1", "code=2", "code=3"], lambda d: d.code),
         (["flag"], ["flag=False", "flag=True"], lambda d: d.flag),
         (DATA.code.to_numpy() + 7, ["8", "9", "10"], lambda d: d.code + 7),
-        (DATA.group.sample(frac=1, random_state=0), list("abc"), lambda d: d.group),
+        (
+            DATA.group.sample(frac=1, random_state=0),
+            ["group=a", "group=b", "group=c"],
+            lambda d: d.group,
+        ),
+        (DATA.group.rename(None), list("abc"), lambda d: d.group),
     ],
 )
 def test_groups_are_averages_over_their_rows_in_sorted_order(by, names, label):
@@ -317,7 +322,7 @@ def test_predictions_are_those_of_get_prediction():
     ready = results.get_prediction(new).summary_frame()
     np.testing.assert_allclose(est.value, ready["mean"], rtol=1e-10)
     np.testing.assert_allclose(est.standard_error, ready["mean_se"], rtol=1e-9)
-    assert est.names == ("0", "1", "2", "3")
+    assert est.names[:2] == ("x=-0.5, group=a, code=2", "x=-0.5, group=b, code=2")
 
 
 @pytest.mark.parametrize("kind", ["MNLogit", "OrderedModel, logit", "OrderedModel, probit"])
@@ -505,7 +510,7 @@ def test_datagrid_has_a_row_per_combination():
     _, model = fitted("Logit")
     grid = idm.datagrid(model, x=[0, 1], group=["a", "b", "c"])
     assert len(grid) == 6
-    assert list(grid.columns) == list(DATA.columns)
+    assert list(grid.columns) == ["x", "z", "treated", "group", "code", "flag"]
     assert np.allclose(grid.z, DATA.z.mean())
     assert set(grid.flag) == {DATA.flag.mode()[0]}
     assert list(grid.group) == list("abcabc")
@@ -563,3 +568,123 @@ def test_parameters_are_ordinary_otherwise(kind):
         np.testing.assert_array_equal(np.asarray(twin), np.asarray(results.params))
     again = pickle.loads(pickle.dumps(model))
     same(idm.infer(again, idm.parameters), idm.infer(model, idm.parameters), 1e-12)
+
+
+@pytest.fixture(scope="module")
+def exposed():
+    results = smf.poisson("count ~ treated + x", DATA, exposure=DATA.years).fit(disp=0)
+    return results, idm.from_statsmodels(results)
+
+
+EXPOSURES = {
+    "exposure": lambda p, d: p.predict(d, exposure=d.years),
+    "an array": lambda p, d: p.predict(d, exposure=d.years.to_numpy()),
+    "in another order": lambda p, d: p.predict(d, exposure=d.years[::-1]),
+    "offset": lambda p, d: p.predict(d, offset=np.log(d.years)),
+    "both": lambda p, d: p.predict(d, offset=np.log(d.years / 2), exposure=2),
+    "offset in another order": lambda p, d: p.predict(d, offset=np.log(d.years)[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", EXPOSURES)
+def test_parameters_predict_with_an_exposure(exposed, name):
+    _, model = exposed
+    found = idm.infer(model, lambda p: EXPOSURES[name](p, DATA).mean())
+    same(found, idm.infer(model, idm.average_prediction()), 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "exposure", "text"),
+    [
+        ("Poisson", -1.0, "above 0"),
+        ("Poisson", DATA.years.mask(DATA.index == 3), "above 0"),
+        ("Poisson", DATA.years[:7], r"shape \(7,\) for 240 rows"),
+        ("Logit", DATA.years, "logarithmic link"),
+        ("GLM, cloglog", DATA.years, "logarithmic link"),
+        ("OLS", 2.0, "logarithmic link"),
+    ],
+)
+def test_exposures_that_do_not_fit_are_refused(name, exposure, text):
+    _, model = fitted(name)
+    with pytest.raises(ValueError, match=text):
+        idm.infer(model, lambda p: p.predict(DATA, exposure=exposure).mean())
+
+
+@pytest.mark.parametrize("method", [None, idm.Simulation(50, rng=0), idm.FiniteDifference()])
+def test_rows_without_exposure_are_told_once(exposed, method):
+    _, model = exposed
+    for _ in range(2):  # once for each answer
+        with pytest.warns(
+            idm.ImplicitDeltaWarning, match=r"params.predict\(data, exposure"
+        ) as told:
+            found = idm.infer(model, lambda p: p.predict(DATA).mean(), method)
+        assert sum("exposure of 1" in str(w.message) for w in told) == 1
+        assert any("exposure of 1" in text for text in found.diagnostics.warnings)
+
+
+GRIDS = {
+    "two values": ({"x": [0, 1], "group": ["a", "b"]}, lambda g: g),
+    "some rows": ({"x": [0, 1, 2]}, lambda g: g[g.x > 0]),
+    "other values": ({"x": [0, 1]}, lambda g: g.assign(x=g.x + 0.5)),
+    "in another order": ({"x": [0, 1], "flag": [True, False]}, lambda g: g[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_rows_of_a_grid_are_named_by_their_values(name):
+    results, model = fitted("Probit")
+    values, change = GRIDS[name]
+    grid = change(idm.datagrid(model, **values))
+    found = idm.infer(model, idm.predictions(grid))
+    rows = (", ".join(f"{key}={row[key]}" for key in values) for _, row in grid.iterrows())
+    assert [n.replace(".0", "") for n in found.names] == [row.replace(".0", "") for row in rows]
+    np.testing.assert_allclose(found.value, results.predict(grid), rtol=1e-10)
+
+
+def test_a_grid_with_an_index_of_its_own_has_its_names():
+    _, model = fitted("Probit")
+    grid = idm.datagrid(model, x=[0, 1]).set_axis(["low", "high"], axis=0)
+    assert idm.infer(model, idm.predictions(grid)).names == ("low", "high")
+
+
+def test_a_grid_has_the_columns_of_the_formula_and_no_half_treated_row():
+    _, model = fitted("Probit")
+    grid = idm.datagrid(model, x=[0, 1], village=3)
+    assert list(grid.columns) == ["x", "treated", "group", "flag", "village"]
+    assert set(grid.treated) == {DATA.treated.mode()[0]}
+    frame = idm.datagrid(DATA[["treated", "x"]], x=1)
+    assert frame.treated[0] == DATA.treated.mode()[0]
+
+
+LEAVING = {
+    "a step": idm.average_comparison("x", values=10),
+    "a pair": idm.average_comparison("x", values=(0, 50)),
+    "rows": idm.predictions(DATA.assign(x=99.0)),
+    "an average": idm.average_prediction(DATA.assign(x=-99.0)),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_what_leaves_a_spline_is_told_its_range(name):
+    _, model = fitted("Logit")
+    with pytest.raises(ValueError, match=r"'x' leaves the range of a spline.*values=") as told:
+        idm.infer(model, LEAVING[name])
+    text = str(told.value)
+    assert "Patches" not in text
+    assert f"{DATA.x.min():.6g} to {DATA.x.max():.6g}" in text
+    pair = tuple(map(float, text.split("values=(")[1].split(")")[0].split(",")))
+    for values in (pair, "iqr"):  # the advice works
+        assert np.isfinite(idm.infer(model, idm.average_comparison("x", values=values)).value)
+
+
+def test_a_kink_is_told_without_a_formula_and_with_a_line_that_works():
+    step = smf.logit("won ~ np.maximum(x, 0.1) + treated", DATA).fit(disp=0)
+    model = idm.from_statsmodels(step)
+    jump = smf.ols("y ~ I((x > 0.1) * 1.0) + treated", DATA.assign(x=DATA.x.round(1))).fit()
+    with pytest.raises(
+        idm.EvaluationError, match=r"ReLU.*average_comparison\('x', values="
+    ) as told:
+        idm.infer(idm.from_statsmodels(jump), idm.average_slope("x"))
+    assert "formula" not in str(told.value)
+    for one in (model, idm.from_statsmodels(jump)):
+        assert idm.infer(one, idm.average_comparison("x", values="iqr")).standard_error > 0

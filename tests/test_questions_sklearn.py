@@ -430,3 +430,13 @@ def test_positive_coefficients_at_zero():
     )
     found = idm.infer(model, idm.average_comparison("treated"), strict=False)
     assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", [None, idm.FiniteDifference()])
+def test_labels_of_a_classifier_are_told_of_probabilities(method):
+    X, y = np.arange(40.0)[:, None] / 10, (np.arange(40) % 3 > 0) * 1
+    model = idm.from_sklearn(LogisticRegression(C=np.inf, tol=1e-10).fit(X, y), X, y)
+    with pytest.raises(idm.EvaluationError, match="predict_proba") as told:
+        idm.infer(model, lambda e: e.predict(X).mean(), method)
+    assert "params" not in str(told.value)
+    assert idm.infer(model, lambda e: e.predict_proba(X)[:, 1].mean()).standard_error > 0

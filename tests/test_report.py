@@ -2,12 +2,14 @@
 
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import report_cases
 from report_cases import CASES, WEIRD, estimate
+from scipy.stats import norm
 
 import implicit_delta as idm
 from implicit_delta._core import thresholds
@@ -517,3 +519,158 @@ def test_numbers_have_the_digits_that_matter(x, places, text):
 def test_lists_end_in_and():
     assert listed(["a"]) == "a"
     assert listed(["a", "b"]) == "a and b"
+
+
+def text_of(page):
+    return " ".join(re.sub("<[^>]+>", " ", page.split("<main>")[1]).split())
+
+
+RATIO = Estimate([2.0, 0.8], np.diag([0.36, 0.04]), names=("a", "b"), method="Infinitesimal()")
+SCALED = [
+    ({"transform": "log"}, 2.0 * np.exp(-1.959964 * 0.3), np.log(2.0) / 0.3, 1.0),
+    ({"transform": "log", "null": 1.5}, 2.0 * np.exp(-1.959964 * 0.3), np.log(2 / 1.5) / 0.3, 1.5),
+    ({"null": 1.0}, 2.0 - 1.959964 * 0.6, 1 / 0.6, 1.0),
+    ({}, 2.0 - 1.959964 * 0.6, 2 / 0.6, 0.0),
+    ({"transform": "exp"}, np.exp(2.0 - 1.959964 * 0.6), 2 / 0.6, 1.0),
+    ({"transform": "exp", "null": 3.0}, np.exp(2.0 - 1.96 * 0.6), (2 - np.log(3)) / 0.6, 3.0),
+    ({"transform": (np.log, np.exp)}, 2.0 * np.exp(-1.959964 * 0.3), 2 / 0.6, 0.0),
+]
+
+
+@pytest.mark.parametrize(("how", "low", "statistic", "null"), SCALED)
+def test_null_and_transform_of_a_page(how, low, statistic, null, tmp_path):
+    page = written(RATIO, tmp_path, **how)
+    said = text_of(page)
+    assert f"with {low:.2f} to" in said.replace("<", "")
+    p_value = 2 * norm.sf(statistic)
+    assert ("<0.0001" if p_value < 1e-4 else f"{p_value:.4f}") in said.replace("&lt;", "<")
+    assert f"the value is {null:g}." in said.replace("is zero", "is 0")
+    name = "exp(a)" if how.get("transform") == "exp" else "a"
+    assert f"{name} is estimated at" in said
+
+
+def test_a_probability_stays_one_on_its_page(tmp_path):
+    risk = Estimate(0.91, [[0.128**2]], names=("risk",), method="Infinitesimal()")
+    said = text_of(written(risk, tmp_path, transform="logit"))
+    low, high = risk.confidence_interval(transform="logit")
+    assert f"with {low:.2f} to {high:.2f}" in said
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        written(RATIO, tmp_path, transform="logit")
+    with pytest.raises(ValueError, match="null"):
+        written(RATIO, tmp_path, null=np.nan)
+
+
+@pytest.mark.parametrize("null", [0.0, 1.0, 0.97])
+def test_the_null_is_marked_and_labeled(null, tmp_path):
+    page = written(RATIO, tmp_path, null=null)
+    (axis,) = re.findall(r'<svg class="scale".*?</svg>', page)
+    assert f">{null:g}</text>" in axis
+    assert page.count('class="zero"') == 2
+
+
+VARIANCES = [
+    ("Infinitesimal(solver=cholesky)", {}, "of the model (assumes that it is right"),
+    ("FiniteDifference()", {}, "of the model (assumes that it is right"),
+    ("Simulation(1000, rng=0)", {}, "of the model (assumes that it is right"),
+    ("Bootstrap(kind='parametric', rng=0)", {}, "of the model (assumes that it is right"),
+    ("Bootstrap(rng=0)", {}, "between refits to rows drawn anew (assumes that rows are"),
+    ("Bootstrap(rng=0) of 40 clusters", {}, "between refits to whole clusters drawn anew"),
+    ("Infinitesimal()", {"variance": "clustered (CR2, 40 clusters)"}, "clustered (CR2, 40 clust"),
+    ("Infinitesimal()", {"variance": "covariance="}, "from a covariance of the parameters"),
+]
+
+
+@pytest.mark.parametrize(("method", "notes", "words"), VARIANCES)
+def test_the_variance_is_always_told(method, notes, words, tmp_path):
+    est = replace(RATIO, method=method, diagnostics=Diagnostics(notes=notes))
+    assert f"Variance {words}" in text_of(written(est, tmp_path))
+
+
+def test_nothing_is_claimed_of_a_variance_by_hand(tmp_path):
+    assert "Variance" not in text_of(written(replace(RATIO, method="by hand"), tmp_path))
+
+
+FREEDOM = [
+    ("Infinitesimal()", "clustered (CR0, 40 clusters)", 39.0, "There are 40 groups, and the error"),
+    ("Infinitesimal()", "clustered (CR2, 40 clusters)", 11.3, "as well as from 12 of equal weight"),
+    ("Infinitesimal()", "clustered (CR0, 40 x 8 clusters)", 7.0, "There are 40 x 8 groups"),
+    ("Bootstrap(rng=0) of 12 clusters", "", 11.0, "There are 12 groups"),
+    ("Infinitesimal()", "robust (HC2)", 20.0, "how the rows that count most here scatter, so"),
+    ("Infinitesimal()", "", 20.0, "The scale of the error was itself estimated, so"),
+]
+
+
+@pytest.mark.parametrize(("method", "variance", "df", "words"), FREEDOM)
+def test_degrees_of_freedom_have_their_own_reason(method, variance, df, words, tmp_path):
+    notes = {"variance": variance} if variance else {}
+    est = replace(RATIO, method=method, df=df, diagnostics=Diagnostics(notes=notes))
+    said = text_of(written(est, tmp_path))
+    assert words in said
+    assert ("scale of the error" in said) == (not variance and "clusters" not in method)
+
+
+def test_a_bend_has_one_number_and_one_verdict(tmp_path):
+    warned = "psi bends within half a standard error (nonlinearity 0.14, where 0 is straight)."
+    found = Diagnostics(nonlinearity=0.0759, warnings=(warned,))
+    said = text_of(written(replace(RATIO, diagnostics=found), tmp_path))
+    assert said.count("nonlinearity 0.14 psi bends") == 1
+    assert "0.0759" not in said
+    assert "is fair" not in said
+
+
+def test_the_question_in_words_is_the_heading(tmp_path):
+    words = "Average of well if treated = 1 in every row, minus the same if treated = 0"
+    est = Estimate(
+        0.107, [[0.03**2]], names=("treated: 1 - 0",), method="Infinitesimal()",
+        diagnostics=Diagnostics(notes={"question": words}),
+    )  # fmt: skip
+    page = written(est, tmp_path)
+    assert f"<h1>{words}</h1>" in page
+    assert "This is estimated at 0.107" in text_of(page)
+    assert text_of(page).count(words) == 1  # and no setting
+    own = text_of(written(est, tmp_path, title="Does it work?"))
+    assert f"{words} is estimated at 0.107" in own
+
+
+def test_sentences_say_what_they_mean(tmp_path):
+    many = Estimate(np.ones(4), np.eye(4), names=tuple("abcd"), method="Infinitesimal()")
+    said = text_of(written(many, tmp_path))
+    assert "Each interval alone misses in 5% of repetitions; that at least one of the 4" in said
+    assert "The target here: what this model would give with unlimited data of this kind." in said
+
+
+def test_a_page_of_a_comparison_keeps_the_design(tmp_path):
+    model, groups = poisson()
+    comparison = idm.compare(model, lambda b: np.exp(b[0]), clusters=groups)
+    page = comparison.report(tmp_path / "page.html").read_text()
+    low, high = idm.infer(model, lambda b: np.exp(b[0]), clusters=groups).confidence_interval()
+    said = text_of(page)
+    assert f"{low:.2f} to {high:.2f}" in said
+    assert "Variance clustered (CR0, 12 clusters)" in said
+    assert "no answer: A profile rests on the likelihood alone, and takes no clusters=" in said
+
+
+def poisson():
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(12), 5)
+    y = rng.poisson(np.exp(0.3 + 0.4 * rng.normal(size=12)[groups]))
+    return idm.from_loglik(lambda b: y * b[0] - np.exp(b[0]), start=[0.0]), groups
+
+
+def test_skewness_explains_a_profile(tmp_path):
+    y = np.array([3.0, 0.0, 2.0, 5.0, 1.0, 4.0, 2.0, 3.0])
+    model = idm.from_loglik(lambda th: y * th[0] - np.exp(th[0]), start=[0.0])
+    rate = lambda th: np.exp(th[0])
+    page = idm.profile(model, rate).report(tmp_path / "page.html").read_text()
+    said = text_of(page)
+    assert "The symmetric interval ignores skewness" in said
+    assert "prefer this one." in said
+    assert "Find out why" not in said
+    assert re.search(r"starts 0\.\d+ and ends 0\.\d+ standard errors lower", said)
+    both = idm.compare(model, rate, [idm.Infinitesimal(), idm.profile])
+    said = text_of(both.report(tmp_path / "page.html").read_text())
+    assert "prefer that of the profile, if the model is right" in said
+    # The reason of a difference between symmetric ones is not known.
+    other = idm.compare(model, rate, [idm.Infinitesimal(), idm.Infinitesimal(damping=20.0)])
+    said = text_of(other.report(tmp_path / "page.html").read_text())
+    assert "Find out why" in said

@@ -65,6 +65,16 @@ OVERLAPS = """() => [...document.querySelectorAll("svg")].flatMap(svg => {
     a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
   )).map(() => svg.outerHTML.slice(0, 200));
 })"""
+# Drawings of rows that do not span the box of the axis below them.
+ASKEW = """() => [...document.querySelectorAll(".strips")].flatMap(strips => {
+  const axis = strips.querySelector("svg.scale");
+  if (!axis) return [];
+  const a = axis.getBoundingClientRect();
+  return [...strips.querySelectorAll(".row:not(.axis) > svg")].filter(svg => {
+    const b = svg.getBoundingClientRect();
+    return Math.abs(a.left - b.left) > 0.5 || Math.abs(a.right - b.right) > 0.5;
+  }).map(svg => svg.outerHTML.slice(0, 120));
+})"""
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 
 
@@ -114,7 +124,16 @@ def test_a_page_fits_and_asks_for_nothing(name, width, browser, pages):
         assert page.evaluate(OUTSIDE) == []
         assert page.evaluate(UNSEEN) == []
         assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate(ASKEW) == []
         assert page.evaluate("() => document.querySelectorAll('svg[role=img]').length") > 0
+
+
+@pytest.mark.parametrize("width", [320, 500, 700, 870])
+@pytest.mark.parametrize("name", ["twelve", "influence", "comparison", "scales"])
+def test_axes_are_below_what_they_measure(name, width, browser, pages):
+    with opened(browser, pages[name], width) as page:
+        assert page.evaluate(ASKEW) == []
+        assert width < min(WIDTHS) or page.evaluate(OVERLAPS) == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

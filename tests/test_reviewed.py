@@ -70,7 +70,7 @@ def test_proportions_are_not_repeated_rows():
 
 def test_a_psi_that_ignores_its_argument_is_told():
     results = smf.ols("y ~ x", FRAME).fit()
-    with pytest.raises(idm.EvaluationError, match=r"results.model.predict\(params, X\)"):
+    with pytest.raises(idm.EvaluationError, match=r"params.predict\(new\)"):
         idm.infer(idm.from_statsmodels(results), lambda params: results.predict(FRAME).mean())
 
 

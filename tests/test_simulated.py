@@ -224,3 +224,25 @@ def test_bins_are_not_what_was_sampled():
 def test_many_rows_are_not_warned_of(recwarn):
     idm.infer(normal_model(np.random.default_rng(5).normal(size=200)), idm.parameters, robust=True)
     assert not [w for w in recwarn if issubclass(w.category, SmallSampleWarning)]
+
+
+def test_extended_likelihood_has_no_robust_error():
+    x = np.random.default_rng(0).normal(size=400)
+    model = idm.from_loglik(lambda th: np.log(th[0] * norm.pdf(x)) - th[0] / x.size, start=[300.0])
+    assert idm.infer(model, lambda th: th[0]).standard_error == pytest.approx(20.0, rel=1e-5)
+    with pytest.warns(SmallSampleWarning, match="number of events is random"):
+        idm.infer(model, lambda th: th[0], robust=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "weights", "text"), [(5, None, "drew 5 rows"), (40, np.full(40, 4.0), "weights")]
+)
+def test_simulators_of_other_data_are_refused(size, weights, text):
+    model = idm.from_loglik(
+        exponential,
+        start=[0.0],
+        weights=weights,
+        simulate=lambda th, rng: partial(exponential, y=rng.exponential(np.exp(th[0]), size)),
+    )
+    with pytest.raises(UnsupportedModelError, match=text):
+        idm.infer(model, lambda th: th[0], idm.Bootstrap(10, kind="parametric"))

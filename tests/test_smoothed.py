@@ -27,6 +27,7 @@ def test_smooth_evaluations_agree_up_to_the_stated_error(case, method):
     np.testing.assert_allclose(est.value, case.psi(case.theta), rtol=1e-12)  # not smoothed
 
 
+@pytest.mark.filterwarnings("ignore:Even if the model is right")  # 60 rows
 def test_what_is_linear_is_exact():
     case = linear()
     est = idm.infer(model_of(case), idm.Smoothed(case.psi, draws=20, rng=0))

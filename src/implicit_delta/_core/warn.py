@@ -1,9 +1,10 @@
 """Warnings that point at the user's line, and a record of the last ones."""
 
+import math
 import sys
 import warnings
 from collections import deque
-from threading import get_ident
+from threading import get_ident, local
 from time import perf_counter
 
 from implicit_delta.errors import ImplicitDeltaWarning
@@ -12,6 +13,19 @@ OURS = {"implicit_delta", "joblib"}  # joblib runs parts of the package
 MOST_KEPT = 100  # more than one question ever issues
 
 _record: deque[tuple[float, int, str]] = deque(maxlen=MOST_KEPT)  # time, thread, text
+_answer = local()  # the time when the last answer of a thread was begun
+
+
+def begin_answer() -> float:
+    """Begin an answer, within which `warn_once` does not repeat itself; return the time."""
+    _answer.started = perf_counter()
+    return float(_answer.started)
+
+
+def warn_once(text: str, category: type[Warning]) -> None:
+    """Warn unless the answer at hand has done so: psi is called many times."""
+    if text not in warned_since(getattr(_answer, "started", math.inf)):
+        warn(text, category)
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -79,6 +79,21 @@ def _placed(call: Call) -> tuple[Any, ...]:
     return call.arguments
 
 
+def columns_of(ask: Ask) -> tuple[str, ...]:
+    """Columns whose groups a question asks for, whether the formula has them or not."""
+    if ask.call is None or ask.call.name not in QUESTIONS:
+        return ()
+    signature = inspect.signature(getattr(implicit_delta, ask.call.name))
+    return _groups(signature.bind(*_placed(ask.call), **ask.call.keywords).arguments.get("by"))
+
+
+def _groups(by: Any) -> tuple[str, ...]:
+    columns = () if by is None else by if isinstance(by, list | tuple) else (by,)
+    if not all(isinstance(name, str) for name in columns):
+        raise Failure("by= takes names of columns in quotes: by='group', or by=['a', 'b'].")
+    return tuple(columns)
+
+
 def read_method(text: str | None, seed: int) -> Any:
     """Read a method with its settings; one that draws gets the seed."""
     if text is None:
@@ -152,10 +167,7 @@ def _question(fit: Fit, call: Call) -> Any:
         _check_size(len(fit.frame))
     question = getattr(implicit_delta, call.name)
     by = inspect.signature(question).bind(*arguments, **keywords).arguments.get("by")
-    columns = by if isinstance(by, list | tuple) else [by]
-    if by is not None and not all(isinstance(name, str) for name in columns):
-        raise Failure("by= takes names of columns in quotes: by='group', or by=['a', 'b'].")
-    groups = [name for name in columns if name in fit.frame]
+    groups = [name for name in _groups(by) if name in fit.frame]
     _check_size(len(fit.frame[groups].drop_duplicates()) if groups else 1)
     return question(*arguments, **keywords)
 

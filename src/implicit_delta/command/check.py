@@ -15,6 +15,7 @@ EXTRAS = {
     "sklearn": ("scikit-learn",),
     "pandas": ("pandas",),
     "polars": ("polars",),
+    "parquet": ("pandas", "pyarrow"),
     "plot": ("matplotlib",),
     "bayes": ("bayesian-optimization",),
     "dask": ("dask", "distributed"),

@@ -39,10 +39,11 @@ class Specification:
     clusters: tuple[str, ...] = ()
     success: str | None = None
     levels: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
 
     def columns(self) -> list[str]:
         """Columns beside those of the formula."""
-        given = (self.weights, self.offset, self.exposure, *self.clusters)
+        given = (self.weights, self.offset, self.exposure, *self.clusters, *self.by)
         return [name for name in given if name is not None]
 
 
@@ -56,6 +57,7 @@ class Fit:
     clusters: Any
     notes: tuple[str, ...]
     rows_read: int
+    left_out: str = ""
 
 
 def fit(table: Table, asked: Specification) -> Fit:
@@ -84,6 +86,7 @@ def fit(table: Table, asked: Specification) -> Fit:
         clusters=_clusters(frame, asked.clusters),
         notes=(*dropped, *coding, *_thresholds(family)),
         rows_read=len(table.frame),
+        left_out="".join(dropped).removeprefix("dropped "),
     )
 
 

@@ -2,19 +2,21 @@
 
 import argparse
 import os
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from implicit_delta._core.progress import VARIABLE
 from implicit_delta.command.check import found, report
 from implicit_delta.command.demonstration import run_demo
 from implicit_delta.command.failure import Failure, one_line
-from implicit_delta.command.outputs import Outputs
 from implicit_delta.command.parser import parser
+from implicit_delta.command.wording import told
 from implicit_delta.errors import ImplicitDeltaError
 
 DONE, REFUSED, BUG, INTERRUPTED = 0, 2, 70, 130
@@ -44,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _verdict(error: BaseException) -> tuple[int, str]:
     """Exit code and line of an error."""
     match error:
-        case Failure() | ImplicitDeltaError() | ImportError():
+        case ImplicitDeltaError():
+            return REFUSED, told(error)
+        case Failure() | ImportError():
             return REFUSED, one_line(error)
         case MemoryError():
             return REFUSED, "out of memory: the file or the formula is too large."
@@ -52,8 +56,8 @@ def _verdict(error: BaseException) -> tuple[int, str]:
             return REFUSED, one_line(error)
         case KeyboardInterrupt():
             return INTERRUPTED, "interrupted"
-    told = one_line(f"{type(error).__name__}: {error}")
-    return BUG, f"this is a bug, please report it at {ISSUES} with --debug: {told:.300}"
+    named = one_line(f"{type(error).__name__}: {error}")
+    return BUG, f"this is a bug, please report it at {ISSUES} with --debug: {named:.300}"
 
 
 def _run(given: list[str]) -> int:
@@ -74,12 +78,14 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
     from implicit_delta.command.asking import (
         Settings,
         answer,
+        columns_of,
         read_ask,
         read_method,
         read_robust,
     )
     from implicit_delta.command.fitting import Specification, fit
-    from implicit_delta.command.printing import as_json, as_text, document
+    from implicit_delta.command.outputs import Outputs, Page
+    from implicit_delta.command.printing import Answer, as_json, as_text, document
     from implicit_delta.command.reading import read_table
 
     if not 0 < options.level < 1:
@@ -101,20 +107,21 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
         clusters=tuple(options.clusters or ()),
         success=options.success,
         levels=tuple(filter(None, (options.levels or "").split(","))),
+        by=tuple(dict.fromkeys(name for ask in asks for name in columns_of(ask))),
     )
     notes = _Notes(options.quiet)
-    with _bars(not options.quiet), _recorded() as warned:
+    with _bars(not options.quiet), _recorded(len(asks), options.transform) as warned:
         table = read_table(options.data, _dialect(options))
         fitted = fit(table, asked)
-        notes(*fitted.notes)
-        notes(f"{type(fitted.results.model).__name__} fitted to {len(fitted.frame)} rows")
-        answers = [
-            (ask.text, _refusing(answer, fitted, ask, settings, options.report is not None))
-            for ask in asks
-        ]
+        fitted_as = f"{type(fitted.results.model).__name__} fitted to {len(fitted.frame)} rows"
+        notes(*fitted.notes, fitted_as)
+        answers = []
+        for ask in asks:
+            with warned.about(ask.text):
+                made = _refusing(answer, fitted, ask, settings, options.report is not None)
+                shown = _refusing(Answer.of, ask.text, made, options)
+            answers.append(shown)
     if options.json or options.output == "json":
-        made = {"method": options.method, "seed": options.seed, "robust": options.robust}
-        made |= {"df": options.df}
         content = document(
             answers,
             options.level,
@@ -122,15 +129,36 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
             table=table,
             asked=asked,
             fit=fitted,
-            settings=made,
-            warned=warned,
+            settings=_settings(options),
+            warned=warned.entries(),
         )
         print(as_json(content))
     else:
         print(as_text(answers, options.level))
     sys.stdout.flush()
-    for path in outputs.write(answers, options.level, f"{asked.formula} ({asked.family})"):
+    facts = {
+        "Data": f"{table.name}, {len(fitted.frame):,} of {fitted.rows_read:,} rows",
+        "Left out": fitted.left_out,
+        "Model": f"{asked.formula} ({asked.family})",
+        "Clusters": " x ".join(asked.clusters),
+    }
+    page = Page(
+        options.title, options.question, facts, " ".join(["implicit-delta", *map(_quoted, given)])
+    )
+    for path in outputs.write(answers, options.level, page):
         notes(f"wrote {path}")
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell, readably where it holds single quotes."""
+    return f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Settings as they were given; null and transform only if they were."""
+    always = {name: getattr(options, name) for name in ("method", "seed", "robust", "df")}
+    extra = {name: getattr(options, name) for name in ("null", "transform")}
+    return {**always, **{name: entry for name, entry in extra.items() if entry is not None}}
 
 
 def _refusing(function: Any, *arguments: Any) -> Any:
@@ -138,7 +166,7 @@ def _refusing(function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (ImplicitDeltaError, ValueError, TypeError, KeyError) as error:
-        raise Failure(one_line(error)) from error
+        raise Failure(told(error)) from error
 
 
 def _df(given: float | None) -> float | None:
@@ -186,20 +214,67 @@ def _bars(shown: bool) -> Iterator[None]:
             del os.environ[VARIABLE]
 
 
-@contextmanager
-def _recorded() -> Iterator[list[tuple[str, str]]]:
-    """Record warnings, and print each once when the work is done or has failed."""
-    told: list[tuple[str, str]] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+@dataclass
+class _Warned:
+    """Warnings by category and text, each with the questions that it is about."""
+
+    asks: int
+    scale: str | None = None
+    found: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    asked: str | None = None
+
+    @contextmanager
+    def about(self, ask: str) -> Iterator[None]:
+        """Take what is recorded here to be about a question; say so of an error too."""
+        self.asked = ask
         try:
-            yield told
+            with self.recorded():
+                yield
+        except Failure as error:
+            raise (Failure(f"{ask}: {error}") if self.asks > 1 else error) from error
         finally:
-            for item in caught:
-                entry = (item.category.__name__, one_line(item.message))
-                if not issubclass(item.category, INTERNAL) and entry not in told:
-                    told.append(entry)
-                    print(f"warning: {entry[1]}", file=sys.stderr)
+            self.asked = None
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record warnings, but for those for programmers."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                yield
+            finally:
+                for item in caught:
+                    if not issubclass(item.category, INTERNAL):
+                        self.add(item.category.__name__, told(item.message, self.scale))
+
+    def add(self, category: str, text: str) -> None:
+        asks = self.found.setdefault((category, text), [])
+        if self.asked is not None and self.asked not in asks:
+            asks.append(self.asked)
+
+    def about_some(self, asks: list[str]) -> list[str]:
+        """Questions to name: none where it is about all of them."""
+        return asks if len(asks) < self.asks else []
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Warnings as JSON has them."""
+        return [
+            {"category": category, "message": text, "asks": asks}
+            for (category, text), asks in self.found.items()
+        ]
+
+
+@contextmanager
+def _recorded(asks: int, scale: str | None) -> Iterator[_Warned]:
+    """Record warnings, and print each once when the work is done or has failed."""
+    warned = _Warned(asks, scale)
+    try:
+        with warned.recorded():
+            yield warned
+    finally:
+        for (_, text), about in warned.found.items():
+            named = "; ".join(map(one_line, warned.about_some(about)))
+            print(f"warning: {named}: {text}" if named else f"warning: {text}", file=sys.stderr)
 
 
 def _encode_anything() -> None:

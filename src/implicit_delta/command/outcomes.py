@@ -48,7 +48,16 @@ def _succeeded(frame: Any, name: str, kind: Outcome, success: str) -> tuple[Any,
         hit = values == float(success)
     if not hit.any():
         raise Failure(f"{name} is never {success!r}: it holds {_shown(values)}.")
-    return frame.assign(**{name: hit.astype(int)}), [f"{name} is 1 where it is {success!r}, else 0"]
+    rest = values[~hit].dropna()
+    others = sorted(map(str, rest.unique()))
+    alike = [other for other in others if other.strip().lower() == success.strip().lower()]
+    if alike:
+        raise Failure(
+            f"{name} holds {success!r} and {alike[0]!r}, which would count as the opposite: make "
+            "them one in the file."
+        )
+    note = f"{name} is 1 where it is {success!r}, else 0 ({listed(others)})"
+    return frame.assign(**{name: hit.astype(int)}), [note]
 
 
 def _ordered(
@@ -73,11 +82,14 @@ def _text(name: str, values: Any, kind: Outcome) -> str:
     shown = f"The outcome {name!r} is not numeric: it holds {_shown(values)}."
     found = list(values.unique())
     if kind in ("binary", "share") and len(found) == 2:
-        return f"{shown} Say which of the two counts as 1: --success {str(found[-1])!r}."
+        first, second = (f"--success {str(value)!r}" for value in found)
+        return f"{shown} Say which of the two counts as 1: {first} or {second}."
     if kind == "ordered":
         return f"{shown} Give their order, the lowest first: --levels {','.join(map(str, found))}."
     if _mostly_numbers(values):
-        return f"{shown} Correct the file, or give --decimal ',' if numbers have decimal commas."
+        odd = next(text for text in map(str, values) if not is_number(text))
+        decimal = " or give --decimal ','" if "," in odd and "." not in odd else ""
+        return f"{shown} {odd!r:.40} is no number: correct the file{decimal}."
     return f"{shown} Categories are for --family mnlogit, or logit with --success."
 
 

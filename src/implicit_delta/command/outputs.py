@@ -1,21 +1,47 @@
 """Files that a command writes: checked before the work, and numbered if answers are several."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from implicit_delta import Estimate
 from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure
-from implicit_delta.command.printing import Answers, write_csv
+from implicit_delta.command.printing import Answer, Answers, write_csv
+from implicit_delta.command.wording import told
+from implicit_delta.estimate.report import write_page
 
 SUFFIXES = {
     "report": (".html", ".htm"),
     "save": (".npz",),
     "plot": (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps"),
 }
+
+
+@dataclass(frozen=True)
+class Page:
+    """Texts of a page that the estimate does not know: headings, facts, the command."""
+
+    title: str | None
+    question: str | None
+    facts: Mapping[str, str]
+    command: str
+
+    def write(self, path: str, one: Answer, level: float) -> None:
+        """Write the page of an answer; what was asked is one of its facts."""
+        found = one.estimate.diagnostics
+        texts = tuple(told(text, one.how.get("transform")) for text in found.warnings)
+        write_page(
+            path,
+            replace(one.estimate, diagnostics=replace(found, warnings=texts)),
+            title=self.title,
+            question=self.question,
+            confidence_level=level,
+            facts={"Question": one.text, **self.facts},
+            command=self.command,
+            **one.how,
+        )
 
 
 @dataclass(frozen=True)
@@ -42,24 +68,22 @@ class Outputs:
         if self.plot is not None:
             optional("matplotlib", "--plot")
 
-    def write(self, answers: Answers, level: float, model: str) -> Iterator[str]:
-        """Write all of them; yield their names. The model is described in words."""
+    def write(self, answers: Answers, level: float, page: Page) -> Iterator[str]:
+        """Write all of them; yield their names."""
         if self.csv is not None:
             with open(self.csv, "w", encoding="utf-8", newline="") as file:
-                write_csv(file, answers, level)
+                write_csv(file, answers)
             yield self.csv
-        writers: dict[str, Callable[[str, str, Estimate], object]] = {
-            "report": lambda path, text, estimate: estimate.report(
-                path, question=f"{text} of {model}", confidence_level=level
-            ),
-            "plot": lambda path, _, estimate: _plot(path, estimate, level),
-            "save": lambda path, _, estimate: estimate.save(path),
+        writers: dict[str, Callable[[str, Answer], object]] = {
+            "report": lambda path, one: page.write(path, one, level),
+            "plot": lambda path, one: _plot(path, one, level),
+            "save": lambda path, one: one.estimate.save(path),
         }
         for option, writer in writers.items():
             if (path := getattr(self, option)) is not None:
-                for k, (text, estimate) in enumerate(answers, start=1):
+                for k, one in enumerate(answers, start=1):
                     place = path if len(answers) == 1 else numbered(path, k)
-                    writer(place, text, estimate)
+                    writer(place, one)
                     yield place
 
 
@@ -87,9 +111,9 @@ def _check_place(option: str, path: str) -> None:
         raise Failure(f"--{option} {path}: the name must end in {SUFFIXES[option][0]}.")
 
 
-def _plot(path: str, estimate: Estimate, level: float) -> None:
+def _plot(path: str, one: Answer, level: float) -> None:
     optional("matplotlib", "--plot").use("Agg")  # there may be no display
-    figure: Any = estimate.plot(confidence_level=level).figure
+    figure: Any = one.estimate.plot(confidence_level=level, **one.how).figure
     try:
         figure.savefig(path, dpi=150)
     finally:

@@ -102,6 +102,13 @@ def _add_question(group: argparse._ArgumentGroup) -> None:
         "--robust", nargs="?", const="plain", metavar="KIND", help="HC0 to HC3, CR0 to CR2, HAC(4)"
     )
     group.add_argument("--level", type=float, default=0.95, help="of confidence (default: 0.95)")
+    group.add_argument("--null", type=float, help="tested against it (default: no effect)")
+    group.add_argument(
+        "--transform",
+        choices=("log", "logit", "identity", "exp", "expit"),
+        help="interval and test on that scale (ratios: log, else identity); or exponentials, "
+        "probabilities of logarithms, logits (exp, expit)",
+    )
     group.add_argument("--df", type=float, help="degrees of freedom; inf for normal quantiles")
     group.add_argument("--method", help="such as Bootstrap(500), Simulation, FiniteDifference")
     group.add_argument("--seed", type=int, default=0, help="of methods that draw (default: 0)")
@@ -118,6 +125,8 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--output", choices=("text", "json"), default="text")
     group.add_argument("--csv", metavar="FILE", help="write the tables of all answers")
     group.add_argument("--report", metavar="FILE", help="write a page; numbered if several")
+    group.add_argument("--title", metavar="TEXT", help="heading of the page")
+    group.add_argument("--question", metavar="TEXT", help="the question in your words, on the page")
     group.add_argument("--plot", metavar="FILE", help="draw a picture; numbered if several")
     group.add_argument("--save", metavar="FILE", help="for Estimate.load (.npz)")
     group.add_argument("--quiet", action="store_true", help="no notes and no progress on stderr")

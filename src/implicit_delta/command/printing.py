@@ -5,7 +5,7 @@ import json
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, TextIO
 
 import numpy as np
@@ -15,20 +15,57 @@ from implicit_delta import Estimate
 from implicit_delta.command.check import found
 from implicit_delta.command.fitting import Fit, Specification
 from implicit_delta.command.reading import Table
+from implicit_delta.estimate.tabled import ON_SCALE, columns_of
 from implicit_delta.estimate.tables import estimate_table, percent
 
 SCHEMA = "implicit-delta/fit/1"
 LIBRARIES = ("numpy", "scipy", "pandas", "statsmodels", "patsy", "formulaic")
 UNREPEATABLE = {"seconds"}  # of the diagnostics: the rest is the same in every run
-Answers = Sequence[tuple[str, Estimate]]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A question as it was typed, its estimate, and the columns to print.
+
+    Attributes
+    ----------
+    text : str
+    estimate : Estimate
+    columns : dict
+        Of the table, at the level, null and transform that were asked for.
+    how : dict
+        Null and transform, for pages and pictures.
+    """
+
+    text: str
+    estimate: Estimate
+    columns: dict[str, list[Any]]
+    how: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str, estimate: Estimate, options: Any) -> "Answer":
+        """Make the columns, which may refuse a transform or a null."""
+        how = {"null": options.null, "transform": options.transform}
+        return cls(text, estimate, columns_of(estimate, options.level, **how), how)
+
+
+Answers = Sequence[Answer]
 
 
 def as_text(answers: Answers, level: float) -> str:
     """Write a table for each answer, below its question."""
     return "\n\n".join(
-        f"{text}, {percent(level)} confidence intervals\n{estimate_table(estimate.to_dict(level))}"
-        for text, estimate in answers
+        f"{one.text}, {percent(level)} confidence intervals\n{_table(one)}" for one in answers
     )
+
+
+def _table(one: Answer) -> str:
+    """Write the table; the line below it names a scale of tests that the user has chosen."""
+    text, scale = estimate_table(one.columns), one.how.get("transform")
+    if scale not in ON_SCALE:
+        return text
+    table, _, line = text.rpartition("\n")
+    return f"{table}\n{line.replace(';', f' on the {scale} scale;', 1)}"
 
 
 def as_json(content: dict[str, Any]) -> str:
@@ -45,7 +82,7 @@ def document(
     asked: Specification,
     fit: Fit,
     settings: dict[str, Any],
-    warned: Sequence[tuple[str, str]],
+    warned: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Collect the answers with everything that repeats them."""
     kind = type(fit.results.model)
@@ -65,20 +102,19 @@ def document(
             "coefficients": list(fit.model.names),
         },
         "settings": {"level": level, **settings},
-        "answers": [_answer(text, estimate, level) for text, estimate in answers],
+        "answers": [_answer(one) for one in answers],
         "notes": list(fit.notes),
-        "warnings": [{"category": category, "message": text} for category, text in warned],
+        "warnings": list(warned),
     }
 
 
-def write_csv(file: TextIO, answers: Answers, level: float) -> None:
+def write_csv(file: TextIO, answers: Answers) -> None:
     """Write the rows of all answers, each with its question, at full precision."""
     writer = csv.writer(file, lineterminator="\n")
-    for k, (text, estimate) in enumerate(answers):
-        columns = estimate.to_dict(level)
+    for k, one in enumerate(answers):
         if not k:
-            writer.writerow(["ask", *columns])
-        writer.writerows([text, *row] for row in zip(*columns.values(), strict=True))
+            writer.writerow(["ask", *one.columns])
+        writer.writerows([one.text, *row] for row in zip(*one.columns.values(), strict=True))
 
 
 def plain(content: Any) -> Any:
@@ -94,11 +130,11 @@ def plain(content: Any) -> Any:
     return content if isinstance(content, bool | int | str | None) else str(content)
 
 
-def _answer(text: str, estimate: Estimate, level: float) -> dict[str, Any]:
-    columns = estimate.to_dict(level)
+def _answer(one: Answer) -> dict[str, Any]:
+    columns, estimate = one.columns, one.estimate
     diagnostics = asdict(estimate.diagnostics)
     return {
-        "ask": text,
+        "ask": one.text,
         "method": estimate.method,
         "target": estimate.target,
         "rows": [

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,24 @@ def _read_parquet(pandas: Any, content: bytes, name: str) -> Any:
         frame = pandas.read_parquet(io.BytesIO(content))
     except ImportError:
         raise Failure(
-            f"{name} is Parquet, which needs pyarrow: `pip install pyarrow`, or save it as CSV."
+            f"{name} is Parquet, which needs pyarrow: `pip install 'implicit-delta[parquet]'`, or "
+            "save it as CSV."
         ) from None
     except Exception as error:  # of several engines, each with errors of its own
         raise Failure(f"{name} cannot be read as Parquet: {one_line(error):.200}") from None
     named = [level for level in frame.index.names if level is not None]
-    return frame.reset_index() if named else frame.reset_index(drop=True)
+    frame = frame.reset_index() if named else frame.reset_index(drop=True)
+    return frame.assign(**{name: _as_in_csv(frame[name]) for name in frame.columns})
+
+
+def _as_in_csv(values: Any) -> Any:
+    """Give decimals and booleans the types that CSV has: numbers, and objects where some miss."""
+    if str(values.dtype).startswith("bool"):
+        return values.astype(object if values.isna().any() else bool)
+    known = values.dropna()
+    if values.dtype.kind == "O" and len(known) and isinstance(known.iloc[0], Decimal):
+        return values.astype(object).map(float, na_action="ignore").astype(float)
+    return values
 
 
 def _read_csv(pandas: Any, content: bytes, name: str, dialect: Dialect) -> Any:

@@ -172,7 +172,16 @@ def mapped(
     if len(lineage.leaves) == len(whole.leaves):
         draws = _mapped_draws(estimate, C, function)
         diagnostics = estimate.diagnostics
-        return _made(estimate, C, value, names, lineage, diagnostics=diagnostics, draws=draws)
+        return _made(
+            estimate,
+            C,
+            value,
+            names,
+            lineage,
+            diagnostics=diagnostics,
+            draws=draws,
+            selecting=function is None,
+        )
     base = base_of(lineage)
     return _made(
         base,
@@ -182,6 +191,7 @@ def mapped(
         lineage,
         diagnostics=base.diagnostics if lineage.straight else estimate.diagnostics,
         draws=_mapped_draws(base, lineage.jacobian, None) if lineage.straight else None,
+        selecting=function is None,
     )
 
 
@@ -194,8 +204,9 @@ def _made(
     *,
     diagnostics: Diagnostics,
     draws: Array | None,
+    selecting: bool = True,
 ) -> Estimate:
-    """Make the estimate with the Jacobian J by those of the base."""
+    """Make the estimate with the Jacobian J by those of the base; see whether it is a selection."""
     parts = {part: combine(J, V) for part, V in base.parts.items()}
     V = added(parts) if base.errors_add else combine(J, base.covariance)
     if np.any(base.covariance) and not np.any(V):
@@ -204,6 +215,14 @@ def _made(
     chosen = np.argmax(J, axis=1)
     selection = np.array_equal(J, np.eye(J.shape[1])[chosen])
     keeps = selection and base.acceleration is not None
+    same = (
+        selecting
+        and selection
+        and np.array_equal(np.ravel(value), np.atleast_1d(base.value)[chosen])
+    )
+    if not same:
+        notes = {name: note for name, note in diagnostics.notes.items() if name != "question"}
+        diagnostics = replace(diagnostics, notes=notes)
     return type(base)(
         value=np.asarray(value),
         covariance=V,
@@ -220,6 +239,7 @@ def _made(
         drift=None if base.drift is None else J @ base.drift,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
+        scale=np.broadcast_to(base.scale, len(base.names))[chosen] if same else "",
         lineage=replace(lineage, mark=mark_of(value, V)),
     )
 

@@ -23,6 +23,7 @@ def checked_content(
     errors_add: bool,
     df: ArrayLike,
     target: str,
+    scale: str | Iterable[str],
     acceleration: ArrayLike | None,
     drift: ArrayLike | None,
     influence: ArrayLike | None,
@@ -58,6 +59,7 @@ def checked_content(
         ),
         "df": checked_df(df, K),
         "target": str(target),
+        "scale": checked_scale(scale, values.ravel()),
         "rows": _checked_rows(rows, found["influence"]),
     }
 
@@ -140,6 +142,20 @@ def checked_df(df: ArrayLike, count: int) -> float | Array:
         return float(numbers.flat[0])
     numbers.setflags(write=False)
     return numbers
+
+
+def checked_scale(scale: Any, values: Array) -> str | tuple[str, ...]:
+    """Check the scale of intervals and tests: one text if it is the same for all evaluations."""
+    each = (scale,) * values.size if isinstance(scale, str) else tuple(np.atleast_1d(scale))
+    if len(each) != values.size or not set(each) <= {"", "log"}:
+        raise ValueError(
+            f"scale is '' or 'log', or one of them for each of {values.size} evaluations, not "
+            f"{scale!r:.60}"
+        )
+    low = [value for value, one in zip(values, each, strict=True) if one == "log" and value <= 0]
+    if low:
+        raise ValueError(f"scale='log' is of values above 0, such as ratios, not of {low[0]:.6g}")
+    return str(each[0]) if len(set(each)) == 1 else tuple(map(str, each))
 
 
 def checked_null(null: ArrayLike, count: int) -> Array:

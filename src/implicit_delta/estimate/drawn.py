@@ -8,8 +8,9 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.checks import real_numbers
+from implicit_delta.estimate.intervals import on_log_scale
 from implicit_delta.estimate.tables import decimals, number
-from implicit_delta.estimate.transforms import Shown
+from implicit_delta.estimate.transforms import IDENTITY, Shown
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -63,31 +64,35 @@ def drawn(
 ) -> Drawn:
     """Find the intervals that a picture shows.
 
-    ``"log"``, ``"logit"`` and pairs of functions are the scale on which the interval is made, as in
-    `Estimate.confidence_interval`; ``"exp"`` and ``"expit"`` show the estimate of a logarithm or a
-    logit as what it is the logarithm or logit of, as in `Estimate.to_dict`.
+    ``"log"``, ``"logit"``, ``"identity"`` and pairs of functions are the scale on which the
+    interval is made, as in `Estimate.confidence_interval`; ``"exp"`` and ``"expit"`` show the
+    estimate of a logarithm or a logit as what it is the logarithm or logit of, as in
+    `Estimate.to_dict`.
     """
     shown = Shown(transform if _is_shown(transform) else None)
-    scale = None if _is_shown(transform) else transform
+    scale = IDENTITY if _is_shown(transform) else transform
+    ratios = bool(on_log_scale(estimate).all()) and not _is_shown(transform)
     ends = estimate.confidence_interval(level, simultaneous=simultaneous, transform=scale)
     low, high = map(np.atleast_1d, ends)
     columns = {"estimate": np.atleast_1d(estimate.value), "std_error": np.zeros(len(low))}
     columns = shown({**columns, "conf_low": low, "conf_high": high})
     value, *both = (columns[name] for name in ("estimate", "conf_low", "conf_high"))
     _check_finite(np.column_stack([value, *both]), estimate.names, transform)
-    logarithmic = _is_shown(transform) and transform == "exp"
-    sizes = (low, high) if logarithmic else (both[0], both[1])
-    return Drawn(
-        value, both[0], both[1], sizes, _checked_null(null, shown, logarithmic), logarithmic
-    )
+    exponentials = _is_shown(transform) and transform == "exp"
+    sizes = (low, high) if exponentials else (both[0], both[1])
+    logarithmic = exponentials or (ratios and transform is None)
+    if logarithmic and not exponentials:
+        sizes = (np.log(low), np.log(high))
+    line = _checked_null(null, 1.0 if ratios else shown.null, logarithmic)
+    return Drawn(value, both[0], both[1], sizes, line, logarithmic)
 
 
 def _is_shown(transform: Any) -> bool:
     return isinstance(transform, str) and transform in SHOWN
 
 
-def _checked_null(null: Any, shown: Shown, logarithmic: bool) -> float:
-    given = real_numbers("null", shown.null if null is None else null)
+def _checked_null(null: Any, usual: float, logarithmic: bool) -> float:
+    given = real_numbers("null", usual if null is None else null)
     if given.shape != () or not np.isfinite(given) or (logarithmic and given <= 0):
         raise ValueError(
             f"null is one number on the scale that is drawn{', above 0' * logarithmic}, where a "

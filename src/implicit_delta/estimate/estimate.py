@@ -21,7 +21,7 @@ from implicit_delta.estimate.combination import SOURCE, added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
 from implicit_delta.estimate.influential import Influential, strongest
-from implicit_delta.estimate.intervals import ends_of, least_df
+from implicit_delta.estimate.intervals import ends_of, least_df, on_log_scale
 from implicit_delta.estimate.lineage import Lineage
 from implicit_delta.estimate.operators import over, plus, times, under
 from implicit_delta.estimate.quantiles import checked_level, deviations, joint_test, two_sided
@@ -29,8 +29,8 @@ from implicit_delta.estimate.results import Interval, WaldTest
 from implicit_delta.estimate.rows import Rows
 from implicit_delta.estimate.statsmodels_names import interval_array, prediction_frame
 from implicit_delta.estimate.storage import read, write
-from implicit_delta.estimate.tables import data_frame, estimate_table, in_words
-from implicit_delta.estimate.transforms import Shown, Transform
+from implicit_delta.estimate.tables import Columns, data_frame, estimate_table, in_words
+from implicit_delta.estimate.transforms import IDENTITY, Shown, Transform, gaps
 from implicit_delta.estimate.written import Budget, estimate_html, estimate_text
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class Estimate:
         Degrees of freedom of the quantiles and tests: Student's t and F where the scale of the
         error was itself estimated from few observations or clusters, normal if infinite. A
         combination takes the smallest of its evaluations.
+    scale : {"", "log"}, or one for each evaluation
+        "log" of ratios and odds ratios, which no effect leaves at 1: intervals are made on the log
+        scale, and tests are of ``log(value / null)``. Selections and joins keep it; what is
+        computed from an estimate has none.
     target : str
         One sentence on what the interval covers, where that is not the truth: with a penalty,
         psi at the maximum of the penalized likelihood.
@@ -119,6 +123,7 @@ class Estimate:
     drift: Array | None = None
     rows: Rows | None = None
     deviations: Array | None = None
+    scale: str | tuple[str, ...] = ""
     lineage: Lineage | None = None
     identity: str = field(default_factory=lambda: uuid4().hex)
 
@@ -168,10 +173,11 @@ class Estimate:
         ----------
         confidence_level : float
             Between 0 and 1.
-        transform : {"log", "logit"} or (forward, inverse), optional
+        transform : {"log", "logit", "identity"} or (forward, inverse), optional
             Make the interval on the scale of ``forward``, where the first-order standard error is
             ``|forward'(value)| * standard_error``, and map it back, so that it stays inside the
-            range of psi. A pair of functions is applied to one number at a time.
+            range of psi. A pair of functions is applied to one number at a time. By default that
+            of `scale`: ``"log"`` for ratios, ``"identity"`` (the symmetric one) for the rest.
         simultaneous : bool
             Cover all K evaluations at once: the critical value is the quantile of
             ``max_k |Z_k|``, with Z normal and correlated like the estimates (sup-t band).
@@ -220,13 +226,19 @@ class Estimate:
         """
         return prediction_frame(self, alpha)
 
-    def test(self, null: ArrayLike = 0.0, joint: bool = False) -> WaldTest:
+    def test(
+        self,
+        null: ArrayLike | Literal["no effect"] = "no effect",
+        joint: bool = False,
+        *,
+        transform: Literal["identity"] | None = None,
+    ) -> WaldTest:
         """Test that psi equals ``null``, against the two-sided alternative.
 
         Parameters
         ----------
         null : float or (K,) array
-            The hypothesis.
+            The hypothesis; no effect is 0, or 1 for ratios, whose logarithm is tested.
         joint : bool
             False: ``(value - null) / standard_error``, one test per evaluation, normal or with
             finite `df` Student's t. True: one test of all of them,
@@ -234,6 +246,8 @@ class Estimate:
             freedom, or with finite `df` that over rank(V) against F; directions without any
             variance are left out. Where degrees of freedom differ between evaluations, the smallest
             are taken with Hotelling's factor, ``(df - q + 1) / df``.
+        transform : "identity", optional
+            Test ratios themselves and not their logarithms.
 
         Examples
         --------
@@ -243,12 +257,19 @@ class Estimate:
         >>> est.test(joint=True).statistic
         13.0
         """
-        gap = np.atleast_1d(self.value) - checked_null(null, len(self.names))
+        if transform not in (None, IDENTITY):
+            raise ValueError(f"transform of a test is 'identity' or None, not {transform!r:.60}")
+        logs = on_log_scale(self)
+        usual = isinstance(null, str) and null == "no effect"
+        nulls = checked_null(1.0 * logs if usual else null, len(self.names))
+        tested = logs & (transform is None)
+        gap, slopes = gaps(np.atleast_1d(self.value), nulls, tested, self.names)
         if joint:
             V = added(self.parts, dominating) if self.errors_add else self.covariance
+            V = V * np.outer(slopes, slopes)
             return WaldTest(*joint_test(gap, V, least_df(self), several=np.ndim(self.df) > 0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            statistic = gap / deviations(self.covariance)
+            statistic = gap / (slopes * deviations(self.covariance))
         p_value = two_sided(statistic, self.df)
         return WaldTest(self._like_value(statistic), self._like_value(p_value))
 
@@ -417,7 +438,7 @@ class Estimate:
         confidence_level: float = 0.95,
         *,
         null: ArrayLike | None = None,
-        transform: Literal["exp", "expit"] | None = None,
+        transform: Literal["exp", "expit", "identity"] | None = None,
     ) -> dict[str, list[Any]]:
         """Return the table as columns of plain numbers, named as in broom and marginaleffects.
 
@@ -428,23 +449,26 @@ class Estimate:
         confidence_level : float
             Between 0 and 1.
         null : float or (K,) array, optional
-            Value to test against, on the scale of the table: 0, or 1 for ``transform="exp"`` and
-            one half for ``"expit"``.
-        transform : {"exp", "expit"}, optional
+            Value to test against, on the scale of the table: 0, or 1 for ratios (see `scale`) and
+            for ``transform="exp"``, and one half for ``"expit"``.
+        transform : {"exp", "expit", "identity"}, optional
             Show exponentials (of log odds ratios, of log rates) or probabilities (of logits)
             instead. Interval and test are those of the estimate itself, carried over.
+            ``"identity"`` has the symmetric interval and test of a ratio.
         """
-        shown = Shown(transform)
-        nulls = checked_null(shown.null if null is None else null, len(self.names))
+        shown, own = Shown(transform), None if transform is None else IDENTITY
+        usual = 1.0 * on_log_scale(self) if shown.scale is None else shown.null
+        nulls = checked_null(usual if null is None else null, len(self.names))
         columns = {"estimate": self.value, "std_error": self.standard_error}
         still = self.standard_error <= 4 * np.finfo(np.float64).eps * np.abs(self.value)
-        tests = self.test(shown.back(nulls))._asdict()
+        tests = self.test(shown.back(nulls), transform=own)._asdict()
         columns |= {name: np.where(still, np.nan, column) for name, column in tests.items()}
-        low, high = self.confidence_interval(confidence_level)
+        low, high = self.confidence_interval(confidence_level, transform=own)
         columns |= {"conf_low": low, "conf_high": high}
         columns |= {"df": np.broadcast_to(self.df, len(self.names)), "null": nulls}
         numbers = {name: np.atleast_1d(column).tolist() for name, column in shown(columns).items()}
-        return {"term": list(self.names), **numbers}
+        scale = "" if own else self.scale
+        return Columns({"term": list(self.names), **numbers}, scale)
 
     def to_frame(
         self,
@@ -452,7 +476,7 @@ class Estimate:
         library: Literal["pandas", "polars"] = "pandas",
         *,
         null: ArrayLike | None = None,
-        transform: Literal["exp", "expit"] | None = None,
+        transform: Literal["exp", "expit", "identity"] | None = None,
     ) -> Any:
         """Return the table as a data frame, one row per evaluation.
 
@@ -500,7 +524,7 @@ class Estimate:
         confidence_level: float = 0.95,
         *,
         null: ArrayLike | None = None,
-        transform: Literal["exp", "expit"] | None = None,
+        transform: Literal["exp", "expit", "identity"] | None = None,
     ) -> str:
         """Return the table with the method, the sources of error and the diagnostics.
 
@@ -520,6 +544,8 @@ class Estimate:
         question: str | None = None,
         *,
         confidence_level: float = 0.95,
+        null: float | None = None,
+        transform: Transform | None = None,
     ) -> Path:
         """Write a page to show: one HTML file that loads nothing and runs nothing.
 
@@ -535,6 +561,11 @@ class Estimate:
             The heading, and the question in your words; made of the names unless given.
         confidence_level : float
             Between 0 and 1.
+        null : float, optional
+            Value to test against, and to mark, on the scale of the page.
+        transform : {"log", "logit", "exp", "expit"} or (forward, inverse), optional
+            As in `plot`: interval and test on the scale of ``"log"`` or ``"logit"`` (null: 1 or one
+            half), the interval on that of a pair; or exponentials and probabilities of the values.
 
         Returns
         -------
@@ -552,7 +583,13 @@ class Estimate:
         from implicit_delta.estimate.report import write_page
 
         return write_page(
-            path, self, title=title, question=question, confidence_level=confidence_level
+            path,
+            self,
+            title=title,
+            question=question,
+            confidence_level=confidence_level,
+            null=null,
+            transform=transform,
         )
 
     def __repr__(self) -> str:
@@ -612,15 +649,16 @@ class Estimate:
             row, with the labels of the ten largest.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
-        transform : {"log", "logit", "exp", "expit"} or (forward, inverse), optional
+        transform : {"log", "logit", "identity", "exp", "expit"} or (forward, inverse), optional
             Two kinds of scales. ``"log"``, ``"logit"`` and pairs are where the *interval* is made,
             as in :meth:`confidence_interval`: the numbers stay what they are, and a band of
             probabilities stays within 0 and 1. ``"exp"`` and ``"expit"`` are what is *shown*, as in
             :meth:`to_dict`: a log odds ratio as an odds ratio (bars on a logarithmic axis), a logit
-            as a probability.
+            as a probability. Ratios (see `scale`) are drawn on a logarithmic axis, unless this is
+            ``"identity"``.
         null : float, optional
             Where to draw a thin line, on the scale that is drawn. Left out, bars have it at "no
-            effect" if that is near: 0, or 1 for ``"exp"`` and one half for ``"expit"``.
+            effect" if that is near: 0, or 1 for ratios and ``"exp"`` and one half for ``"expit"``.
         **style
             Passed to matplotlib's ``errorbar``, ``plot`` or ``pcolormesh``.
         """

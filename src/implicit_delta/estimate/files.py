@@ -31,6 +31,7 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         "parts": list(estimate.parts),
         "errors_add": bool(estimate.errors_add),
         "target": estimate.target,
+        "scale": estimate.scale,
         "identity": estimate.identity,
         "diagnostics": plain(asdict(estimate.diagnostics)),
     }
@@ -76,6 +77,7 @@ def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "errors_add": texts.get("errors_add", adds(parts, arrays["covariance"])),
         "df": arrays.get("df", np.inf),
         "target": texts.get("target", ""),
+        "scale": texts.get("scale", ""),
         "acceleration": arrays.get("acceleration"),
         "drift": arrays.get("drift"),
         "rows": _rows(texts, arrays),

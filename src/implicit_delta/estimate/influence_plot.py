@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from implicit_delta.estimate import Estimate
 
+INDEXED = "training row (position); labels: index"
 COLORS = 10  # of matplotlib's cycle: beyond, a legend names nothing
 # Places of a label around its point, the nearest first and away from zero: points and angles.
 NEAR = 7
@@ -24,7 +25,8 @@ LEADER = {"arrowstyle": "-", "linewidth": 0.4, "color": "0.5", "shrinkA": 0, "sh
 def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> Axes:
     """Draw the influence of every training row, with the labels of the ten largest.
 
-    Labels are those of the data frame; numbers from 0 if it had none, or counts 0, 1, 2, ...
+    Along the axis is the position of a row in the training data, from 0. Labels are those of the
+    index of the data frame; positions if it had none, or counts 0, 1, 2, ...
 
     In a new figure, evaluations of other sizes get axes of their own, as in `interval_plot`.
     """
@@ -43,7 +45,8 @@ def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> 
         panel.set_ylabel("influence of\none more copy")
         if 1 < len(estimate.names) <= COLORS:
             legend_above(panel, [estimate.names[k] for k in group])
-    axes[-1].set_xlabel("training row")
+    labeled = "training row (position)" if top.label is None else INDEXED
+    axes[-1].set_xlabel(labeled)
     for panel, group in zip(axes, groups, strict=True):
         _label_points(panel, top, rows[:, group])
     return axes[0]

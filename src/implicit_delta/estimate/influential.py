@@ -29,11 +29,14 @@ class Influential(_Pair):
     """Training rows that move the estimate most: their numbers (k,) and influences (k, K).
 
     Unpacks as these two. Printed, it is a table, with the labels of the rows if the data had some.
+    The numbers are positions among the rows of the fit, not the index: rows that the fit has left
+    out are not counted. ``fitted.drop(index=fitted.index[top.row])`` drops them, with ``fitted``
+    the frame of the rows of the fit.
 
     Attributes
     ----------
     row : (k,) array
-        Places of the rows in the training data, from 0.
+        Positions of the rows in the training data, from 0.
     influence : (k, K) array
         First-order change of each evaluation when one more copy of the row is added.
     label : tuple of str or None

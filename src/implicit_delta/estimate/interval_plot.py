@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta.estimate.axes import described, logarithmic, mark_null, on_axis, row_axes
 from implicit_delta.estimate.drawn import SHOWN, Drawn, drawn
 from implicit_delta.estimate.scales import label_rows, letters, scales
+from implicit_delta.estimate.transforms import IDENTITY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +113,7 @@ def reach_of(null: float | None, transform: Any) -> float:
 
     Any if it is asked for; none on scales of the interval such as "log", which never get there.
     """
-    on_scale = transform is not None and transform not in SHOWN
+    on_scale = transform is not None and transform not in (*SHOWN, IDENTITY)
     return np.inf if null is not None else 0.0 if on_scale else FAR
 
 

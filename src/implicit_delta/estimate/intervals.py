@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.quantiles import (
@@ -14,7 +15,7 @@ from implicit_delta.estimate.quantiles import (
     t_quantile,
 )
 from implicit_delta.estimate.replicates import KINDS, check_replicates, replicate_ends
-from implicit_delta.estimate.transforms import Transform, ends_on_scale
+from implicit_delta.estimate.transforms import IDENTITY, Transform, ends_on_scale
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -39,9 +40,20 @@ def ends_of(
     elif simultaneous:
         critical = sup_t_quantile(estimate.covariance, level, rng, least_df(estimate))
     value, error = np.atleast_1d(estimate.value), deviations(estimate.covariance)
-    if transform is None:
-        return value - critical * error, value + critical * error
-    return ends_on_scale(transform, value, error, critical, estimate.names)
+    if transform is not None and transform != IDENTITY:
+        return ends_on_scale(transform, value, error, critical, estimate.names)
+    ends = value - critical * error, value + critical * error
+    logs = on_log_scale(estimate)
+    if transform == IDENTITY or not np.any(logs):
+        return ends
+    positive = np.where(logs, value, 1.0)
+    low, high = ends_on_scale("log", positive, error, critical, estimate.names)
+    return np.where(logs, low, ends[0]), np.where(logs, high, ends[1])
+
+
+def on_log_scale(estimate: Estimate) -> NDArray[np.bool_]:
+    """Whether each evaluation is a ratio, whose interval and test are those of its logarithm."""
+    return np.broadcast_to(np.asarray(estimate.scale) == "log", len(estimate.names))
 
 
 def least_df(estimate: Estimate) -> float:
@@ -56,7 +68,7 @@ def _replicate_ends(
     draws = check_replicates(
         kind, estimate.draws, estimate.covariance, estimate.names, estimate.method
     )
-    if transform is not None or simultaneous:
+    if (transform is not None and transform != IDENTITY) or simultaneous:
         raise ValueError(
             f"kind={kind!r} takes neither transform nor simultaneous: quantiles of one "
             "evaluation need no scale and ignore the other evaluations. Use kind='normal'."

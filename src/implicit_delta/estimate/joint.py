@@ -92,6 +92,7 @@ def base_of(lineage: Lineage) -> Estimate:
         drift=_drift(leaves),
         rows=rows,
         deviations=_common_deviations(leaves) if same else None,
+        scale=tuple(np.concatenate([np.broadcast_to(x.scale, len(x.names)) for x in leaves])),
     )
 
 

@@ -10,6 +10,19 @@ from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.quantiles import checked_level
 
 
+class Columns(dict[str, list[Any]]):
+    """A table by columns, and the scale on which its rows are tested: one, or that of each."""
+
+    def __init__(self, columns: dict[str, list[Any]], scale: str | tuple[str, ...]) -> None:
+        """Keep the scale for the line below the table."""
+        super().__init__(columns)
+        self.scale = scale
+
+    def __reduce__(self) -> Any:
+        """Rebuild through the constructor, which takes the scale too."""
+        return Columns, (dict(self), self.scale)
+
+
 def percent(level: float) -> str:
     """Write a confidence level as a percentage."""
     return f"{100 * checked_level(level):.10g}%"
@@ -34,6 +47,8 @@ def tests_line(columns: dict[str, list[Any]]) -> str:
     """Write the hypothesis and the distribution behind the p-values and intervals."""
     null, df = (_only(columns[name]) for name in ("null", "df"))
     hypothesis = "null" if null is None else f"{null:.6g}"
+    scale = getattr(columns, "scale", "")
+    hypothesis += {"": "", "log": " on the log scale"}.get(scale, ", of ratios on the log scale")
     freedom = "" if df is None else f", df = {df:.4g}"
     return f"Tests of value = {hypothesis}; " + (
         "normal quantiles." if df == math.inf else f"t quantiles{freedom}."

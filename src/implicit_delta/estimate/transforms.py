@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from implicit_delta._core.types import Array
@@ -12,6 +13,7 @@ from implicit_delta._core.types import Array
 Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
+IDENTITY: Literal["identity"] = "identity"  # the value itself, of a ratio too
 PLACES = 17  # between the ends of an interval, where the inverse is watched
 
 
@@ -30,13 +32,29 @@ _SCALES = {
 }
 
 
+def gaps(
+    value: Array, nulls: Array, logs: NDArray[np.bool_], names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    """Distances from hypotheses, (K,), on the log scale or on that of the value; and its slopes."""
+    low = logs & (nulls <= 0)
+    if np.any(low):
+        k = int(np.argmax(low))
+        raise ValueError(
+            f"{names[k]!r} is a ratio, tested on the log scale, where null has to be above 0, and "
+            f"is {nulls[k]:.6g}: no effect is 1. For the test of the value itself give "
+            '`test(null, transform="identity")`.'
+        )
+    positive, ones = np.where(logs, value, 1.0), np.where(logs, nulls, 1.0)
+    return np.where(logs, np.log(positive / ones), value - nulls), 1 / positive
+
+
 class Shown:
     """Show an estimate through an increasing function: exponentials, or probabilities."""
 
     def __init__(self, transform: str | None) -> None:
-        shown = {None: None, "exp": "log", "expit": "logit"}
+        shown = {None: None, IDENTITY: None, "exp": "log", "expit": "logit"}
         if transform not in shown:
-            raise ValueError(f"transform is 'exp', 'expit' or None, not {transform!r}")
+            raise ValueError(f"transform is 'identity', 'exp', 'expit' or None, not {transform!r}")
         name = shown[transform]
         self.scale = None if name is None else _SCALES[name]
 
@@ -92,13 +110,20 @@ def ends_on_scale(
     return np.minimum(*ends), np.maximum(*ends)
 
 
+def on_scale(transform: Transform, value: Array, error: Array) -> tuple[Array, Array]:
+    """Return values and their first-order errors on the scale of a transform, (K,) each."""
+    scale = _scale(transform)
+    with np.errstate(all="ignore"):
+        return scale.forward(value), np.abs(scale.slope(value, error)) * error
+
+
 def _scale(transform: Any) -> _Scale:
     if isinstance(transform, str) and transform in _SCALES:
         return _SCALES[transform]
     if not (isinstance(transform, tuple | list) and [*map(callable, transform)] == [True, True]):
         raise ValueError(
-            f"transform is one of {', '.join(map(repr, _SCALES))} or a pair of functions "
-            f"(forward, inverse), not {transform!r}"
+            f"transform is one of {', '.join(map(repr, [IDENTITY, *_SCALES]))} or a pair of "
+            f"functions (forward, inverse), not {transform!r}"
         )
     forward, inverse = map(_one_at_a_time, transform)
     return _Scale(

@@ -1,9 +1,10 @@
-"""Contrasts of two averages: difference, ratio, log ratio, odds ratio, with derivatives."""
+"""Contrasts of two averages: difference, ratio, odds ratio, their logarithms, with derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logit
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
@@ -13,14 +14,18 @@ from implicit_delta.errors import EvaluationError
 class Contrast:
     """A function of two averages, high and low, with its partial derivatives.
 
-    `sign` is how it is written between the two, and `refuse` says which averages have none.
+    `sign` is how it is written between the two, `words` how it is told of ``{high}`` and ``{low}``,
+    and `refuse` says which averages have none. `scale` is that of its intervals and tests: "log"
+    for ratios, which are never negative and without effect at 1.
     """
 
     sign: str
+    words: str
     value: Callable[[Array, Array], Array]
     partials: Callable[[Array, Array], tuple[Array, Array]]
     refuse: Callable[[Array], bool] = lambda average: False
     reason: str = ""
+    scale: str = ""
 
     def check(self, high: Array, low: Array) -> None:
         """Refuse averages that the contrast is not defined for."""
@@ -63,6 +68,14 @@ def _oddsratio_partials(high: Array, low: Array) -> tuple[Array, Array]:
     return value / (high * (1 - high)), -value / (low * (1 - low))
 
 
+def _lnoddsratio(high: Array, low: Array) -> Array:
+    return np.asarray(logit(high) - logit(low))
+
+
+def _lnoddsratio_partials(high: Array, low: Array) -> tuple[Array, Array]:
+    return 1 / (high * (1 - high)), -1 / (low * (1 - low))
+
+
 def _not_positive(average: Array) -> bool:
     return bool(np.any(average <= 0))
 
@@ -77,11 +90,34 @@ PROBABILITY = (
     'outcome. Use how="ratio" for means of counts or amounts, or how="difference".'
 )
 
+DIVIDED, OF_ODDS = "{high}, divided by the same {low}", "odds of the {high}, divided by those {low}"
+
 CONTRASTS = {
-    "difference": Contrast("{} - {}", _difference, _unit),
-    "ratio": Contrast("{} / {}", _ratio, _ratio_partials, _not_positive, POSITIVE),
-    "lnratio": Contrast("ln({} / {})", _lnratio, _lnratio_partials, _not_positive, POSITIVE),
+    "difference": Contrast("{} - {}", "{high}, minus the same {low}", _difference, _unit),
+    "ratio": Contrast("{} / {}", DIVIDED, _ratio, _ratio_partials, _not_positive, POSITIVE, "log"),
+    "lnratio": Contrast(
+        "ln({} / {})",
+        f"logarithm of a ratio: {DIVIDED}",
+        _lnratio,
+        _lnratio_partials,
+        _not_positive,
+        POSITIVE,
+    ),
     "oddsratio": Contrast(
-        "odds({}) / odds({})", _oddsratio, _oddsratio_partials, _no_probability, PROBABILITY
+        "odds({}) / odds({})",
+        OF_ODDS,
+        _oddsratio,
+        _oddsratio_partials,
+        _no_probability,
+        PROBABILITY,
+        "log",
+    ),
+    "lnoddsratio": Contrast(
+        "ln(odds({}) / odds({}))",
+        f"logarithm of an odds ratio: {OF_ODDS}",
+        _lnoddsratio,
+        _lnoddsratio_partials,
+        _no_probability,
+        PROBABILITY,
     ),
 }

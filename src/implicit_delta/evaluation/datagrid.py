@@ -7,8 +7,11 @@ import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.evaluation.spread import RowWeights, mean_of, numbers
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.prediction import Predictor, check_known, names_of
+
+GIVEN = "implicit_delta.given"  # attribute of a grid: names of the columns whose values were given
 
 
 def datagrid(model_or_frame: Any, **values: Any) -> Any:
@@ -25,7 +28,9 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
     -------
     DataFrame
         The other columns are at their mean if they are numbers, and at their mode if they are
-        labels, truth values, or numbers that the formula of the model takes for labels.
+        labels, truth values, zeros and ones, or numbers that the formula of the model takes for
+        labels. Of a model, those that it predicts from: without the outcome. `predictions` of it
+        are named by the given values.
 
     Examples
     --------
@@ -48,22 +53,48 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
         check_known(name, names_of(table), "data")
     lists = [v if np.ndim(v) else [v] for v in values.values()]
     rows = optional("pandas", "datagrid").DataFrame(list(product(*lists)), columns=list(values))
+    weights = RowWeights(np.ones(len(table)))
+    if isinstance(model_or_frame, FittedModel):
+        weights = RowWeights.of(model_or_frame, len(table))
     for name in names_of(table):
-        if name not in values:
-            rows[name] = _typical(table[name], predictor)
-    return rows[names_of(table)]
+        if name not in values and _used(name, predictor):
+            rows[name] = _typical(table[name], predictor, weights)
+    grid = rows[[name for name in names_of(table) if name in rows]]
+    grid.attrs[GIVEN] = list(values)
+    return grid
 
 
-def _typical(column: Any, predictor: Predictor | None) -> Any:
-    numeric = getattr(column.dtype, "kind", "O") in "iuf"
-    if numeric and not _is_factor(column.name, predictor):
-        return column.mean()
-    return column.mode().iloc[0]
+def row_names(table: Any) -> list[str]:
+    """Name the rows of a grid by the values that were given, if it is one and has them still."""
+    given = getattr(table, "attrs", {}).get(GIVEN, [])
+    if not given or table.index.dtype.kind not in "iu" or not set(given) <= set(table.columns):
+        return []
+    rows = zip(*(table[name] for name in given), strict=True)
+    return [", ".join(map("{}={}".format, given, row)) for row in rows]
 
 
-def _is_factor(name: Any, predictor: Predictor | None) -> bool:
-    """Whether a formula makes a factor of numbers, whose mean is no label."""
+def _used(name: Any, predictor: Predictor | None) -> bool:
+    """Whether the predictions of a model depend on a column."""
     try:
-        return predictor is not None and predictor.levels(name) is not None
+        if predictor is not None:
+            predictor.levels(name)
     except ValueError:  # not in the formula
         return False
+    return True
+
+
+def _typical(column: Any, predictor: Predictor | None, weights: RowWeights) -> Any:
+    numeric = getattr(column.dtype, "kind", "O") in "iuf"
+    factor = predictor is not None and predictor.levels(column.name) is not None
+    kinds = set(column.dropna().unique())
+    if numeric and not factor and not (kinds and kinds <= {0, 1}):
+        return mean_of(numbers(column), weights)
+    return _mode(column, weights)
+
+
+def _mode(column: Any, weights: RowWeights) -> Any:
+    """Find the label with the largest weight, of several the first in their order."""
+    if np.ptp(weights.values) == 0:
+        return column.mode().iloc[0]
+    totals = type(column)(weights.values).groupby(column.to_numpy(), sort=True).sum()
+    return totals.idxmax()

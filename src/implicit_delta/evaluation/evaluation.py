@@ -85,6 +85,8 @@ class Evaluation:
         objective: weights of a network go astray where their outputs do not.
     itself : callable or None
         Psi, (d,) to (K,), where `function` is a surrogate of it.
+    scale : {"", "log"}
+        Scale of the intervals and tests; see `Estimate.scale`.
     """
 
     value: Array
@@ -100,6 +102,7 @@ class Evaluation:
     blur: Array | None = None
     straight: bool = False
     itself: Callable[[Array], Array] | None = None
+    scale: str = ""
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
@@ -161,6 +164,16 @@ class Evaluation:
         """Evaluate at theta, (K,)."""
         assert self.function is not None
         return self.function.value(theta)
+
+    def on_scale(self, values: Array) -> Array:
+        """Map values of psi to the scale of its intervals."""
+        return np.log(values) if self.scale == "log" else values
+
+    def asked_by(self, psi: Any) -> "Evaluation":
+        """Take the scale and the sentence of a question over, if psi is one."""
+        if not isinstance(psi, Question):
+            return self
+        return replace(self, scale=psi.scale, notes={**self.notes, "question": psi.sentence()})
 
     def bend(self, steps: Array) -> Array:
         """Sum of second differences of psi along steps (S, d) from the model's theta: (K,)."""
@@ -402,8 +415,10 @@ def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluati
         names=evaluation_names(names, distinct(bound.names)),
         units=units,
         sample="training" if question.population else None,
+        notes={"question": bound.sentence},
         function=bound.asked,
         fitted=model,
+        scale=question.scale,
     )
 
 

@@ -10,6 +10,7 @@ from implicit_delta._core.labels import places_in
 from implicit_delta._core.types import Array
 from implicit_delta.models.prediction import column_of, is_missing, names_of, variable_in
 
+FEW = 6  # columns to group by: a longer list is one of labels
 SMALLEST = 2  # rows of a group whose own sampling counts
 
 
@@ -55,9 +56,29 @@ def grouping_of(by: Any, table: Any, rows: Any) -> Grouping:
         return Grouping(np.zeros(m, dtype=np.intp))
     if isinstance(by, str) or np.ndim(by) == 0:
         return _numbered([by], [_column(table, by)])
+    if isinstance(by, list | tuple) and not len(by):
+        raise ValueError("by= is empty: give at least one column, or leave it out for one average.")
     if isinstance(by, list | tuple) and _are_names(by, names_of(table), m):
+        if len(set(by)) < len(by):
+            raise ValueError(f"by={by!r} has a column twice. Name each once.")
         return _numbered(list(by), [_column(table, name) for name in by])
-    return _numbered([None], [_given(by, rows, m)])
+    return _numbered([_name(by)], [_given(by, rows, m)])
+
+
+def told_groups(by: Any) -> str:
+    """Tell in words what the groups are made by; empty for none."""
+    if by is None:
+        return ""
+    if isinstance(by, str) or np.ndim(by) == 0:
+        return f", by {by}"
+    if isinstance(by, list | tuple) and len(by) < FEW and all(isinstance(x, str) for x in by):
+        return f", by {' and '.join(by)}"
+    return f", by {_name(by) or 'group'}"
+
+
+def _name(by: Any) -> Any:
+    """Name of a Series of labels, if it has one."""
+    return getattr(by, "name", None) if hasattr(by, "index") else None
 
 
 def _are_names(by: Any, names: list[Any], m: int) -> bool:

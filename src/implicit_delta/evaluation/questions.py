@@ -11,7 +11,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
-from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of
+from implicit_delta.evaluation.datagrid import row_names
+from implicit_delta.evaluation.groups import SMALLEST, Grouping, grouping_of, told_groups
 from implicit_delta.evaluation.scenarios import (
     KINKED,
     Compared,
@@ -20,11 +21,13 @@ from implicit_delta.evaluation.scenarios import (
     Sloped,
     check_values,
 )
+from implicit_delta.evaluation.spread import RowWeights
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.plain_prediction import plain_predictor
+from implicit_delta.models.plain_prediction import counts_of, plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
-How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio"]
+How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"]
+UNNAMED = "the outcome"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,20 @@ class Question:
         """Name of the result, as of a function."""
         return self.scenarios.name
 
+    @property
+    def scale(self) -> str:
+        """Scale of the intervals and tests; see `Estimate.scale`."""
+        return CONTRASTS[self.how].scale
+
+    def sentence(self, outcome: str = UNNAMED, rows: int | None = None) -> str:
+        """Tell the question in words, of a named outcome and so many given rows."""
+        words = self.scenarios.words(outcome)
+        given = "" if self.data is None or rows is None else f", over {rows} given rows"
+        if not self.averaged:
+            given = " for each row" if rows is None else f" for each of {rows} rows"
+        population = ", in the population of the rows" if self.population else ""
+        return f"{words[0].upper()}{words[1:]}{given}{population}{told_groups(self.by)}"
+
     def __call__(self, fitted: Any, data: Any = None) -> Any:
         """Answer for something fitted that predicts, as `bootstrap` and `refit` ask.
 
@@ -87,7 +104,15 @@ class Question:
         own = data if self.data is None else self.data
         predictor, theta = plain_predictor(fitted, own)
         table = predictor.table if own is None else as_table(own, predictor.table)
-        bound = self._read(predictor, table, np.ones(len(table)), getattr(table, "index", None))
+        fits = RowWeights(counts_of(fitted, len(predictor.table)))
+        weights = np.ones(len(table)) if own is not None else fits.values
+        if data is not None and self.data is None and np.ptp(fits.values) > 0:
+            raise EvaluationError(
+                "The fit has freq_weights, and which of the rows here have which is not known. "
+                "Repeat the rows instead, `data.loc[data.index.repeat(weights)]`, or write the "
+                "average: `lambda results: np.average(results.predict(), weights=...)`."
+            )
+        bound = self._read(predictor, table, weights, getattr(table, "index", None), fits)
         value = bound.asked.value(theta)
         return float(value[0]) if bound.scalar else _labeled(value, bound.names)
 
@@ -96,7 +121,7 @@ class Question:
         predictor = model.predictor
         if predictor is None:
             raise UnsupportedModelError(
-                f"{type(model).__name__} has no predictions from tables, which questions such as "
+                f"{_name_of(model)} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
                 "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
                 "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
@@ -112,12 +137,24 @@ class Question:
                 "this model are groups of rows. Leave it out."
             )
         rows = model.rows if training else getattr(table, "index", None)
-        bound = self._read(predictor, table, weights, rows)
+        fits = RowWeights.of(model, len(predictor.table))
+        outcome = model.response.rpartition(" ")[0]
+        bound = self._read(predictor, table, weights, rows, fits, outcome)
+        self.scenarios.check(predictor)
         self._check_smooth(bound, model.theta)
         return bound
 
-    def _read(self, predictor: Predictor, table: Any, weights: Array, rows: Any) -> "Bound":
-        sides = self.scenarios.sides(predictor, table)
+    def _read(
+        self,
+        predictor: Predictor,
+        table: Any,
+        weights: Array,
+        rows: Any,
+        fits: RowWeights,
+        outcome: str = "",
+    ) -> "Bound":
+        """Read a table whose rows have weights; `fits` are those of the training rows."""
+        sides = self.scenarios.sides(predictor, table, fits)
         grouping = None
         if self.averaged:
             grouping = grouping_of(self.by, table, rows)
@@ -127,17 +164,19 @@ class Question:
         outcomes, labels = self._outcomes(predictor.classes)
         asked = Asked(sides, grouping, weights, outcomes, CONTRASTS[self.how])
         index = getattr(sides[0][0][0], "index", None)
-        names = self._names(grouping, labels, index, len(table))
+        names = self._names(grouping, labels, index, table)
         single = grouping is not None and not grouping.names and len(labels) == 1
-        return Bound(asked, names, single)
+        sentence = self.sentence(_outcome(outcome or UNNAMED, predictor, labels), len(table))
+        return Bound(asked, names, single, sentence)
 
     def _check_smooth(self, bound: "Bound", theta: Array) -> None:
         doubt = self.scenarios.doubt(bound.asked.sides, theta)
-        if doubt > KINKED:
+        if doubt > KINKED and isinstance(self.scenarios, Sloped):
             raise EvaluationError(
                 f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
-                "has kinks at values that occur in the data, as `I(x > 5)` in a formula does. Ask "
-                "for a change over a step, `average_comparison(variable, values=1)`."
+                "has kinks at values that occur in the data, as steps (`x > 5`) and ReLU units do. "
+                "Ask for a change from one value to another: "
+                f'`average_comparison({self.scenarios.variable!r}, values="iqr")`.'
             )
 
     def _check_unchanged(self, predictor: Predictor) -> None:
@@ -180,10 +219,12 @@ class Question:
         return np.array([classes.index(known[0])]), (known[0],)
 
     def _names(
-        self, grouping: Grouping | None, labels: tuple[Any, ...], index: Any, m: int
+        self, grouping: Grouping | None, labels: tuple[Any, ...], index: Any, table: Any
     ) -> tuple[str, ...]:
+        m = len(table)
         if grouping is None:
             own = [f"prediction[{i}]" for i in range(m)] if index is None else list(map(str, index))
+            own = row_names(table) or own
         else:
             own = list(grouping.names) or [self.scenarios.name]
         if len(labels) == 1:
@@ -194,11 +235,26 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A question that has read its tables: psi, names, and whether it is a number."""
+    """A question that has read its tables: psi, names, whether it is a number, and its words."""
 
     asked: Asked
     names: tuple[str, ...]
     scalar: bool
+    sentence: str
+
+
+def _outcome(name: str, predictor: Predictor, labels: tuple[Any, ...]) -> str:
+    """Name the predicted number: of classes a probability."""
+    if predictor.classes is None:
+        return name
+    which = f"{name} = {labels[0]}" if len(labels) == 1 else f"each value of {name}"
+    return f"the probability of {which}"
+
+
+def _name_of(model: FittedModel) -> str:
+    """Name a model as its host does, or after the function that made it."""
+    host = model.describe().get("likelihood", "").partition(",")[0]
+    return f"The model of {model.maker}" if model.maker else host or type(model).__name__
 
 
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:
@@ -262,8 +318,9 @@ def average_comparison(
 
     With :math:`\bar\mu_v` the mean over the rows of the predictions with the variable set to v for
     everybody (g-computation), the difference is :math:`\bar\mu_1 - \bar\mu_0`, and the others are
-    the ratio, its logarithm and the odds ratio of these two *averages*, as `ratioavg` and
-    `lnratioavg` of marginaleffects.
+    the ratio, the odds ratio and their logarithms, of these two *averages*, as `ratioavg`,
+    `lnratioavg` and `lnoravg` of marginaleffects. Ratios have their intervals on the log scale, and
+    their tests are of 1; ``transform="identity"`` asks for the symmetric ones.
 
     Parameters
     ----------
@@ -274,15 +331,15 @@ def average_comparison(
         value of each row to that plus the number. The names are pairs from the training rows, as
         in R's marginaleffects: the mean less and plus half a standard deviation, or a whole one,
         the quartiles, the smallest and the largest value.
-    how : {"difference", "ratio", "lnratio", "oddsratio"}
+    how : {"difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"}
     data : DataFrame, dict or (m, p) array, optional
         Rows to average over, taken as they are; by default the training rows, with their frequency
         or sampling weights.
     by : name, list of names or (m,) array, optional
         Groups, each with an average of its own, in sorted order.
     population : bool
-        The training rows are a sample of the population that is asked about, and their sampling is
-        part of the error, as in ``Average(h, sample="training")``.
+        The training rows are a sample of the population that is asked about: the robust variance is
+        used, with their sampling in it, as in ``Average(h, sample="training")``.
     outcome : label, optional
         One outcome of a model with several; all of them otherwise.
 

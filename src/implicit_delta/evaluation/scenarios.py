@@ -8,6 +8,8 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.contrasts import CONTRASTS
+from implicit_delta.evaluation.derived import check_derived
+from implicit_delta.evaluation.spread import RowWeights, numbers, spread_of
 from implicit_delta.models.prediction import (
     Prediction,
     Predictor,
@@ -19,7 +21,13 @@ from implicit_delta.models.prediction import (
 
 Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
 
-SHORTHANDS = ("sd", "2sd", "iqr", "minmax")
+SHORTHANDS = {  # for the distribution of a variable in the training rows: from which to which
+    "sd": ("its mean minus half a standard deviation", "its mean plus half a standard deviation"),
+    "2sd": ("its mean minus a standard deviation", "its mean plus a standard deviation"),
+    "iqr": ("its first quartile", "its third quartile"),
+    "minmax": ("its smallest value", "its largest value"),
+}
+MEANT = {"lnor": "lnoddsratio", "lnoravg": "lnoddsratio", "or": "oddsratio"}  # elsewhere
 # Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
 STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
 AT_ENDS = 0.1  # times the step: the one-sided formula has an order less
@@ -32,13 +40,20 @@ class Scenarios(ABC):
     """Sides of a question, each a sum of predictions of changed tables."""
 
     @abstractmethod
-    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
-        """Predict the changed tables."""
+    def sides(self, predictor: Predictor, data: Any, weights: RowWeights) -> list[Side]:
+        """Predict the changed tables; the weights are those of the training rows."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """Name of the result."""
+
+    @abstractmethod
+    def words(self, outcome: str) -> str:
+        """Tell in words what is averaged, of an outcome."""
+
+    def check(self, predictor: Predictor) -> None:  # noqa: B027 (a table as it is needs none)
+        """Refuse a change that the training rows, or their columns, say nothing about."""
 
     def fixed(self, table: Any) -> "Scenarios":
         """Replace values that depend on the distribution in the training rows by numbers."""
@@ -55,7 +70,10 @@ class Observed(Scenarios):
 
     name: str = "prediction"
 
-    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+    def words(self, outcome: str) -> str:
+        return f"{self.name} of {outcome}"
+
+    def sides(self, predictor: Predictor, data: Any, weights: RowWeights) -> list[Side]:
         return [[(predictor.on(data), 1.0)]]
 
 
@@ -67,12 +85,13 @@ class Compared(Scenarios):
     values: Any
     how: str
 
-    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+    def sides(self, predictor: Predictor, data: Any, weights: RowWeights) -> list[Side]:
         variable = variable_in(predictor.table, self.variable)
         levels = predictor.levels(variable)
         column = column_of(data, variable)
         if levels is None:
-            low, high = self._numbers(predictor, variable, column)
+            known = numbers(column_of(predictor.table, variable))
+            low, high = self._numbers(variable, numbers(column), known, weights)
         else:
             low, high = (self._label(value, levels, column) for value in self._pair(levels))
         below, above = predictor.scenarios(data, variable, [low, high])
@@ -87,20 +106,52 @@ class Compared(Scenarios):
         low, high = self.values
         return f"{self.variable}: {CONTRASTS[self.how].sign.format(high, low)}"
 
+    def words(self, outcome: str) -> str:
+        high, low = self._ends()
+        contrast = CONTRASTS[self.how]
+        return contrast.words.format(high=f"average of {outcome} {high} in every row", low=low)
+
+    def _ends(self) -> tuple[str, str]:
+        """Tell both scenarios."""
+        name = _called(self.variable)
+        if not isinstance(self.values, str) and np.ndim(self.values) == 0:
+            way = "higher" if self.values > 0 else "lower"
+            return f"if {name} were {abs(self.values)} {way}", f"with {name} as it is"
+        known = isinstance(self.values, str)
+        low, high = SHORTHANDS[self.values] if known else self.values
+        return f"if {name} = {high}", f"if {name} = {low}"
+
+    def check(self, predictor: Predictor) -> None:
+        variable = variable_in(predictor.table, self.variable)
+        column = np.asarray(column_of(predictor.table, variable))
+        if column.dtype.kind in "iufb" and np.all(column == column[0]):
+            raise ValueError(
+                f"{variable!r} is the same in all training rows, which tell nothing about a change "
+                "of it. Compare values of a variable that varies."
+            )
+        check_derived(predictor, variable)
+
     def fixed(self, table: Any) -> "Compared":
         if not isinstance(self.values, str):
             return self
-        column = column_of(table, variable_in(table, self.variable))
-        return replace(self, values=_spread(np.asarray(column, np.float64), self.values))
+        x = numbers(column_of(table, variable_in(table, self.variable)))
+        return replace(self, values=spread_of(x, RowWeights(np.ones(x.size)), self.values))
 
-    def _numbers(self, predictor: Predictor, variable: Any, column: Any) -> tuple[Array, Array]:
-        """Columns of a numeric variable."""
-        x = np.asarray(column, dtype=np.float64)
+    def _numbers(
+        self, variable: Any, x: Array, known: Array, weights: RowWeights
+    ) -> tuple[Array, Array]:
+        """Columns of a numeric variable, x in the rows and known in those of the training."""
         if not isinstance(self.values, str) and np.ndim(self.values) == 0:
+            _check_known(variable, x)
             return x, x + self.values
         pair = self.values
         if isinstance(pair, str):
-            pair = _spread(np.asarray(column_of(predictor.table, variable), np.float64), pair)
+            pair = spread_of(known, weights, pair)
+            if not pair[0] < pair[1]:
+                raise ValueError(
+                    f"values={self.values!r} are both {pair[0]:.4g}: {variable!r} is the same in "
+                    "so many training rows. Give two values, `values=(0, 1)`."
+                )
         if any(isinstance(value, str) for value in pair):
             raise TypeError(f"{variable!r} is a number, so that {pair!r} are no values of it.")
         return np.full(x.shape, float(pair[0])), np.full(x.shape, float(pair[1]))
@@ -128,18 +179,26 @@ class Compared(Scenarios):
         return constant
 
 
+def _called(variable: Any) -> str:
+    """Name a variable in a sentence: by its position in an array."""
+    return variable if isinstance(variable, str) else f"column {variable}"
+
+
 def _shown(levels: tuple[Any, ...]) -> str:
     return ", ".join(map(repr, levels[:8])) + (", ..." if len(levels) > 8 else "")
 
 
-def _spread(x: Array, kind: str) -> tuple[float, float]:
-    """Two values of a variable by its distribution in the training rows."""
-    if kind in ("sd", "2sd"):
-        half = x.std(ddof=1) / (2 if kind == "sd" else 1)
-        return x.mean() - half, x.mean() + half
-    ends = (25, 75) if kind == "iqr" else (0, 100)
-    low, high = np.percentile(x, ends)
-    return float(low), float(high)
+def _check_known(variable: Any, x: Array) -> None:
+    """Refuse steps from values that are missing."""
+    missing = int(np.isnan(x).sum())
+    if missing:
+        named = isinstance(variable, str)
+        kept = f"X[{variable!r}].notna()" if named else f"~np.isnan(X[:, {variable}])"
+        raise ValueError(
+            f"{variable!r} is missing in {missing} of {x.size} rows, to which no step can be "
+            f"added: the model fills something in there. Leave these rows out, `data=X[{kept}]`, "
+            f"or set all rows to two values, `average_comparison({variable!r}, values=(0, 1))`."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +211,7 @@ class Sloped(Scenarios):
 
     variable: Any
 
-    def sides(self, predictor: Predictor, data: Any) -> list[Side]:
+    def sides(self, predictor: Predictor, data: Any, weights: RowWeights) -> list[Side]:
         variable = variable_in(predictor.table, self.variable)
         levels = predictor.levels(variable)
         if levels is not None:
@@ -161,8 +220,9 @@ class Sloped(Scenarios):
                 f"Compare two of them: `average_comparison({variable!r}, values=({levels[0]!r}, "
                 f"{levels[-1]!r}))`."
             )
-        x = np.asarray(column_of(data, variable), dtype=np.float64)
-        known = np.asarray(column_of(predictor.table, variable), dtype=np.float64)
+        x = numbers(column_of(data, variable))
+        _check_known(variable, x)
+        known = numbers(column_of(predictor.table, variable))
         columns, factors = _stencil(x, known, variable)
         found = predictor.scenarios(data, variable, columns)
         return [list(zip(found, factors, strict=True))]
@@ -170,6 +230,12 @@ class Sloped(Scenarios):
     @property
     def name(self) -> str:
         return f"slope of {self.variable}"
+
+    def words(self, outcome: str) -> str:
+        return f"average change of {outcome} per unit of {_called(self.variable)}"
+
+    def check(self, predictor: Predictor) -> None:
+        check_derived(predictor, variable_in(predictor.table, self.variable))
 
     def doubt(self, sides: list[Side], theta: Array) -> float:
         """Difference between slopes over two steps and over one, of rows inside of the data."""
@@ -184,10 +250,10 @@ class Sloped(Scenarios):
 
 def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[Array]]:
     """Points (m,) around each x, inside of the known range if x is, and their factors (m,)."""
-    spread = known.std()
+    spread = np.nanstd(known)
     if not spread > 0:
         raise ValueError(f"{variable!r} is the same in all training rows, and has no slope.")
-    low, high = known.min(), known.max()
+    low, high = np.nanmin(known), np.nanmax(known)
     least = LEAST * spread
     if low > 0:
         least = np.clip(SHARE * low, TINY * spread, least)
@@ -205,6 +271,8 @@ def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[A
 
 def check_values(variable: Any, values: Any, how: Any) -> None:
     """Refuse values and contrasts that are none, before any model is there."""
+    if how in MEANT:
+        raise ValueError(f"how={how!r} is called {MEANT[how]!r} here.")
     if how not in CONTRASTS:
         check_known(how, list(CONTRASTS), "the contrasts of how=")
     if isinstance(values, str):

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn, warned_since
+from implicit_delta._core.warn import begin_answer, warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.diagnostics import DEBIASED
@@ -52,7 +52,7 @@ class Cost:
     @classmethod
     def start(cls, model: FittedModel | None = None) -> "Cost":
         """Begin to count."""
-        return cls(model, 0 if model is None else model.passes, perf_counter())
+        return cls(model, 0 if model is None else model.passes, begin_answer())
 
     @property
     def passes(self) -> int:
@@ -125,7 +125,7 @@ def assemble(
     bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
     plainly = evaluation.fitted is not None and evaluation.fitted.sandwiched
     advice = SANDWICHED if plainly else STRAIGHTENED
-    check_bend(bend, strict, plain=not response.falls, advice=advice)
+    check_bend(bend, strict, evaluation, response, advice)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(np.diag(total.covariance))
@@ -146,7 +146,7 @@ def assemble(
         diagnostics=Diagnostics(
             drift=drift,
             smallest_curvature=response.smallest_curvature,
-            nonlinearity=response.nonlinearity,
+            nonlinearity=bend,
             bias=response.bias,
             asymmetry=part.asymmetry,
             residual=response.residual,
@@ -170,6 +170,7 @@ def assemble(
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,
         target=target.text,
+        scale=evaluation.scale,
         acceleration=response.acceleration,
         rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
         deviations=_deviations(evaluation) if influence else None,

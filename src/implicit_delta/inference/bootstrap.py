@@ -139,7 +139,7 @@ def bootstrap(
     cost = Cost.start()
     _check(fit, psi, replicates, kind)
     rows, seed = DrawnData.of(data, clusters), as_seed(rng)
-    psi = asked_again(psi, data) if isinstance(psi, Question) else psi
+    asked, psi = psi, asked_again(psi, data) if isinstance(psi, Question) else psi
     check_count(float(rows.count), *FEW_UNITS)
     own, *streams = np.random.SeedSequence(seed).spawn(int(replicates) + 1)
     question = FitAndPsi(fit, psi, kind)
@@ -147,7 +147,7 @@ def bootstrap(
     with progress("bootstrap", total=2 + len(streams) + len(groups), unit="fit") as bar:
         fitted, first = question.first(rows, own)
         bar.update()
-        evaluation = first.evaluation(names, question.function)
+        evaluation = first.evaluation(names, question.function).asked_by(asked)
         labels = labels_of(first.raw)
         refit = Replicate(question, rows, labels, evaluation.value.shape)
         _check_own_objects(question, fitted, rows, n_jobs, own)

@@ -1,21 +1,23 @@
 """Compare methods on the same question."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from implicit_delta._core.types import Asked
-from implicit_delta.errors import ImplicitDeltaError
+from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.comparison import Comparison, Row
+from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import answer, infer
-from implicit_delta.inference.influence import Sandwich
+from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.profile.door import profile, profile_of
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.methods.base import Method
@@ -24,8 +26,11 @@ from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.models.base import FittedModel
 
-Procedure: TypeAlias = (
-    Method | Callable[[FittedModel, Asked], Estimate | Profile | tuple[Profile, ...]]
+Procedure: TypeAlias = Method | Callable[..., Estimate | Profile | tuple[Profile, ...]]
+LIKELIHOOD = "A profile rests on the likelihood alone, and takes no {0}; the other rows do."
+FUNCTION = (
+    "This function does not take {0}: let it have these arguments, and pass them on to `infer` or "
+    "not, as in `lambda model, psi, **design: infer(model, psi, **design)`."
 )
 
 
@@ -34,6 +39,9 @@ def compare(
     psi: Asked,
     methods: Mapping[str, Procedure] | Sequence[Procedure] | None = None,
     *,
+    robust: bool | Correction | HAC = False,
+    clusters: Any = None,
+    df: float | None = None,
     confidence_level: float = 0.95,
 ) -> Comparison:
     """Put the same question to several methods and lay the answers side by side.
@@ -50,6 +58,11 @@ def compare(
         robust (sandwich) variance, `Bootstrap` with 200 replicates and a fixed seed, and
         `profile`. Psi is evaluated, and smoothed or replicated, once for all methods
         together; a function of your own evaluates it again.
+    robust, clusters, df
+        As in `infer`, for every method. `Bootstrap` draws whole clusters, and is robust without
+        corrections such as "CR2". The default methods are then these without ``robust``, which all
+        of them are. `profile` rests on the likelihood alone and says in ``failures`` that it takes
+        none of them; so does a function of your own, unless it has arguments of these names.
     confidence_level : float
         Of the intervals; `profile` uses this level.
 
@@ -70,10 +83,12 @@ def compare(
     [1.4, 1.56]
     """
     level = checked_level(confidence_level)
-    procedures = _named(methods)
     evaluation = Evaluation.of(model, psi)
+    design = _Design.of(evaluation.model, robust, clusters, df)
+    procedures = _named(_by_default(design) if methods is None else methods)
     answers = {
-        name: _ask(evaluation, psi, procedure, level) for name, procedure in procedures.items()
+        name: _ask(evaluation, psi, procedure, design, level)
+        for name, procedure in procedures.items()
     }
     names = evaluation.names
     rows = [row for name, answer in answers.items() for row in answer.rows(name, names, level)]
@@ -119,15 +134,70 @@ class _Answer:
         return self.result.diagnostics.passes
 
 
+@dataclass(frozen=True)
+class _Design:
+    """Variance that all methods are asked for: its arguments, and the sandwiches these make.
+
+    A method that is robust by itself draws the clusters and makes no correction.
+    """
+
+    asked: Mapping[str, Any]
+    sandwich: Sandwich | None
+    drawn: Sandwich | None
+    df: float | None
+
+    @classmethod
+    def of(cls, model: FittedModel, robust: Any, clusters: Any, df: float | None) -> "_Design":
+        given = {"robust": robust, "clusters": clusters, "df": df}
+        sandwich = Sandwich.of(model, robust, clusters)
+        plain = sandwich if isinstance(robust, HAC) else Sandwich.of(model, False, clusters)
+        asked = {name: x for name, x in given.items() if x is not None and x is not False}
+        return cls(asked, sandwich, plain, df)
+
+    def answer(self, evaluation: Evaluation, method: Method | None = None) -> Estimate:
+        """Answer with copies of the sandwiches, which cache what another method has made."""
+        by_itself = method is not None and method.robust
+        chosen = self.drawn if by_itself else self.sandwich
+        if by_itself and self.sandwich is not None and self.sandwich.asked:
+            self._check(method)
+        return answer(
+            evaluation, method, sandwich=None if chosen is None else replace(chosen), df=self.df
+        )
+
+    @staticmethod
+    def _check(method: Any) -> None:
+        """Turn the refusal of one method into the reason in its row."""
+        try:
+            method.check(robust=True, covariance=False, influence=False)
+        except ValueError as error:
+            raise UnsupportedModelError(str(error)) from error
+
+    def refuse(self, reason: str) -> None:
+        if self.asked:
+            raise UnsupportedModelError(reason.format(", ".join(f"{name}=" for name in self.asked)))
+
+    def taken_by(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Arguments of the design for a function, which has to take all of them."""
+        try:
+            inspect.signature(function).bind(None, None, **self.asked)
+        except (TypeError, ValueError):  # the latter of functions in C, without a signature
+            self.refuse(FUNCTION)
+        return dict(self.asked)
+
+
+def _by_default(design: _Design) -> dict[str, Procedure]:
+    methods: dict[str, Procedure] = {
+        "Infinitesimal": Infinitesimal(),
+        "FiniteDifference": FiniteDifference(),
+        "robust": _robust,
+        "Bootstrap": Bootstrap(rng=0),
+        "profile": profile,
+    }
+    alone = design.asked.keys().isdisjoint(("robust", "clusters"))
+    return {name: method for name, method in methods.items() if alone or method is not _robust}
+
+
 def _named(methods: Any) -> dict[str, Procedure]:
-    if methods is None:
-        return {
-            "Infinitesimal": Infinitesimal(),
-            "FiniteDifference": FiniteDifference(),
-            "robust": _robust,
-            "Bootstrap": Bootstrap(rng=0),
-            "profile": profile,
-        }
     if isinstance(methods, Method):
         methods = [methods]
     if isinstance(methods, Mapping):
@@ -162,28 +232,31 @@ def _free_name(method: Any, taken: Mapping[str, Any]) -> str:
     return spelled if spelled not in taken else next(n for n in numbered if n not in taken)
 
 
-def _ask(evaluation: Evaluation, psi: Asked, procedure: Procedure, level: float) -> _Answer:
+def _ask(
+    evaluation: Evaluation, psi: Asked, procedure: Procedure, design: _Design, level: float
+) -> _Answer:
     """Answer by one method, on a copy of the model that has nothing cached from another one."""
     fresh = evaluation.on(evaluation.model.at(evaluation.model.theta))
     started = perf_counter()
     try:
-        result = _run(fresh, psi, procedure, level)
+        result = _run(fresh, psi, procedure, design, level)
     except ImplicitDeltaError as error:
         return _Answer(None, str(error), perf_counter() - started)
     return _Answer(result, "", perf_counter() - started)
 
 
 def _run(
-    evaluation: Evaluation, psi: Asked, procedure: Procedure, level: float
+    evaluation: Evaluation, psi: Asked, procedure: Procedure, design: _Design, level: float
 ) -> Estimate | tuple[Profile, ...]:
     if isinstance(procedure, Method):
-        return answer(evaluation, procedure)
+        return design.answer(evaluation, procedure)
     if procedure is _robust:
-        return answer(evaluation, sandwich=Sandwich())
+        return answer(evaluation, sandwich=Sandwich(), df=design.df)
     if procedure is profile:
+        design.refuse(LIKELIHOOD)
         parts = [evaluation.component(k) for k in range(evaluation.size)]
         return tuple(profile_of(part, level) for part in parts)
-    result = procedure(evaluation.model, psi)
+    result = procedure(evaluation.model, psi, **design.taken_by(procedure))
     if isinstance(result, Profile):
         return (result,)
     if not isinstance(result, Estimate | tuple):

@@ -17,11 +17,14 @@ from implicit_delta._core.thresholds import (
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
+from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.glm.model import HostModel
 from implicit_delta.numerics.arrays import ratio
 
+MOST_PARAMETERS = 500  # whose covariance is formed to look at the drift of each
 NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
 ONE_SIDED_REFUSES = 0.9
 # Of 2740 fits in the tests, those of generalized linear models and distributions lay between 0.98
@@ -69,6 +72,8 @@ def guard(
         score = model.score(model.theta) if response.score is None else response.score
         drift = drift_of(score, response.directions, errors, explained)
         check_drift(model, drift, strict, debias)
+        if drift <= DRIFT_WARNS and not debias:
+            _warn_of_parameters(model, score, drift)
         if not model.sandwiched:
             _check_parabola(model, response, score, strict)
     return drift
@@ -99,6 +104,28 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
         _refuse_or_warn(text, drift > most and strict, DriftWarning)
 
 
+def _warn_of_parameters(model: FittedModel, score: Array, drift: float) -> None:
+    """Warn where psi stands still, but a parameter is far from its maximum: another fit's psi."""
+    known = isinstance(model, HostModel) and not model.bends and model.constraints is None
+    if not known or model.d > MOST_PARAMETERS:
+        return
+    try:
+        inverse = np.linalg.inv(model.information(model.theta, np.eye(model.d)))
+    except np.linalg.LinAlgError:
+        return
+    moves = ratio(abs(inverse @ score), np.sqrt(np.clip(np.diag(inverse), 0, None)))
+    worst = int(np.argmax(moves))
+    if moves[worst] > DRIFT_REFUSES:
+        name = f"parameter {worst}" if model.names is None else repr(model.names[worst])
+        warn(
+            f"The model is not at its maximum: finishing the training would move {name} by "
+            f"{moves[worst]:.2g} standard errors (drift), and psi by {drift:.1g}, which happens to "
+            f"depend little on it. The rows or weights may not be those of the fit. "
+            f"{model.drift_causes()}",
+            DriftWarning,
+        )
+
+
 def check_stop(to_come: Array, errors: Array) -> float:
     """Return the drift of a training that stopped early; warn if its end is outside the interval.
 
@@ -117,16 +144,21 @@ def check_stop(to_come: Array, errors: Array) -> float:
     return drift
 
 
-def check_bend(bend: float, strict: bool, plain: bool = False, advice: str = STRAIGHTENED) -> None:
+def check_bend(
+    bend: float, strict: bool, evaluation: Evaluation, response: Response, advice: str
+) -> None:
     """Warn of a psi that bends within half a standard error, or refuse it; NaN is unknown.
 
-    A plain bend is one against the length of the step, not against the objective.
+    Without falls of the objective the bend is a plain one, against the length of the step.
     """
+    several = evaluation.size > 1 and response.bent is not None
+    of = f" of {evaluation.names[response.bent or 0]!r:.60}" if several else ""
+    on = ", on the log scale," if evaluation.scale == "log" else ""
     text = (
-        f"psi bends within half a standard error (nonlinearity {bend:.2g}, where 0 is a straight "
-        f"line), so a symmetric interval is doubtful. {advice}"
+        f"psi bends within half a standard error (nonlinearity {bend:.2g}{of}, where 0 is a "
+        f"straight line), so a symmetric interval{on} is doubtful. {advice}"
     )
-    if bend > (PLAIN_WARNS if plain else BEND_WARNS):
+    if bend > (BEND_WARNS if response.falls else PLAIN_WARNS):
         _refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)
 
 

@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array, Asked
-from implicit_delta.errors import ConvergenceError, EvaluationError, SaddlePointError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    ImplicitDeltaWarning,
+    SaddlePointError,
+)
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
@@ -143,7 +149,10 @@ def infer(
     )
     try:
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
-        return ask(evaluation, sandwich=sandwich(evaluation.model))
+        found = ask(evaluation, sandwich=sandwich(evaluation.model))
+        if doubt := model.doubt_of(psi):
+            warn(doubt, ImplicitDeltaWarning)
+        return found
     except SaddlePointError:
         if not by_default or not model.bends or not np.any(model.travelled):
             raise

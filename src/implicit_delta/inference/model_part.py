@@ -11,9 +11,12 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.methods.base import Response
+from implicit_delta.models.base import FittedModel
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio, symmetric
 
+MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
+ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range
 MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
 
 
@@ -66,7 +69,8 @@ def model_part(
     judged = _judged(evaluation, response, asked, plain if by_rows else None)
     df = _model_df(evaluation, response, asked)
     robust = None if response.robust else asked
-    raw, asymmetry, notes = _symmetric(response.covariance)
+    rank = evaluation.size if evaluation.fitted is None else evaluation.fitted.d
+    raw, asymmetry, notes = _symmetric(response.covariance, rank)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
     if judged is not None and brought is None:
         warn_of_small_samples(judged, evaluation.model, response, rows)
@@ -75,7 +79,8 @@ def model_part(
     if brought is not None:
         covariance, notes = _brought(evaluation, brought), {**notes, "variance": "covariance="}
     elif robust is not None:
-        covariance, _, projected = _symmetric(_robust(evaluation, response, robust, rows))
+        of_rows = _robust(evaluation, response, robust, rows)
+        covariance, _, projected = _symmetric(of_rows, rank)
         notes = {**notes, **projected}
     elif claimed is not None:
         covariance = claimed
@@ -96,10 +101,20 @@ def model_part(
 def _robust(
     evaluation: Evaluation, response: Response, sandwich: Sandwich, rows: Array | None
 ) -> Array:
-    if rows is not None:
-        return sandwich.of_rows(evaluation.model, rows)
-    directions = checked_directions(evaluation.model, response)
-    return sandwich.of_directions(evaluation.model, directions)
+    model = evaluation.model
+    if rows is None:
+        return sandwich.of_directions(model, checked_directions(model, response)) + _stated(
+            model, response
+        )
+    return sandwich.of_rows(model, rows) + _stated(model, response)
+
+
+def _stated(model: FittedModel, response: Response) -> Array | float:
+    """Variance of what was measured once, whose row says nothing of it."""
+    if response.directions is None:
+        return 0.0
+    found = model.stated(model.theta, response.directions)
+    return 0.0 if found is None else found
 
 
 def _renoised(evaluation: Evaluation, covariance: Array) -> tuple[Array, float]:
@@ -197,17 +212,34 @@ def _influence(
     return None
 
 
-def _symmetric(raw: Array) -> tuple[Array, float, dict[str, float | str]]:
+def _symmetric(raw: Array, rank: int) -> tuple[Array, float, dict[str, float | str]]:
     """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
     errors = np.sqrt(np.clip(np.diag(raw), 0, None))
     size = np.outer(errors, errors)
     gap = abs(raw - raw.T)
     asymmetry = float(np.max(ratio(gap, size)))
     covariance = symmetric(raw)
-    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = _eigen(covariance, rank)
     negative = values < -1e-12 * max(values[-1], 0.0)
     if not np.any(negative):
         return covariance, asymmetry, {}
     kept = np.clip(values, 0, None)
     dropped = {"negative_eigenvalues_dropped": float(np.sum(negative))}
     return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(dropped)
+
+
+def _eigen(covariance: Array, rank: int) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and vectors; of many evaluations those of the range alone.
+
+    With K much larger than d nearly all are zero, and take a minute for K = 5000.
+    """
+    K = len(covariance)
+    if K < MANY or rank + SPARE > K // 4:
+        return np.linalg.eigh(covariance)
+    probes = np.random.default_rng(0).normal(size=(K, rank + SPARE))
+    q, _ = np.linalg.qr(covariance @ probes)
+    inner = q.T @ covariance
+    if np.max(abs(covariance - q @ inner)) > ROUNDING * np.max(np.diag(covariance)):
+        return np.linalg.eigh(covariance)
+    values, vectors = np.linalg.eigh(symmetric(inner @ q))
+    return values, q @ vectors

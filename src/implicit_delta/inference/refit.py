@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
+from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.finished import SIGNAL, Ends, Finish
 from implicit_delta.inference.trainings import Bonus, Train, Trainings, black_box
@@ -108,7 +109,7 @@ def refit(
     with progress("trainings", unit="fit") as bar:
         trainings = Trainings(train, function, n_jobs, bar)
         first, again = trainings.looked_at([Bonus(function, 0, 0.0)] * 2)
-        evaluation = first.evaluation(names, function)
+        evaluation = first.evaluation(names, function).asked_by(psi)
         rest, floor = evaluation.value, np.atleast_1d(abs(first.value - again.value))
         pushes, ahead = _pushes(trainings, rest, floor, lam)
         behind = trainings.at([Bonus(function, k, -push) for k, push in enumerate(pushes)])
@@ -124,7 +125,7 @@ def refit(
     response = Response(
         covariance=(rises / (2 * pushes[:, None])).T,
         method=f"refit(lam={described_range(pushes)})",
-        nonlinearity=_bend(ends),
+        nonlinearity=_bend(ends, evaluation),
         notes={
             "lam": described_range(pushes),
             "trainings": float(made),
@@ -213,13 +214,12 @@ def _refuse_fall(k: int, lam: float, rise: float) -> NoReturn:
     )
 
 
-def _bend(ends: Ends) -> float:
+def _bend(ends: Ends, evaluation: Evaluation) -> float:
     """Compare the two ends of each push, on the scale of half a standard error."""
+    points = map(evaluation.on_scale, (ends.ahead, ends.rest, ends.behind))
     bends = [
         relative_bend(top, rest, bottom) * PROBE / push
-        for top, rest, bottom, push in zip(
-            ends.ahead, ends.rest, ends.behind, ends.push, strict=True
-        )
+        for top, rest, bottom, push in zip(*points, ends.push, strict=True)
     ]
     return float(max(bends))
 

@@ -20,6 +20,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
+VANISHING = 0.02  # of the model's standard error
 ESTIMATED = 0.9  # the same where it is estimated from the influences, roughly
 BINS = ", or terms that were not sampled: the bins of a histogram are not, their counts are"
 MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
@@ -42,6 +43,8 @@ def warn_of_small_samples(
 
     Where leverages are unknown, the influences of the rows, (n, K), tell how many carry psi.
     """
+    if rows is not None and _warned_of_vanishing(model, response, rows):
+        return
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
     if sandwich.name == "CR2" or sandwich.stopped:
         return
@@ -64,6 +67,25 @@ def warn_of_small_samples(
             f"{'' if forecast.leverages else BINS}. {_advice(sandwich, forecast)}",
             SmallSampleWarning,
         )
+
+
+def _warned_of_vanishing(model: FittedModel, response: Response, rows: Array) -> bool:
+    """Warn of a robust variance that is next to nothing beside the model's own."""
+    if response.robust or model.sandwiched or len(model.strata) > 1:
+        return False
+    own = np.sqrt(np.diag(response.covariance))
+    found = np.sqrt(model.counts @ rows**2)
+    vanishes = np.any(found < VANISHING * own)
+    if vanishes:
+        k = int(np.argmin(ratio(found, own, otherwise=1.0)))
+        warn(
+            f"The robust standard error, {found[k]:.2g}, is next to nothing beside the "
+            f"{own[k]:.4g} of the model: the terms are not what was sampled. Usual causes: an "
+            "extended likelihood, whose number of events is random too, or dependent data in few "
+            'terms. Leave out robust=, or use `Bootstrap(kind="parametric")`.',
+            SmallSampleWarning,
+        )
+    return bool(vanishes)
 
 
 def _cause(sandwich: Sandwich) -> str:

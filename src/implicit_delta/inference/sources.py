@@ -11,6 +11,8 @@ from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.methods.base import Response
 from implicit_delta.models.loglik import LoglikModel
 
+ROUNDING = 1e-8  # of the variance of psi
+
 
 def by_source(
     evaluation: Evaluation, response: Response, part: ModelPart, parts: Mapping[str, Array]
@@ -26,17 +28,29 @@ def by_source(
         return parts
     if parts and "model" not in parts:
         return parts
-    v = response.directions
-    if part.by_model:
-        split = {s.name: v.T @ model.information_of(model.theta, v, s.rows) for s in model.sources}
-        if model.penalized:
-            split["penalty"] = v.T @ model.penalty_information(model.theta, v)
-    elif part.rows is not None and part.sandwich.clusters is None and part.sandwich.hac is None:
-        split = {s.name: _of_rows(part, model, s.rows) for s in model.sources}
-    else:
+    v, split = response.directions, {}
+    if not part.by_model and (part.rows is None or part.sandwich.clusters or part.sandwich.hac):
         return parts
-    others = {name: V for name, V in parts.items() if name != "model"}
-    return {**{SOURCE + name: (V + V.T) / 2 for name, V in split.items()}, **others}
+    for source in model.sources:
+        single = source.rows.stop - source.rows.start == 1
+        if part.by_model or single:
+            split[source.name] = v.T @ model.information_of(model.theta, v, source.rows)
+        else:
+            split[source.name] = _of_rows(part, model, source.rows)
+    if part.by_model and model.penalized:
+        split["penalty"] = v.T @ model.penalty_information(model.theta, v)
+    shares = {SOURCE + name: _without_rounding(V, part.covariance) for name, V in split.items()}
+    if any(np.any(np.diag(V) < 0) for V in shares.values()):
+        return parts  # a data set by itself may curve the other way
+    return {**shares, **{name: V for name, V in parts.items() if name != "model"}}
+
+
+def _without_rounding(V: Array, total: Array) -> Array:
+    """Symmetrize; a variance that is nothing but rounding beside the total is zero."""
+    V = (V + V.T) / 2
+    none = abs(np.diag(V)) <= ROUNDING * np.diag(total)
+    V[none, :] = V[:, none] = 0.0
+    return V
 
 
 def _of_rows(part: ModelPart, model: LoglikModel, rows: slice) -> Array:

@@ -35,6 +35,8 @@ class Response:
         The method with everything that was left open filled in.
     smallest_curvature, nonlinearity, bias, residual : float
         See `implicit_delta.estimate.Diagnostics`; NaN where the method does not find it.
+    bent : int or None
+        The evaluation that has this nonlinearity, if known.
     drift : float
         Drift as the method found it, for methods without directions.
     score : (d,) array or None
@@ -67,6 +69,7 @@ class Response:
     draws: Array | None = None
     smallest_curvature: float = np.nan
     nonlinearity: float = np.nan
+    bent: int | None = None
     bias: float = np.nan
     residual: float = np.nan
     drift: float = np.nan
@@ -144,12 +147,12 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
     )
 
 
-def refuse_flat(what: str) -> NoReturn:
+def refuse_flat(what: str, model: FittedModel) -> NoReturn:
     """Refuse a psi whose derivative is exactly zero."""
+    hint = "" if model.predictor is None else model.predictor.constant
     raise EvaluationError(
-        f"{what} Does psi use its argument? (`results.predict(X)` does not: use "
-        "`results.model.predict(params, X)`.) If it does, it is piecewise constant (a count, an "
-        "accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "
+        f"{what} Does psi use its argument?{hint} If it does, it is piecewise constant (a count, "
+        "an accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "
         "standard error: use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free "
         "refit, `FiniteDifference(maximizer=nelder_mead)`."
     )

@@ -67,6 +67,8 @@ class FirstOrder:
             scatter, rows = _scatter(evaluation, directions, replication.clusters)
         except ImplicitDeltaError as error:
             return cls(reason=f"psi could not be differentiated ({error})")
+        stated = model.stated(model.theta, directions)
+        scatter = scatter if stated is None else scatter + stated
         own = np.linalg.norm(scaled, axis=0)
         doubt = _disagreement(errors, _limits(evaluation, replication, own, scatter))
         reason = _obstacle(evaluation, replication, rows, scatter)

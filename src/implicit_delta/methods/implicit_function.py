@@ -10,7 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response
-from implicit_delta.methods.probe import probe
+from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.models.base import FittedModel, scatter_of
 from implicit_delta.models.equations_model import EquationsModel
 
@@ -47,14 +47,15 @@ class ImplicitFunction(Method):
         covariance = scatter_of(model.influences(model.theta, v), model.counts, model.clusters)
         _check_noise(evaluation, jacobian, covariance)
         score, steps = model.score(model.theta), model.moves(v)
-        bend = np.nan
+        seen = Probe(np.nan)
         if steps is not None:
-            bend = probe(evaluation, steps, covariance, score, exact=False).nonlinearity
+            seen = probe(evaluation, steps, covariance, score, exact=False)
         return Response(
             covariance=covariance,
             directions=v,
             method=f"{type(self).__name__}(solver={'gmres' if steps is None else 'lu'})",
-            nonlinearity=bend,
+            nonlinearity=seen.nonlinearity,
+            bent=seen.most,
             score=score,
             notes=_notes(model, self.clustered),
         )

@@ -97,7 +97,7 @@ class Infinitesimal(Method):
         """Solve for the directions and multiply out the covariance."""
         _check_size(evaluation.size)
         jacobian = evaluation.jacobian(model.theta)
-        _check_moves(jacobian)
+        _check_moves(jacobian, model)
         try:
             solver, solution = self._solve(model, jacobian.T)
         except NotAMaximumError as error:
@@ -114,6 +114,7 @@ class Infinitesimal(Method):
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=seen.nonlinearity,
+            bent=seen.most,
             falls=seen.falls,
             bias=_second_order_bias(evaluation, solution),
             residual=solution.residual if solution.probability > 0 else np.nan,
@@ -225,9 +226,10 @@ def _check_size(size: int) -> None:
         )
 
 
-def _check_moves(jacobian: Array) -> None:
+def _check_moves(jacobian: Array, model: FittedModel) -> None:
     if not np.any(jacobian):
-        refuse_flat("psi does not change with the parameters: its derivative is exactly zero.")
+        what = "psi does not change with the parameters: its derivative is exactly zero."
+        refuse_flat(what, model)
 
 
 def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:

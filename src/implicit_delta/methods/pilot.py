@@ -35,7 +35,8 @@ class Pilot:
     def of(cls, model: FittedModel, jacobian: Array, curvature: Curvature) -> "Pilot":
         """Iterate for all psi_k at once until each variance is roughly known."""
         if not np.any(jacobian):
-            refuse_flat("psi does not change with the parameters: its derivative is exactly zero.")
+            what = "psi does not change with the parameters: its derivative is exactly zero."
+            refuse_flat(what, model)
         try:
             descent = Descent(
                 lambda v: model.information(model.theta, v, curvature),

@@ -15,6 +15,7 @@ from implicit_delta.models.base import FittedModel
 
 MOST_PROBES = 16  # evaluations along whose response psi is probed
 FEW = 3  # and the objective too
+NONE: Mapping[int, tuple[float, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,14 @@ class Probe:
     ----------
     nonlinearity : float
         The largest relative difference between psi on the two sides.
+    most : int or None
+        The evaluation that has it.
     falls : mapping of int to (float, float)
         By evaluation: the fall of the objective ahead and behind.
     """
 
     nonlinearity: float = 0.0
+    most: int | None = None
     falls: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -40,7 +44,8 @@ def probe(
 
     Psi should move in proportion to the root r of twice the fall of the objective, which does not
     depend on the parametrization, and by one standard error for r = 1. Where the directions do not
-    solve with the objective's own curvature, r is the length of the step instead.
+    solve with the objective's own curvature, r is the length of the step instead. Of a ratio it is
+    the logarithm that should.
     """
     model, errors = evaluation.model, np.sqrt(np.diag(covariance))
     moves: dict[int, tuple[float, float]] = {}
@@ -51,17 +56,24 @@ def probe(
         except EvaluationError:
             return Probe(np.inf)
         _check_still(evaluation, errors, ahead - behind)
-        value = evaluation.value[k]
-        moves[k] = float(ahead[k] - value), float(value - behind[k])
-    plain = {k: _bend(moves[k], (PROBE, PROBE), errors[k]) for k in moves}
+        high, value, low = evaluation.on_scale(np.array([ahead[k], evaluation.value[k], behind[k]]))
+        moves[k] = float(high - value), float(value - low)
+    own = errors / evaluation.value if evaluation.scale == "log" else errors
+    plain = {k: _bend(moves[k], (PROBE, PROBE), own[k]) for k in moves}
     if not exact or not moves:
-        return Probe(max(plain.values(), default=0.0))
+        return _most(plain)
     top, steps = model.objective(model.theta), PROBE * directions / np.where(errors > 0, errors, 1)
     chosen = dict.fromkeys([int(np.argmax(errors)), max(plain, key=lambda k: plain[k])])
     chosen |= dict.fromkeys(spread_out(np.array(list(moves)), FEW))
     falls = {k: falls_along(model, steps[:, k], score, top) for k in chosen if k in moves}
-    bends = [_bend(moves[k], _roots(falls[k]), errors[k]) for k in falls]
-    return Probe(max(bends), falls)
+    return _most({k: _bend(moves[k], _roots(falls[k]), own[k]) for k in falls}, falls)
+
+
+def _most(bends: Mapping[int, float], falls: Mapping[int, tuple[float, float]] = NONE) -> Probe:
+    if not bends:
+        return Probe()
+    k = max(bends, key=lambda k: bends[k])
+    return Probe(bends[k], k, falls)
 
 
 def falls_along(model: FittedModel, step: Array, score: Array, top: float) -> tuple[float, float]:
@@ -100,4 +112,5 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
 def _check_still(evaluation: Evaluation, errors: Array, move: Array) -> None:
     jumping = np.flatnonzero((errors == 0) & (abs(move) > 1e-9 * abs(evaluation.value)))
     if jumping.size:
-        refuse_flat(f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero.")
+        what = f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero."
+        refuse_flat(what, evaluation.model)

@@ -73,7 +73,10 @@ class Replication(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Spread the number of observations anew, each row in proportion to its own."""
+    """Spread the number of observations anew, each row in proportion to its own.
+
+    Of each data set by itself; what was measured once is drawn with its stated error.
+    """
 
     kind: str
     clusters: None = None
@@ -86,12 +89,19 @@ class Rows:
 
     def check(self, model: FittedModel) -> None:
         model.check_rows()
-        own = model.counts
-        check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
+        for part in model.strata:
+            own = model.counts[part]
+            if len(model.strata) == 1 or own.size > 1:
+                check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
+        model.measured_again(np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        often = ratio(spread(model.counts, self.kind, rng), model.counts)
-        return model.reweighted(model.weights * often)
+        often = np.ones(model.n)
+        for part in model.strata:
+            own = model.counts[part]
+            if len(model.strata) == 1 or own.size > 1:
+                often[part] = ratio(spread(own, self.kind, rng), own)
+        return model.measured_again(rng).reweighted(model.weights * often)
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return rows, model.counts

@@ -318,6 +318,22 @@ class FittedModel(ABC):
         if self.mixed:
             raise UnsupportedModelError(self.mixed)
 
+    @property
+    def strata(self) -> tuple[slice, ...]:
+        """Rows that were sampled together: all, or those of each of several data sets."""
+        return (slice(0, self.n),)
+
+    def stated(self, theta: Array, v: Array) -> Array | None:
+        """Variance, (K, K), of what was measured once with a stated error, along (d, K).
+
+        Rows cannot tell it: the score of one alone is zero at the maximum.
+        """
+        return None
+
+    def measured_again(self, rng: np.random.Generator) -> Self:
+        """Build the same model with new draws of what was measured once."""
+        return self
+
     # Derived from the members above; a backend may know a faster way.
 
     @property
@@ -432,6 +448,10 @@ class FittedModel(ABC):
             labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
+    def doubt_of(self, psi: Any) -> str:
+        """Describe what psi most likely gets wrong about this model; usually nothing."""
+        return ""
+
     @property
     def pseudo(self) -> str:
         """Options with which the terms are no log-densities; usually none."""
@@ -500,22 +520,23 @@ class FittedModel(ABC):
         """
         raise UnsupportedModelError(NO_OUTPUTS)
 
+    def squared_residuals(self) -> Array | None:
+        """Squares of the whitened residuals, (n,), with mean one; None where they say nothing."""
+        try:
+            parts = [rows.residuals for rows in self.whitened(self.theta, np.zeros((self.d, 1)))]
+        except UnsupportedModelError:
+            return None
+        residuals = np.concatenate(parts)
+        return residuals[:, 0] ** 2 if residuals.shape[1] == 1 else None
+
     def dispersion(self) -> float:
         """Sum of squared whitened residuals over their number less d; NaN where it says nothing.
 
         It is about one if the model is right, or has estimated it.
         """
         freedom = float(np.sum(self.counts)) - self.d
-        if freedom <= 0:
-            return np.nan
-        try:
-            parts = [rows.residuals for rows in self.whitened(self.theta, np.zeros((self.d, 1)))]
-        except UnsupportedModelError:
-            return np.nan
-        residuals = np.concatenate(parts)
-        if residuals.shape[1] > 1:
-            return np.nan
-        return float(self.weights @ residuals[:, 0] ** 2) / freedom
+        squares = self.squared_residuals() if freedom > 0 else None
+        return np.nan if squares is None else float(self.weights @ squares) / freedom
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""

@@ -252,13 +252,13 @@ class BatchedModel(FittedModel):
             raise UnsupportedModelError(NO_OUTPUTS)
         return self._whitened(theta, v)
 
-    def dispersion(self) -> float:
+    def squared_residuals(self) -> Array | None:
         """As in any model, where the targets can vary more than the likelihood has it."""
         terms = self.row_terms
         varying = isinstance(terms, SupervisedTerms) and isinstance(
             terms.likelihood, Gaussian | Poisson
         )
-        return super().dispersion() if varying else np.nan
+        return super().squared_residuals() if varying else None
 
     def reweighted(self, weights: Array) -> Self:
         return replace(self, weights=as_weights(weights, self.n))

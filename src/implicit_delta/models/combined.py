@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
-from implicit_delta._core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta._core.types import Array, WeightKind
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
 from implicit_delta.models.loglik import LoglikModel, from_loglik
 from implicit_delta.models.named_theta import Layout, of_arrays
+from implicit_delta.models.same_data import columns_in, unwrapped
 
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
@@ -44,7 +46,9 @@ def combine(*models: FittedModel, **named: FittedModel) -> LoglikModel:
     -------
     LoglikModel
         At the joint maximum. The budget of an estimate has a line for each source, what the data of
-        this one contribute to the standard error: the squares add up.
+        this one contribute to the standard error: the squares add up. Robust errors and a bootstrap
+        of rows see each source by itself, and a source of one term, such as a `measurement`, with
+        the error that it states.
 
     Examples
     --------
@@ -67,7 +71,11 @@ def combine(*models: FittedModel, **named: FittedModel) -> LoglikModel:
     if len(parts) < 2:
         raise TypeError("combine takes two models or more: `combine(m1, m2)`, or `m1 + m2`.")
     labels = _labels([name for name, _ in parts], [model for _, model in parts])
-    return _fitted([model for _, model in parts], labels)
+    found = [model for _, model in parts]
+    layout = _joint_layout(found)
+    _warn_of_strangers(found, labels)
+    _check_other_data(found, labels)
+    return _fitted(found, labels, layout)
 
 
 def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> LoglikModel:
@@ -96,10 +104,11 @@ def measurement(covariance: Any = None, /, **values: tuple[float, float] | float
     centers, V = _measured(values, covariance)
     joint = multivariate_normal(np.zeros(len(centers)), V)
     point = np.array(centers)
+    names = tuple(values)
     return from_loglik(
-        _Measured(point, joint),
+        _Measured(names, point, joint),
         theta=dict(zip(values, centers, strict=True)),
-        simulate=lambda theta, rng: _Measured(rng.multivariate_normal(theta, V), joint),
+        simulate=_Measuring(names, V, joint),
     )
 
 
@@ -107,11 +116,29 @@ def measurement(covariance: Any = None, /, **values: tuple[float, float] | float
 class _Measured:
     """The normal log-likelihood of one measurement of all parameters."""
 
+    names: tuple[str, ...]
     center: Array
     joint: Any
 
+    @property
+    def __name__(self) -> str:
+        return f"measurement of {', '.join(self.names)}"
+
     def __call__(self, theta: Array) -> Array:
         return np.atleast_1d(self.joint.logpdf(np.asarray(theta) - self.center))
+
+
+@dataclass(frozen=True, eq=False)
+class _Measuring:
+    """Measure again."""
+
+    names: tuple[str, ...]
+    covariance: Array
+    joint: Any
+
+    def __call__(self, theta: Array, rng: np.random.Generator) -> _Measured:
+        center = rng.multivariate_normal(np.asarray(theta), self.covariance)
+        return _Measured(self.names, center, self.joint)
 
 
 def _measured(values: Mapping[str, Any], covariance: Any) -> tuple[list[float], Array]:
@@ -153,9 +180,19 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, LoglikModel]]
             "Parameters are shared by name, and this model has none: give them, "
             '`from_loglik(loglik, start={"S": 100.0, "mu": 5.2})`.'
         )
+    if model.fixed:
+        raise ValueError(
+            "A model with fixed parameters would fix them for all: combine first, and fix then, "
+            f"`(m1 + m2).fix({_spelled_fixed(model)})`."
+        )
     if not model.sources or name is not None:
         return [(name, model)]
     return [(s.name, _restored(model, i)) for i, s in enumerate(model.sources)]
+
+
+def _spelled_fixed(model: LoglikModel) -> str:
+    names = model.names or ()
+    return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.fixed.items())
 
 
 def _restored(model: LoglikModel, i: int) -> LoglikModel:
@@ -171,14 +208,62 @@ def _labels(names: Sequence[str | None], models: Sequence[LoglikModel]) -> list[
         name or _own_name(model) or f"data {number}"
         for number, (name, model) in enumerate(zip(names, models, strict=True), 1)
     ]
-    twice = {label for label in labels if labels.count(label) > 1} | (RESERVED & set(labels))
-    for name in names:
-        if name in twice:
+    given = [name for name in names if name is not None]
+    for name in given:
+        if name in RESERVED or given.count(name) > 1:
             raise ValueError(
                 f"{name!r} is there twice, or a line that every budget has: name the sources "
                 "otherwise, `combine(peak=m1, calibration=m2)`."
             )
-    return [f"data {k}" if label in twice else label for k, label in enumerate(labels, 1)]
+    numbered = [f"data {k}" if label in RESERVED else label for k, label in enumerate(labels, 1)]
+    return [
+        f"{label} {numbered[: k + 1].count(label)}" if numbered.count(label) > 1 else label
+        for k, label in enumerate(numbered)
+    ]
+
+
+def _warn_of_strangers(models: Sequence[LoglikModel], labels: Sequence[str]) -> None:
+    """Warn of a part that shares no parameter with the others: a slip in a name, mostly."""
+    names = [set(model.names or ()) for model in models]
+    for k, own in enumerate(names):
+        others = set().union(*(names[:k] + names[k + 1 :]))
+        if own & others:
+            continue
+        warn(
+            f"{labels[k]} shares no parameter with the other models: it has "
+            f"{', '.join(sorted(own))}, and they {', '.join(sorted(others))}. Parameters are "
+            "shared by name; is one of them spelled otherwise? Data sets without a common "
+            "parameter need no common fit.",
+            ImplicitDeltaWarning,
+        )
+        return
+
+
+def _check_other_data(models: Sequence[LoglikModel], labels: Sequence[str]) -> None:
+    """Refuse the same model twice; warn of data that two of them share."""
+    for k, one in enumerate(models):
+        for j, other in enumerate(models[:k]):
+            if unwrapped(one.loglik) is unwrapped(other.loglik):
+                raise ValueError(
+                    f"{labels[j]} and {labels[k]} are the same data, which would count twice. Add "
+                    "models of independent data sets; for repetitions of rows use `weights=`."
+                )
+            shared = _data(one) == _data(other) and one.n == other.n
+            if shared and _data(one):
+                warn(
+                    f"{labels[j]} and {labels[k]} use the same arrays of numbers, and a sum takes "
+                    "data sets for independent of each other: data that are in both count twice, "
+                    "and the standard errors are too small. Write one log-likelihood for them.",
+                    ImplicitDeltaWarning,
+                )
+
+
+def _data(model: LoglikModel) -> set[str]:
+    """Digest the data of a model: its columns, or what was measured."""
+    function = unwrapped(model.loglik)
+    if isinstance(function, _Measured):
+        return {f"{function.names} {function.center} {function.joint.cov}"}
+    return columns_in(model.loglik, model.n)
 
 
 def _own_name(model: LoglikModel) -> str:
@@ -224,6 +309,17 @@ class Stacked:
             rows = function(plain[part.places])
             found.append(part.wide(rows) if self.wide else np.asarray(rows, dtype=np.float64))
         return np.concatenate(found)
+
+    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+        """Sum those of the parts, with all their constants."""
+        plain = np.asarray(theta)
+        return sum(p.model.at(plain[p.places]).log_likelihood() for p in self.parts)
+
+    @property
+    def estimated(self) -> int:
+        """The number of noise variances that were estimated."""
+        problems = [getattr(part.model.loglik, "problem", None) for part in self.parts]
+        return sum(p is not None and not isinstance(p.variance, float) for p in problems)
 
     @property
     def __name__(self) -> str:
@@ -287,11 +383,17 @@ class RedrawnParts:
     """Draw new data of every part."""
 
     parts: tuple[Placed, ...]
+    single: bool = False  # only those of one term, which cannot be drawn by rows
 
     def __call__(self, model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
         """Draw at the parameters of the combined model."""
         theta = np.asarray(model.theta)
-        drawn = [replace(p, model=p.model.at(theta[p.places]).redrawn(rng)) for p in self.parts]
+        drawn = [
+            p
+            if self.single and p.model.n > 1
+            else replace(p, model=p.model.at(theta[p.places]).redrawn(rng))
+            for p in self.parts
+        ]
         sizes = [p.model.n for p in drawn], [p.model.n for p in self.parts]
         if sizes[0] != sizes[1]:
             raise UnsupportedModelError(
@@ -316,11 +418,10 @@ def _functions(parts: tuple[Placed, ...]) -> dict[str, Any]:
     }
 
 
-def _fitted(models: Sequence[LoglikModel], labels: Sequence[str]) -> LoglikModel:
+def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout) -> LoglikModel:
     kinds = {model.weight_kind for model in models if np.ptp(model.weights) > 0 or model.n > 1}
     if len(kinds) > 1:
         raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
-    layout = _joint_layout(models)
     d = len(layout.names)
     where = {name: j for j, name in enumerate(layout.names)}
     parts = tuple(Placed(m, np.array([where[name] for name in m.names or ()]), d) for m in models)
@@ -340,6 +441,7 @@ def _fitted(models: Sequence[LoglikModel], labels: Sequence[str]) -> LoglikModel
         weight_kind=next(iter(kinds), "frequency"),
         df=min(model.df for model in models),
         redraw=RedrawnParts(parts) if draws else None,
+        measure=RedrawnParts(parts, single=True) if any(m.n == 1 for m in models) else None,
         constraints=_constraints(parts),
         sources=sources,
         climbing=True,

@@ -44,17 +44,20 @@ class FitStatistics:
         count, free = count_of(model.weights, model.weight_kind), free_parameters(model)
         residuals = getattr(model, "residuals", None)
         problem = getattr(getattr(model, "loglik", None), "problem", None)
-        estimated = problem is not None and not isinstance(problem.variance, float)
-        squares = np.nan if residuals is None else model.weights @ residuals(model.theta) ** 2
+        estimated = int(problem is not None and not isinstance(problem.variance, float))
+        several = getattr(getattr(model, "loglik", None), "estimated", 0)  # of data sets together
+        squares = np.nan
+        if residuals is not None and not several:
+            squares = model.weights @ residuals(model.theta) ** 2
         noise = model.loglik.likelihood.noise if problem is not None else np.nan  # type: ignore[attr-defined]
         return cls(
             log_likelihood=np.nan if model.penalized else model.log_likelihood(),
             observations=count,
-            parameters=free + estimated,
+            parameters=free + estimated + several,
             squares=float(squares),
             df=count - free,
             noise=float(noise),
-            estimated=estimated,
+            estimated=bool(estimated),
         )
 
     @property

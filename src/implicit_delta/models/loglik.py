@@ -279,6 +279,7 @@ class LoglikModel(FittedModel):
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
     optima: tuple[Optimum, ...] = ()
     sources: tuple[Any, ...] = ()  # the data sets of a combined model
+    measure: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
     recent: Recent | None = None
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -400,6 +401,20 @@ class LoglikModel(FittedModel):
             lambda point: weights * self._recalled(point), theta, np.diag(self.units)
         )
         return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
+
+    @property
+    def strata(self) -> tuple[slice, ...]:
+        return tuple(source.rows for source in self.sources) or super().strata
+
+    def stated(self, theta: Array, v: Array) -> Array | None:
+        single = [s.rows for s in self.sources if s.rows.stop - s.rows.start == 1]
+        if not single:
+            return None
+        own = [v.T @ self.information_of(theta, v, rows) for rows in single]
+        return np.asarray(sum(own[1:], own[0]))
+
+    def measured_again(self, rng: np.random.Generator) -> "LoglikModel":
+        return self if self.measure is None else self.measure(self, rng)
 
     def __add__(self, other: Any) -> "LoglikModel":
         """Fit both data sets together; see `combine`."""
@@ -523,7 +538,8 @@ class LoglikModel(FittedModel):
             penalty=penalty,
             l2=ridge,
             names=self.names and tuple(self.names[j] for j in chart.free),
-            redraw=self.redraw and RedrawAlong(self, chart),
+            redraw=self.redraw and RedrawAlong(self, chart, self.redraw),
+            measure=self.measure and RedrawAlong(self, chart, self.measure),
             chart=chart,
             whole=self,
         )
@@ -731,11 +747,12 @@ class RedrawAlong:
 
     model: LoglikModel
     chart: Chart
+    draw: Callable[[LoglikModel, np.random.Generator], LoglikModel]
 
     def __call__(self, model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
         """Draw from the model of all parameters."""
         whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
-        return replace(whole.redrawn(rng).along(self.chart), theta=model.theta)
+        return replace(self.draw(whole, rng).along(self.chart), theta=model.theta)
 
 
 def weighted(weights: Array, terms: Array) -> Array:

@@ -51,6 +51,13 @@ def plain_predictor(fitted: Any, table: Any = None) -> tuple[Predictor, Array]:
     return PlainPredictor(fitted, as_table(table, table)), NOTHING
 
 
+def counts_of(fitted: Any, n: int) -> Array:
+    """Weights of n training rows in their averages: the `freq_weights` of a GLM, or ones."""
+    model = getattr(getattr(fitted, "_results", fitted), "model", None)
+    counts = np.asarray(getattr(model, "freq_weights", None), dtype=np.float64)
+    return counts if counts.shape == (n,) else np.ones(n)
+
+
 @dataclass(frozen=True, eq=False)
 class PlainPredictor(Predictor):
     """The `predict_proba` of a classifier, or the `predict` of anything else."""

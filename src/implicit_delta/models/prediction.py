@@ -44,10 +44,16 @@ class Predictor(ABC):
         The training rows as the user gave them, in the model's row order.
     classes : tuple or None
         Labels of the columns of a prediction, if it has several.
+    constant : str
+        Hint at a call of the host library that makes psi a constant, for messages.
     """
 
     table: Any
     classes: tuple[Any, ...] | None
+
+    @property
+    def constant(self) -> str:
+        return ""
 
     @abstractmethod
     def on(self, data: Any) -> Prediction:
@@ -62,6 +68,14 @@ class Predictor(ABC):
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         """List the labels of a factor; None for a number. Refuse what the model does not use."""
         return labels_of(column_of(self.table, variable))
+
+    def needed(self) -> list[Any]:
+        """List the columns of `table` that predictions may depend on."""
+        return names_of(self.table)
+
+    def reads(self, name: Any) -> bool:
+        """Whether predictions depend on one of these."""
+        return True
 
     def tangent(self, theta: Array) -> "Predictor":
         """Predict by the tangent of the model at theta; a linear predictor is its own."""
@@ -100,6 +114,10 @@ class InCoordinates(Predictor):
     def classes(self) -> tuple[Any, ...] | None:  # type: ignore[override]
         return self.host.classes
 
+    @property
+    def constant(self) -> str:
+        return self.host.constant
+
     def tangent(self, theta: Array) -> "InCoordinates":
         return replace(self, host=self.host.tangent(self.coordinates.coefficients(theta)))
 
@@ -112,6 +130,12 @@ class InCoordinates(Predictor):
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.host.levels(variable)
+
+    def needed(self) -> list[Any]:
+        return self.host.needed()
+
+    def reads(self, name: Any) -> bool:
+        return self.host.reads(name)
 
     def changed(self) -> str:
         return self.host.changed()

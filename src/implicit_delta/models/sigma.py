@@ -35,7 +35,7 @@ class Scale:
 
     @property
     def logarithms(self) -> Array:
-        """What division adds to minus the log-density of each row, (n,)."""
+        """Logarithms of the scale of each row, (n,), which its log-density is lower by."""
         return np.log(np.diag(self.root) if self.mixes else self.root)
 
     def divide(self, rows: Array) -> Array:

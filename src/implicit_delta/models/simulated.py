@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.loglik import LoglikModel
 
 Loglik = Callable[..., Any]
+FAR = 5.0  # standard deviations of a Poisson number of events
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,20 @@ class Simulated:
         loglik, *rest = (speaking(function, model.layout) for function in (loglik, *rest))
         terms = np.asarray(loglik(model.theta.copy()))
         count_terms(terms, "loglik")
-        if terms.size != model.n and np.ptp(model.weights) > 0:
+        if np.any(model.weights != 1):
             raise UnsupportedModelError(
-                f"The simulated data have {terms.size} terms, and the weights are those of "
-                f"{model.n}. Simulate a row for each weight."
+                "simulate(theta, rng) draws rows that count once, and these have weights. Repeat "
+                "the rows, or put precisions into the log-likelihood."
+            )
+        if abs(terms.size - model.n) > FAR * np.sqrt(model.n):
+            raise UnsupportedModelError(
+                f"simulate(theta, rng) drew {terms.size} rows, and the data have {model.n}. It has "
+                "to draw as many, or a number of events that is random like theirs."
             )
         score = rest[0] if rest else None
         if score is not None:
             check_rows(score(model.theta.copy()), (terms.size, model.d), "score")
-        weights = np.full(terms.size, model.weights[0]) if terms.size != model.n else model.weights
-        return replace(model, loglik=loglik, row_scores=score, weights=weights)
+        return replace(model, loglik=loglik, row_scores=score, weights=np.ones(terms.size))
 
 
 def _arguments(function: Loglik) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ def unknown(note: Any) -> bool:
 def settings_of(estimate: Estimate) -> dict[str, str]:
     """Return the notes that are no check: settings, counts and reasons."""
     found = estimate.diagnostics.notes.items()
-    return {name: brief(x) for name, x in found if name not in _NOTES and not unknown(x)}
+    shown = {*_NOTES, "question"}
+    return {name: brief(x) for name, x in found if name not in shown and not unknown(x)}
 
 
 def _number(content: Any) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from implicit_delta.estimate.drawn import SHOWN
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.report import sections
 from implicit_delta.estimate.report.answer import answer, lines_of
@@ -42,6 +43,12 @@ class Page:
     opinions : sequence of Opinion
         Second opinions, the first of which is the one that the others are held against.
     title, question : str, optional
+    null, transform
+        As in `Estimate.report`.
+    facts : mapping of str to str
+        About data and model, to show below the answer.
+    command : str
+        That made the estimate, if it was no call.
     """
 
     estimate: Estimate
@@ -50,10 +57,19 @@ class Page:
     opinions: Sequence[Opinion] = ()
     title: str | None = None
     question: str | None = None
+    null: float | None = None
+    transform: Any = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def words(self) -> str:
+        """The question in words, if the estimate knows it."""
+        return str(self.estimate.diagnostics.notes.get("question", ""))
 
     def html(self) -> str:
         """Return the whole document."""
-        question = self.question or question_of(self.estimate.names)
+        question = self.question or self.words or question_of(self.estimate.names)
         heading = self.title or question
         style = (files(__package__) / "page.css").read_text(encoding="utf-8")
         head = [
@@ -77,19 +93,33 @@ class Page:
 
     def _sections(self) -> list[str]:
         estimate, level = self.estimate, self.level
-        lines = lines_of(estimate, level, self.pieces)
-        opinions = self.opinions or own_opinions(estimate, level)
-        summary = agreement(opinions, estimate)
+        lines, null = lines_of(estimate, level, self.pieces, self.null, self.transform)
+        opinions = self.opinions or own_opinions(estimate, level, self.transform)
+        summary = agreement(opinions, {one.name: one.error for one in lines})
         checks = checks_of(estimate, [] if summary is None else [summary])
         found = {
-            "Answer": answer(lines, estimate, level, checks, tested=not self.pieces),
+            "Answer": answer(
+                lines,
+                estimate,
+                level,
+                checks,
+                null,
+                self._subjects(),
+                self.facts,
+            ),
             "Where the error comes from": sections.budget(estimate, lines),
-            "Second opinions": sections.opinions(opinions, lines, summary),
-            "Rows that matter most": sections.influence(estimate),
+            "Second opinions": sections.opinions(opinions, lines, summary, null, self.command),
+            "Rows that matter most": sections.influence(estimate, self.command),
             "Checks": sections.checks(checks),
-            "How to repeat it": repeat(estimate, level, _now()),
+            "How to repeat it": repeat(estimate, level, _now(), self.command),
         }
         return [_section(title, parts) for title, parts in found.items()]
+
+    def _subjects(self) -> tuple[str, ...]:
+        """Subjects of the sentences of the answer: names, or the question unless it is on top."""
+        if not self.words or len(self.estimate.names) > 1:
+            return self.estimate.names
+        return (self.words if self.title or self.question else "",)
 
 
 def _section(title: str, parts: Sequence[str]) -> str:
@@ -107,6 +137,10 @@ def write_page(
     confidence_level: float = 0.95,
     pieces: Sequence[Interval] = (),
     opinions: Sequence[Opinion] = (),
+    null: float | None = None,
+    transform: Any = None,
+    facts: Mapping[str, str] | None = None,
+    command: str = "",
 ) -> Path:
     """Write the page of an estimate and return its path; see `Estimate.report`."""
     target = _checked_path(path)
@@ -114,13 +148,20 @@ def write_page(
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} is a text, not {text!r:.60}.")
     level = checked_level(confidence_level)
-    page = Page(estimate, level, pieces, opinions, title, question)
+    if isinstance(transform, str) and transform in SHOWN:
+        shown = tuple(f"{transform}({name})" for name in estimate.names)
+        estimate = replace(estimate, names=shown)
+    page = Page(
+        estimate, level, pieces, opinions, title, question, null, transform, facts or {}, command
+    )
     target.write_text(page.html(), encoding="utf-8", newline="\n")
     return target
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def _checked_path(path: Any) -> Path:
     """Refuse whatever is no place for a page, before any work."""
+    if not isinstance(path, str | os.PathLike) or not str(path).strip():
+        raise TypeError(f"path is the name of the file to write, 'page.html', not {path!r:.60}.")
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(

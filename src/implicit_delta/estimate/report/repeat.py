@@ -21,8 +21,8 @@ LIBRARIES = ("numpy", "scipy", "pandas", "statsmodels", "sklearn", "torch", "jax
 DOORS = {"bootstrap(": "bootstrap(fit, data, psi, ", "refit(": "refit(train, psi, "}
 
 
-def repeat(estimate: Estimate, level: float, date: str) -> list[str]:
-    """Write the call, the settings, the versions and the date."""
+def repeat(estimate: Estimate, level: float, date: str, command: str = "") -> list[str]:
+    """Write the command or the call, the settings, the versions and the date."""
     found = estimate.diagnostics
     seed = re.search(r"\brng=(\w+)", estimate.method)
     entries = {
@@ -37,8 +37,8 @@ def repeat(estimate: Estimate, level: float, date: str) -> list[str]:
     }
     pairs = ((escaped(name.replace("_", " ")), escaped(entry)) for name, entry in entries.items())
     return [
-        tag("p", "The call, as far as the estimate knows it:"),
-        tag("pre", tag("code", escaped(_call(estimate)))),
+        tag("p", "The command:" if command else "The call, as far as the estimate knows it:"),
+        tag("pre", tag("code", escaped(command or _call(estimate)))),
         tag("dl", *(tag("dt", name) + tag("dd", entry) for name, entry in pairs)),
     ]
 

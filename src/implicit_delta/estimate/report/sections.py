@@ -100,11 +100,20 @@ def _drift(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     return [tag("p", text)]
 
 
-def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | None) -> list[str]:
+def opinions(
+    found: Sequence[Opinion],
+    lines: Sequence[Line],
+    summary: Check | None,
+    null: float,
+    command: str = "",
+) -> list[str]:
     """Draw the intervals of several methods on one axis for each evaluation."""
     if summary is None:
         code = tag("code", escaped('compare(model, psi).report("page.html")'))
         text = f"No other method was asked. {code} puts the same question to several."
+        if command:
+            option = tag("code", escaped('--method "Bootstrap(500)"'))
+            text = f"No other method was asked. The same command with {option} asks one."
         return [tag("p", text)]
     terms = list(dict.fromkeys(one.term for one in found))
     errors = {one.name: one.error for one in lines}
@@ -112,19 +121,22 @@ def opinions(found: Sequence[Opinion], lines: Sequence[Line], summary: Check | N
     return [
         tag("p", mark(summary.level), " ", escaped(summary.sentence)),
         *(
-            _opinions_of([one for one in found if one.term == term], errors[term], len(terms) > 1)
+            _opinions_of(
+                [one for one in found if one.term == term], errors[term], null, len(terms) > 1
+            )
             for term in terms[:MOST_BARS]
         ),
         tag("p", f"{more:,} more evaluations are left out here.", class_="small") * (more > 0),
     ]
 
 
-def _opinions_of(own: list[Opinion], error: float, several: bool) -> str:
+def _opinions_of(own: list[Opinion], error: float, null: float, several: bool) -> str:
     first = own[0]
     (count,) = places([error], [first.value])
     if any(len(one.spans) > 1 for one in own):
         count = finer(count, [end for one in own for span in one.spans for end in span])
-    axis = svg.Axis.of(x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
+    numbers = (x for one in own for x in (one.value, *np.ravel(one.spans).tolist()))
+    axis = svg.Axis.of(numbers, null)
     rows = [_opinion_row(axis, one, count, *one.verdict(first, error)) for one in own]
     return tag("h3", escaped(first.term)) * several + tag("figure", strips(axis, rows))
 
@@ -137,8 +149,10 @@ def _opinion_row(axis: svg.Axis, one: Opinion, count: int, level: Level, verdict
     return row(one.method, drawing, f"{escaped(ends)} {told}")
 
 
-def influence(estimate: Estimate) -> list[str]:
+def influence(estimate: Estimate, command: str = "") -> list[str]:
     """Draw the rows that move the estimate most."""
+    if estimate.influence is None and command:
+        return [tag("p", "This method does not tell the influence of the rows.")]
     if estimate.influence is None:
         code = tag("code", "infer(model, psi, influence=True)")
         return [tag("p", f"The influence of the rows was not kept. Ask for it with {code}.")]
@@ -147,7 +161,7 @@ def influence(estimate: Estimate) -> list[str]:
     scaled = top.influence / np.where(errors > 0, errors, 1.0)
     most = np.abs(scaled).argmax(axis=1)
     moves = scaled[np.arange(len(most)), most].tolist()
-    axis = svg.Axis.of([0.0, *moves])
+    axis = svg.Axis.of([0.0, *moves], most=2)  # beside names and numbers there is little room
     terms = [estimate.names[k] if len(errors) > 1 else "" for k in most]
     rows = map(_influence_row, [axis] * len(moves), _labels(estimate, top), moves, terms)
     text = (

@@ -9,7 +9,7 @@ from implicit_delta.estimate.report.text import escaped, listed, one_line, shown
 from implicit_delta.estimate.tables import percent
 
 MOST_SENTENCES = 3  # beyond, a table says it better
-TRUTH = "its value at the parameters that unlimited data of this kind would give"
+TRUTH = "what this model would give with unlimited data of this kind"
 
 
 def question_of(names: Sequence[str]) -> str:
@@ -24,8 +24,9 @@ def question_of(names: Sequence[str]) -> str:
 def answer_sentence(
     name: str, value: float, spans: Sequence[tuple[float, float]], places: int, level: float
 ) -> str:
-    """Write the answer for one evaluation, as HTML."""
-    opening = f"<b>{escaped(name)}</b> is estimated at {_number(value, places)}"
+    """Write the answer for one evaluation, as HTML; without a name it is that of the heading."""
+    subject = f"<b>{escaped(name)}</b> is" if name else "This is"
+    opening = f"{subject} estimated at {_number(value, places)}"
     if not any(high > low for low, high in spans):
         return f"{opening}, without any error."
     span = ", or with ".join(_range(low, high, places) for low, high in spans)
@@ -48,10 +49,10 @@ def _number(x: float, places: int) -> str:
 
 def many_sentence(count: int, level: float) -> str:
     """Introduce a table, and say what many intervals at once mean."""
-    missed = count * (1 - level)
     return (
-        f"{count:,} quantities were estimated, each with a {percent(level)} confidence interval of "
-        f"its own. Of {count:,} such intervals about {missed:.2g} would miss by chance alone."
+        f"{count:,} quantities were estimated, each with a {percent(level)} confidence interval. "
+        f"Each interval alone misses in {100 * (1 - level):.4g}% of repetitions; that at least one "
+        f"of the {count:,} misses is more likely."
     )
 
 

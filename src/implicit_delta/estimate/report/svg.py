@@ -22,6 +22,7 @@ LETTER = 0.027  # of the width of a narrow screen, which a letter takes
 TINY = 5  # letters of a text that has room beside the edge
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
 EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
+CLOSE = 0.08  # of the width: a tick so close to the null has no room for its label
 MIDDLE = 15.0  # pixels, of a strip
 MOST_POINTS = 400  # of a band: more than a screen shows
 
@@ -30,24 +31,37 @@ Spans = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Axis:
-    """The range that a picture shows, in which zero is marked if it is there."""
+    """The range that a picture shows, in which the null is marked if it is there."""
 
     low: float
     high: float
+    null: float = 0.0
+    most: int = 5  # ticks
 
     @classmethod
-    def of(cls, numbers: Iterable[float]) -> Axis:
-        """Hold all finite numbers, and zero if it is close."""
+    def of(cls, numbers: Iterable[float], null: float = 0.0, most: int = 5) -> Axis:
+        """Hold all finite numbers, and the null if it is close; NaN is none."""
         known = [x for x in numbers if math.isfinite(x)] or [0.0]
         low, high = min(known), max(known)
         width = high / 2 - low / 2 or abs(high) / 2 or 0.5  # halves do not overflow
-        if 0 < low <= 2 * NEAR_ZERO * width:
-            low = 0.0
-        if 0 > high >= -2 * NEAR_ZERO * width:
-            high = 0.0
+        if null < low and low / 2 - null / 2 <= NEAR_ZERO * width:
+            low = null
+        if null > high and null / 2 - high / 2 <= NEAR_ZERO * width:
+            high = null
         width = high / 2 - low / 2 or width
         limit = float(np.finfo(np.float64).max)
-        return cls(max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit))
+        ends = max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit)
+        return cls(*ends, null, most)
+
+    def marks(self) -> list[tuple[float, str, str]]:
+        """Places of lines with their labels and kinds: the null, and ticks with room beside it."""
+        if not self.low <= self.null <= self.high:
+            return [(tick, text, "grid") for tick, text in self.ticks()]
+        null, own = self.share(self.null), f"{self.null:.6g}"
+        ticks = [
+            (tick, text) for tick, text in self.ticks() if abs(self.share(tick) - null) > CLOSE
+        ]
+        return [*((tick, text, "grid") for tick, text in ticks), (self.null, own, "zero")]
 
     def share(self, x: float) -> float:
         """Place of a number, from 0 to 1; what lies outside is at the edge."""
@@ -62,7 +76,7 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Round numbers on the axis with their labels: as many as fit on a narrow screen."""
-        for most in (5, 4, 3, 2, 1):
+        for most in range(self.most, 0, -1):
             step = self._step(most)
             first, last = math.ceil(self.low / step), math.floor(self.high / step)
             ticks = [step * k for k in range(first, min(last, first + most) + 1)]
@@ -154,7 +168,7 @@ def stacked(shares: Sequence[float], label: str) -> str:
 
 def scale(axis: Axis) -> str:
     """Draw the numbers below strips of one axis."""
-    texts = [_text(axis, tick, label, 15, "tick") for tick, label in axis.ticks()]
+    texts = [_text(axis, tick, label, 15, "tick") for tick, label, _ in axis.marks()]
     return tag("svg", *texts, class_="scale", height=20, aria_hidden="true")
 
 
@@ -163,10 +177,10 @@ def _rect(left: float, width: float, kind: str, **place: float) -> str:
     return tag("rect", class_=kind, **across, **place)
 
 
-def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
+def band(value: Array, low: Array, high: Array, null: float, label: str) -> tuple[str, Axis]:
     """Draw K intervals by index as one band with a line; return its vertical axis, too."""
     value, low, high = _thinned(value, low, high)
-    axis = Axis.of([*low, *high])
+    axis = Axis.of([*low, *high], null)
     across = np.linspace(0, 1000, len(value))
 
     def points(y: Array) -> str:
@@ -175,8 +189,8 @@ def band(value: Array, low: Array, high: Array, label: str) -> tuple[str, Axis]:
 
     back = " ".join(reversed(points(low).split()))
     levels = [
-        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), _kind(text))
-        for tick, text in axis.ticks()
+        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), kind)
+        for tick, _, kind in axis.marks()
     ]
     shapes = [
         *levels,
@@ -205,12 +219,8 @@ def picture(shapes: Iterable[str], height: float, label: str, kind: str) -> str:
 
 def _grid(axis: Axis) -> str:
     """Draw the ticks of an axis through a strip."""
-    places = ((axis.at(tick), _kind(text)) for tick, text in axis.ticks())
+    places = ((axis.at(tick), kind) for tick, _, kind in axis.marks())
     return "".join(_line(x, 0, x, 2 * MIDDLE, kind) for x, kind in places)
-
-
-def _kind(text: str) -> str:
-    return "zero" if text == "0" else "grid"
 
 
 def _line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:

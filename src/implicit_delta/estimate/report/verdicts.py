@@ -6,6 +6,7 @@ The limits are those at which the library warns or refuses.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from implicit_delta._core.thresholds import (
 from implicit_delta.estimate.diagnostics import DEBIASED, Diagnostics
 from implicit_delta.estimate.quantiles import deviations, t_quantile
 from implicit_delta.estimate.report.checks import Check, graded, little, worst_first
+from implicit_delta.estimate.report.facts import clusters_of, variance_of
 from implicit_delta.estimate.report.notes import noted, unknown
 from implicit_delta.estimate.report.text import brief, listed, share
 
@@ -35,12 +37,16 @@ if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
 
+# As the library warns of it.
+BEND = re.compile(r"\(nonlinearity ([\d.e+-]+)")
+
+
 def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
     """Judge every diagnostic of an estimate, the worst first."""
     found = [
         *others,
         *_no_error(estimate),
-        *(Check("warning", "", "look", text) for text in estimate.diagnostics.warnings),
+        *map(_warned, estimate.diagnostics.warnings),
         *_measured(estimate),
         *_degrees(estimate),
         *_bound(estimate),
@@ -65,9 +71,20 @@ def _no_error(estimate: Estimate) -> list[Check]:
     return [Check("standard error", "0", "look", text)]
 
 
+def _warned(text: str) -> Check:
+    """Show a warning; one of a bend has its number, and is the verdict on it."""
+    bend = BEND.search(text)
+    if bend is None:
+        return Check("warning", "", "look", text)
+    level = "problem" if float(bend[1]) > BEND_REFUSES else "look"
+    return Check("nonlinearity", bend[1], level, text)  # type: ignore[arg-type]
+
+
 def _measured(estimate: Estimate) -> list[Check]:
+    """Judge what was measured, but for a bend that a warning has judged already."""
     found = estimate.diagnostics
-    known = {name: getattr(found, name) for name in _MEASURES}
+    told = {"nonlinearity"} if any(map(BEND.search, found.warnings)) else set()
+    known = {name: getattr(found, name) for name in _MEASURES if name not in told}
     return [
         _MEASURES[name](x, estimate) for name, x in known.items() if not math.isnan(x)
     ]  # fmt: skip
@@ -108,7 +125,7 @@ def _curvature(x: float, estimate: Estimate) -> Check:
 def _nonlinearity(x: float, estimate: Estimate) -> Check:
     level = graded(x, BEND_WARNS, BEND_REFUSES)
     text = f"Within half a standard error the quantity bends by {share(x)}" + {
-        "ok": ": a symmetric interval is fair.",
+        "ok": ": the normal approximation is fair.",
         "look": ": a symmetric interval is doubtful; a profile or a bootstrap is not symmetric.",
     }.get(level, ": it turns around there, and the interval has no meaning.")
     return Check("nonlinearity", brief(x), level, text)
@@ -169,15 +186,24 @@ def _degrees(estimate: Estimate) -> list[Check]:
         return []
     critical = float(t_quantile(0.95, least))
     few = least < FEW_CLUSTERS - 1
-    text = (
-        f"The scale of the error was itself estimated, so a 95% interval takes {critical:.3g} "
-        + (
-            "standard errors instead of 1.96: with so few units it is uncertain."
-            if few
-            else "standard errors instead of 1.96."
-        )
+    text = f"{_reason(estimate, least)}, so a 95% interval takes {critical:.3g} " + (
+        "standard errors instead of 1.96: with so few units it is uncertain."
+        if few
+        else "standard errors instead of 1.96."
     )
     return [Check("degrees of freedom", brief(least), "look" if few else "ok", text)]
+
+
+def _reason(estimate: Estimate, df: float) -> str:
+    """Tell where degrees of freedom come from."""
+    groups = clusters_of(estimate)
+    if groups:
+        fewest = min(map(int, groups.split(" x ")))
+        alike = f" (as well as from {df + 1:.2g} of equal weight)" if df < fewest - 1.5 else ""
+        return f"There are {groups} groups, and the error is estimated from how they differ{alike}"
+    if variance_of(estimate).startswith("robust"):
+        return "The error is estimated from how the rows that count most here scatter"
+    return "The scale of the error was itself estimated"
 
 
 def _bound(estimate: Estimate) -> list[Check]:

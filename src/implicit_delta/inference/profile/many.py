@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from implicit_delta import errors
+from implicit_delta._core.optional import optional
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.warn import warn
@@ -90,10 +91,10 @@ class Profiles(Sequence[Profile]):
     def plot(self, axes: Sequence[Axes] | None = None, **style: Any) -> list[Axes]:
         """Draw each profile on axes of its own."""
         if axes is None:
-            from matplotlib.figure import Figure
-
-            figure = Figure(figsize=(3.2 * len(self), 2.8), layout="constrained")
-            axes = list(figure.subplots(1, len(self), squeeze=False)[0])
+            _, grid = optional("matplotlib.pyplot", "plot()").subplots(
+                1, len(self), squeeze=False, figsize=(3.2 * len(self), 2.8), layout="constrained"
+            )
+            axes = list(grid[0])
         return [profile.plot(ax, **style) for profile, ax in zip(self.profiles, axes, strict=True)]
 
     def _cells(self) -> list[list[str]]:

@@ -92,6 +92,9 @@ class Watches(Protocol):
     def call(self, psi: Psi, argument: Any, b: Array) -> Any:
         """Call psi with its argument, which is that of coefficients b, and watch."""
 
+    def doubt_of(self, psi: Any) -> str:
+        """Describe a mistake that can be read off psi, if there is one."""
+
 
 @dataclass(frozen=True)
 class Coordinates:
@@ -259,6 +262,9 @@ class HostModel(FittedModel):
         b = self.coordinates.coefficients(theta)
         host = self.to_host(b)
         return psi(host) if self.watch is None else self.watch.call(psi, host, b)
+
+    def doubt_of(self, psi: Any) -> str:
+        return "" if self.watch is None else self.watch.doubt_of(psi)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         """Move the coefficients: linear predictors are their own tangent."""

@@ -79,6 +79,12 @@ class SklearnPredictor(Predictor):
             return as_table(dense, dense)
         return dense if hasattr(dense, "iloc") else np.asarray(dense)
 
+    @property
+    def constant(self) -> str:
+        if self.classes is None:
+            return ""
+        return " (`predict` of a classifier returns labels, which have steps: use `predict_proba`.)"
+
     def on(self, data: Any) -> Prediction:
         return self._predicted(self._features(data), data)
 
@@ -99,6 +105,17 @@ class SklearnPredictor(Predictor):
             if place in columns:
                 return tuple(encoder.categories_[columns.index(place)].tolist())
         return labels_of(column)
+
+    def reads(self, name: Any) -> bool:
+        """Whether the features of a few rows change with the values of this column."""
+        few = slice(None, FEW)
+        some = self.table.iloc[few] if hasattr(self.table, "iloc") else self.table[few]
+        column = np.asarray(column_of(self.table, name))
+        for value in list(dict.fromkeys(column.tolist()))[:FEW]:
+            moved = replaced(some, name, np.full(len(some), value, column.dtype))
+            if not _same_numbers(self.read(moved), self.features[few]):
+                return True
+        return False
 
     def changed(self) -> str:
         return "" if _same_numbers(self.read(self.table), self.features) else CHANGED

@@ -20,6 +20,11 @@ class Design(ABC):
 
     table: Any
 
+    @property
+    def needed(self) -> list[Any]:
+        """Columns of the table that the design uses."""
+        return names_of(self.table)
+
     @abstractmethod
     def matrix(self, data: Any) -> Array:
         """Build the design (m, p) of a table."""
@@ -118,9 +123,8 @@ class ByFormula(Design):
     def part(self, data: Any, variable: Any) -> Array:
         return self.matrix(data)[:, self.places(variable)]
 
-    @property
-    def needed(self) -> list[str]:
-        """Columns of the data that the formula uses."""
+    @cached_property
+    def needed(self) -> list[Any]:
         return [name for name in names_of(self.table) if name in self._used()]
 
     def __reduce__(self) -> Any:
@@ -168,9 +172,35 @@ class ByFormula(Design):
                 "prediction, and statsmodels would drop them, so that an average would be one of "
                 f"other rows. Drop them: `data.dropna(subset={missing!r})`."
             )
+        if self._leaves_spline(error):
+            for name in self.needed:
+                if text := self._outside(name, data):
+                    return ValueError(text)
         return ValueError(
             f"The formula cannot read the data: {str(error).strip().splitlines()[0]} Usual causes: "
             "a label that the fit has not seen, or a value outside of the range of a spline."
+        )
+
+    def _leaves_spline(self, error: Exception) -> bool:
+        return "knots" in str(error) or "bounds" in str(error)
+
+    def _outside(self, name: str, data: Any) -> str:
+        """Tell how numbers leave the range of those of the fit; empty if they do not."""
+        known = self.table[name]
+        if labels_of(known) is not None or labels_of(data[name]) is not None:
+            return ""
+        low, high = known.min(), known.max()
+        beyond = (data[name] < low) | (data[name] > high)
+        if not beyond.any():
+            return ""
+        first, third = known.quantile([0.25, 0.75])
+        inside = f"({first:.4g}, {third:.4g})"
+        return (
+            f"{name!r} leaves the range of a spline of the formula, {low:.6g} to {high:.6g}, in "
+            f"{int(beyond.sum())} of {len(data)} rows (it goes from {data[name].min():.6g} to "
+            f"{data[name].max():.6g}): a spline of the fit has no values there. For a comparison "
+            f'of it use values="iqr", or a pair inside such as values={inside}; or give data= with '
+            "rows that stay inside."
         )
 
 

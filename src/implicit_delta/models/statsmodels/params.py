@@ -10,12 +10,55 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from implicit_delta._core.labels import near_match
+from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Traced, depending_on
 
+REMEDY = (
+    "Give those of the rows, `params.predict(data, exposure=data['years'])` or `offset=`; without "
+    "data `params.predict()` has the rows of the fit with their own."
+)
 
-class Params(pd.Series):  # type: ignore[misc]
+
+class NoSuchParameter(EvaluationError, KeyError):
+    """A name or a number that no parameter has; its text is not quoted, as that of KeyError is."""
+
+    __str__ = Exception.__str__
+
+
+class Predicts:
+    """Parameters with a method `predict`."""
+
+    predictor: Predictor
+
+    def predict(self, data: Any = None, offset: Any = None, exposure: Any = None) -> Any:
+        """Predict the rows of a table on the response scale, (m,), or (m, C) with C outcomes.
+
+        Parameters
+        ----------
+        data : DataFrame, dict or (m, p) array, optional
+            Read through the formula of the fit; by default the rows of the fit, with their own
+            offset and exposure. Other rows have those that are given, or none.
+        offset : number or (m,) array, optional
+            Added to the linear predictor.
+        exposure : number or (m,) array, optional
+            Of models with a logarithmic link, whose means are in proportion to it.
+
+        Returns
+        -------
+        Series or array
+            A Series with the labels of the rows, if a frame was given.
+        """
+        return predict_with(self.predictor, self._coefficients(), data, offset, exposure)
+
+    def _coefficients(self) -> Any:
+        """Coefficients in the order of the model, plain or traced: (d,)."""
+        raise NotImplementedError
+
+
+class Params(Predicts, pd.Series):  # type: ignore[misc]
     """A Series of parameters that predicts; copies and results are plain Series."""
 
     _metadata = ["predictor"]  # noqa: RUF012 (pandas looks here for attributes)
@@ -29,12 +72,21 @@ class Params(pd.Series):  # type: ignore[misc]
     def _constructor_expanddim(self) -> Any:
         return pd.DataFrame
 
-    def predict(self, data: Any = None, offset: Any = None) -> Any:
-        """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.to_numpy(), data, offset)
+    def _coefficients(self) -> Any:
+        return self.to_numpy()
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError:
+            raise NoSuchParameter(
+                f"{key!r} is no parameter: {near_match(str(key), list(map(str, self.index)))} "
+                f"Parameters are named: write `params[{self.index[0]!r}]`, or by position "
+                "`params.iloc[0]`."
+            ) from None
 
 
-class ParamsTable(pd.DataFrame):  # type: ignore[misc]
+class ParamsTable(Predicts, pd.DataFrame):  # type: ignore[misc]
     """A DataFrame of parameters that predicts: a column for each outcome but the first."""
 
     _metadata = ["predictor"]  # noqa: RUF012
@@ -48,19 +100,17 @@ class ParamsTable(pd.DataFrame):  # type: ignore[misc]
     def _constructor_sliced(self) -> Any:
         return pd.Series
 
-    def predict(self, data: Any = None, offset: Any = None) -> Any:
-        """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.to_numpy().ravel(order="F"), data, offset)
+    def _coefficients(self) -> Any:
+        return self.to_numpy().ravel(order="F")
 
 
-class ParamsArray(np.ndarray):
+class ParamsArray(Predicts, np.ndarray):
     """An array of parameters that predicts; results of operations are plain arrays."""
 
     predictor: Predictor
 
-    def predict(self, data: Any = None, offset: Any = None) -> Any:
-        """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, np.asarray(self).ravel(order="F"), data, offset)
+    def _coefficients(self) -> Any:
+        return np.asarray(self).ravel(order="F")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
@@ -74,39 +124,35 @@ class ParamsArray(np.ndarray):
         return np.asarray(self).__reduce__()
 
 
-class TracedParams(Traced):
+class TracedParams(Predicts, Traced):
     """Traced parameters in the shape that psi expects, which predict."""
 
     def __init__(self, shaped: Traced, flat: Traced, predictor: Predictor) -> None:
         super().__init__(shaped.node)
         self.flat, self.predictor = flat, predictor
 
-    def predict(self, data: Any = None, offset: Any = None) -> Any:
-        """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.flat, data, offset)
+    def _coefficients(self) -> Any:
+        return self.flat
 
 
-class TracedParamsSeries(TracedSeries):
+class TracedParamsSeries(Predicts, TracedSeries):
     """Traced parameters with labels, which predict."""
 
     def __init__(self, flat: Traced, index: Any, predictor: Predictor) -> None:
         super().__init__(flat, index)
         self.predictor = predictor
 
-    def predict(self, data: Any = None, offset: Any = None) -> Any:
-        """Predict the rows of a table on the response scale; see `predict_with`."""
-        return predict_with(self.predictor, self.values, data, offset)
+    def _coefficients(self) -> Any:
+        return self.values
 
 
-def predict_with(predictor: Any, b: Any, data: Any = None, offset: Any = None) -> Any:
-    """Predict rows with coefficients b, plain or traced: (m,), or (m, C) with C outcomes.
-
-    One number per row comes as a Series with the labels of the rows, if a frame was given.
-    Without data the rows are those of the fit, with their offset and exposure; others have those
-    that are given, `offset` being their sum on the scale of the linear predictor, or none.
-    """
+def predict_with(
+    predictor: Any, b: Any, data: Any = None, offset: Any = None, exposure: Any = None
+) -> Any:
+    """Predict rows with coefficients b, plain or traced; see `Predicts.predict`."""
     table = predictor.table if data is None else as_table(data, predictor.table)
-    prediction = _read(predictor, table, offset, quiet=isinstance(b, Traced))
+    shift = _shift(predictor, table, offset, exposure)
+    prediction = _read(predictor, table, shift, quiet=isinstance(b, Traced))
     labeled = hasattr(data, "index") or (data is None and hasattr(table, "index"))
     if isinstance(b, Traced):
         plain = b.node.value
@@ -116,12 +162,46 @@ def predict_with(predictor: Any, b: Any, data: Any = None, offset: Any = None) -
     return pd.Series(numbers, prediction.index) if labeled and numbers.ndim == 1 else numbers
 
 
+def _shift(predictor: Any, table: Any, offset: Any, exposure: Any) -> Any:
+    """Sum an offset and the logarithm of an exposure; None where neither is given."""
+    if exposure is None:
+        return None if offset is None else _by_row("offset", offset, table)
+    if not predictor.exposed:
+        raise ValueError(
+            "exposure= is for models with a logarithmic link, such as Poisson, whose means are in "
+            "proportion to it, and this model has another. Give `offset=`, which is added to the "
+            "linear predictor, or leave it out."
+        )
+    time = _by_row("exposure", exposure, table)
+    if not np.all(time > 0):
+        raise ValueError("exposure has entries that are not above 0, or missing.")
+    return np.log(time) + (0.0 if offset is None else _by_row("offset", offset, table))
+
+
+def _by_row(name: str, given: Any, table: Any) -> Any:
+    """Numbers of the rows of a table, (m,); a Series with the same labels is put in their order."""
+    rows = getattr(table, "index", None)
+    if isinstance(given, pd.Series) and rows is not None and _same_labels(given.index, rows):
+        given = given.reindex(rows)
+    numbers = np.asarray(given, dtype=np.float64)
+    if numbers.shape not in ((), (len(table),)):
+        raise ValueError(
+            f"{name} has shape {numbers.shape} for {len(table)} rows: give a number, or one for "
+            "each row."
+        )
+    return np.broadcast_to(numbers, len(table))
+
+
+def _same_labels(one: Any, other: Any) -> bool:
+    return bool(one.is_unique and other.is_unique and set(one) == set(other))
+
+
 def _read(predictor: Any, table: Any, offset: Any, *, quiet: bool) -> Prediction:
     """Read a table; a warning is for the plain call, as the traced one would end with it."""
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        found: Prediction = predictor.on(table, offset)
+        found: Prediction = predictor.on(table, offset, REMEDY)
         return found
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta._core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.glm.prediction import LinearPrediction, Mean, Response, Rows, Softmax
 from implicit_delta.models.jacobian import jacobian_of
@@ -31,6 +31,8 @@ TOGETHER = (
     "Predictions of other rows, or of rows that are changed, would then mean something else. Use "
     "`center(x)` or `standardize(x)`, which remember the rows of the fit, or make the column first."
 )
+# for questions
+OWN_ROWS = "For the training rows with their own leave out data=; `by=` takes groups of these."
 FEW = 5  # rows, to see that a design is made row by row
 COUNTS = {  # whose mean is no function of one linear predictor
     "HurdleCountModel",
@@ -51,11 +53,11 @@ def predictor_of(results: Any) -> Predictor | None:
         return None
     if response is not None:
         X = np.asarray(model.exog, dtype=np.float64)
-        return ByResponse(design, X, offset_of(model), _classes(model), response)
+        return ByResponse(design, X, offset_of(model), _exposed(model), _classes(model), response)
     if type(model).__name__ in COUNTS and type(model).__module__.startswith("statsmodels."):
         X = np.asarray(model.exog, dtype=np.float64)
         errors = np.asarray(getattr(results, "bse", np.nan), dtype=np.float64)
-        return ByHost(design, X, offset_of(model), None, model, errors)
+        return ByHost(design, X, offset_of(model), True, None, model, errors)
     return None
 
 
@@ -64,21 +66,30 @@ class StatsmodelsPredictor(Predictor):
     """Reading of tables by a statsmodels model.
 
     Training rows keep the offset and the exposure of the fit; other rows have an offset of 0 and
-    an exposure of 1, as in `results.predict`.
+    an exposure of 1, as in `results.predict`. Models with a logarithmic link are `exposed`: the
+    logarithm of an exposure is an offset there.
     """
 
     design: Design
     X: Array
     offset: Array | float
+    exposed: bool
     classes: tuple[Any, ...] | None
 
     @property
     def table(self) -> Any:
         return self.design.table
 
-    def on(self, data: Any, offset: Any = None) -> Prediction:
+    @property
+    def constant(self) -> str:
+        return (
+            " (`results.predict(X)` does not: use `params.predict(X)` or "
+            "`results.model.predict(params, X)`.)"
+        )
+
+    def on(self, data: Any, offset: Any = None, remedy: str = OWN_ROWS) -> Prediction:
         """Read the rows of a table, with an offset (m,) of their own if they have one."""
-        return self._prediction(self._rows(data, offset), data.index)
+        return self._prediction(self._rows(data, offset, remedy), data.index)
 
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Build the columns of the design that depend on the variable; the others are shared."""
@@ -93,6 +104,9 @@ class StatsmodelsPredictor(Predictor):
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.design.levels(variable)
+
+    def needed(self) -> list[Any]:
+        return self.design.needed
 
     def changed(self) -> str:
         every = np.arange(self.X.shape[1])
@@ -117,7 +131,7 @@ class StatsmodelsPredictor(Predictor):
         if not np.allclose(alone, fitted, rtol=SAME, atol=SAME):
             raise EvaluationError(TOGETHER)
 
-    def _rows(self, data: Any, offset: Any = None) -> Rows:
+    def _rows(self, data: Any, offset: Any = None, remedy: str = OWN_ROWS) -> Rows:
         if offset is not None:
             X = self.X if data is self.table else self._matrix(data)
             return Rows(X, np.broadcast_to(np.asarray(offset, dtype=np.float64), len(X)))
@@ -126,11 +140,10 @@ class StatsmodelsPredictor(Predictor):
                 raise EvaluationError(CHANGED)
             return Rows(self.X, self.offset)
         if np.any(self.offset):
-            warn(
+            warn_once(
                 "The model was fitted with an offset or an exposure, which the rows of data= have "
                 "not: predictions are those of an offset of 0 and an exposure of 1, as in "
-                "`results.predict(data)`. For the training rows with their own leave out data=; "
-                "`by=` takes groups of these.",
+                f"`results.predict(data)`. {remedy}",
                 ImplicitDeltaWarning,
             )
         return Rows(self._matrix(data))
@@ -228,8 +241,16 @@ def _design(model: Any) -> Design | None:
         return None
     if hasattr(exog, "columns"):
         return ByColumns(exog)
-    names = model.exog_names[: np.shape(exog)[1]]
-    return ByColumns(pd.DataFrame(np.asarray(exog), columns=names, copy=False))
+    X = np.asarray(exog).reshape(len(exog), -1)  # one regressor may come as (n,)
+    names = model.exog_names[: X.shape[1]]
+    return ByColumns(pd.DataFrame(X, columns=names, copy=False))
+
+
+def _exposed(model: Any) -> bool:
+    """Whether the link is logarithmic, so that means are in proportion to an exposure."""
+    if type(model).__name__ == "GLM":
+        return type(model.family.link).__name__ == "Log"
+    return MEANS.get(type(model).__name__) is LOG
 
 
 def _classes(model: Any) -> tuple[Any, ...] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
+from implicit_delta.models.statsmodels.constants import fitted_constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,18 @@ class Watch:
             return psi(argument)
         finally:
             own.pop("predict", None)
+
+    def doubt_of(self, psi: Any) -> str:
+        """Describe fitted numbers inside psi, which do not move with its argument."""
+        found = fitted_constants(psi, self.fitted)
+        if not found:
+            return ""
+        return (
+            f"psi uses {', '.join(found)}: numbers of the fit, which stay as they are while the "
+            "parameters vary, so that their part of the error is missing. Write it with psi's own "
+            f"argument, `{self.advice}` or `params['name']`; a constant that is meant is best "
+            "computed before, `c = float(...)`."
+        )
 
     def __reduce__(self) -> Any:
         return Watch, (None, self.fitted, self.advice)

@@ -1,0 +1,462 @@
+"""Questions whose tables hold weights, missing values or columns made by hand."""
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+
+pd = pytest.importorskip("pandas")
+sm = pytest.importorskip("statsmodels.api")
+smf = pytest.importorskip("statsmodels.formula.api")
+sklearn = pytest.importorskip("sklearn")
+
+REFUSALS = (idm.ImplicitDeltaError, ValueError, TypeError)
+POISSON = sm.families.Poisson()
+comparison, prediction, slope = (
+    idm.average_comparison,
+    idm.average_prediction,
+    idm.average_slope,
+)
+
+
+def counted():
+    """Rows that occur several times, unrolled and with their numbers."""
+    rng = np.random.default_rng(3)
+    full = pd.DataFrame({"x": rng.poisson(0.7, 300) * 1.0, "g": rng.choice(list("aab"), 300)})
+    full["y"] = rng.poisson(np.exp(0.2 + 0.3 * full.x))
+    full = full.sort_values(["x", "y", "g"], ignore_index=True)
+    return full, full.groupby(["x", "g", "y"]).size().rename("w").reset_index()
+
+
+FULL, FEW = counted()
+
+
+def by_glm(formula="y ~ x + g"):
+    glm = smf.glm(formula, FEW, family=POISSON, freq_weights=FEW.w)
+    unrolled = smf.glm(formula, FULL, family=POISSON)
+    return idm.from_statsmodels(glm.fit()), idm.from_statsmodels(unrolled.fit())
+
+
+def by_sklearn():
+    from sklearn.linear_model import PoissonRegressor
+
+    few = PoissonRegressor(alpha=1e-3, tol=1e-10).fit(FEW[["x"]], FEW.y, sample_weight=FEW.w)
+    full = PoissonRegressor(alpha=1e-3, tol=1e-10).fit(FULL[["x"]], FULL.y)
+    return (
+        idm.from_sklearn(few, FEW[["x"]], FEW.y, sample_weight=FEW.w, weight_kind="frequency"),
+        idm.from_sklearn(full, FULL[["x"]], FULL.y),
+    )
+
+
+WEIGHTED = {"glm": by_glm, "sklearn": by_sklearn}
+
+
+@pytest.mark.parametrize("values", ["sd", "2sd", "iqr", "minmax"])
+@pytest.mark.parametrize("host", WEIGHTED)
+@pytest.mark.parametrize("rows", ["training", "given"])
+def test_spreads_count_copies_of_rows(values, host, rows):
+    few, full = WEIGHTED[host]()
+    data = None if rows == "training" else FULL[["x", "g"] if host == "glm" else ["x"]]
+    one = idm.infer(few, comparison("x", values, data=data))
+    other = idm.infer(full, comparison("x", values, data=data))
+    assert np.isclose(one.value, other.value, rtol=1e-5)
+    assert np.isclose(one.standard_error, other.standard_error, rtol=1e-4)
+
+
+def test_typical_rows_count_copies():
+    few, full = by_glm()
+    one, other = idm.datagrid(few, y=0), idm.datagrid(full, y=0)
+    pd.testing.assert_frame_equal(one[["x", "g"]], other[["x", "g"]])
+    often = FEW.assign(w=np.where(FEW.g == "b", 9, 1))
+    results = smf.glm("y ~ x + g", often, family=POISSON, freq_weights=often.w).fit()
+    assert idm.datagrid(idm.from_statsmodels(results)).g[0] == "b"
+
+
+def test_weights_of_precision_are_no_copies():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "w": rng.uniform(0.1, 9, 60)})
+    frame["y"] = frame.x + rng.normal(size=60)
+    model = idm.from_statsmodels(smf.wls("y ~ x", frame, weights=frame.w).fit())
+    est = idm.infer(model, comparison("x", "sd"))
+    assert np.isclose(est.value, model.theta[1] * frame.x.std(), rtol=1e-8)
+    assert np.isclose(idm.datagrid(model).x[0], frame.x.mean(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_weights_of_sampling_have_no_unit(scale):
+    from sklearn.linear_model import PoissonRegressor
+
+    X, w = FEW[["x"]], scale * FEW.w
+    fit = PoissonRegressor(alpha=0.0, tol=1e-10).fit(X, FEW.y, sample_weight=w)
+    model = idm.from_sklearn(fit, X, FEW.y, sample_weight=w, weight_kind="sampling")
+    mean = np.average(X.x, weights=FEW.w)
+    sd = np.sqrt(np.average((X.x - mean) ** 2, weights=FEW.w) * len(X) / (len(X) - 1))
+    pair = (mean - sd / 2, mean + sd / 2)
+    one, other = (idm.infer(model, comparison("x", v), robust=True) for v in ("sd", pair))
+    assert np.isclose(one.value, other.value, rtol=1e-10)
+    assert np.isclose(idm.datagrid(model).x[0], mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("question", [prediction(), comparison("x", "sd"), prediction(by="g")])
+def test_results_by_themselves_count_copies(question):
+    few = smf.glm("y ~ x", FEW, family=POISSON, freq_weights=FEW.w).fit()
+    full = smf.glm("y ~ x", FULL, family=POISSON).fit()
+    assert np.allclose(question(few), question(full), rtol=1e-8)
+    with pytest.raises(idm.EvaluationError, match="repeat"):
+        question(few, FEW)
+    assert np.allclose(question(full, FULL), question(full), rtol=1e-12)
+
+
+def with_gaps():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"x": rng.normal(size=300), "t": rng.integers(0, 2, 300) * 1.0})
+    y = (rng.random(300) < 1 / (1 + np.exp(-X.x - X.t))) * 1
+    X.loc[rng.choice(300, 43, replace=False), "x"] = np.nan
+    return X, y
+
+
+GAPS, WON = with_gaps()
+
+
+def imputed(X=GAPS):
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    steps = SimpleImputer(add_indicator=True), LogisticRegression(C=10.0, tol=1e-10, max_iter=999)
+    return idm.from_sklearn(make_pipeline(*steps).fit(X, WON), X, WON)
+
+
+@pytest.mark.parametrize("kind", ["float64", "Float64"])
+@pytest.mark.parametrize(
+    "question", [slope("x"), comparison("x", 1), slope("x", by="t")], ids=["slope", "step", "by"]
+)
+def test_no_step_from_a_missing_value(question, kind):
+    model = imputed(GAPS.astype({"x": kind}))
+    with pytest.raises(REFUSALS, match=r"'x' is missing in 43 of 300 rows.*notna"):
+        idm.infer(model, question)
+    X = GAPS
+    own = idm.infer(model, slope("x", data=X[X["x"].notna()]))
+    assert own.standard_error > 0
+
+
+@pytest.mark.parametrize("values", ["sd", "2sd", "iqr", "minmax"])
+def test_spreads_of_the_values_that_are_known(values):
+    x = GAPS.x.dropna()
+    ends = {
+        "sd": (x.mean() - x.std() / 2, x.mean() + x.std() / 2),
+        "2sd": (x.mean() - x.std(), x.mean() + x.std()),
+        "iqr": (x.quantile(0.25), x.quantile(0.75)),
+        "minmax": (x.min(), x.max()),
+    }
+    one, other = (idm.infer(imputed(), comparison("x", v)) for v in (values, ends[values]))
+    assert np.isclose(one.value, other.value, rtol=1e-10)
+    assert np.isclose(one.standard_error, other.standard_error, rtol=1e-8)
+
+
+@pytest.mark.parametrize("values", ["sd", "iqr", "minmax"])
+def test_a_bootstrap_of_a_forest_with_gaps(values):
+    from sklearn.ensemble import RandomForestClassifier
+
+    def fit(data):
+        X, y = data
+        return RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y)
+
+    est = idm.bootstrap(
+        fit, (GAPS, WON), comparison("x", values), replicates=40, rng=0, jackknife=False
+    )
+    assert est.standard_error > 0
+
+
+def made():
+    rng = np.random.default_rng(8)
+    n = 300
+    d = pd.DataFrame(
+        {"x": rng.gamma(3.0, size=n), "t": rng.integers(0, 2, n), "z": rng.normal(size=n)}
+    )
+    d["year"] = rng.integers(2001, 2021, n)
+    d["lot"] = rng.choice(list("abc"), n)
+    d["rate"] = d.year.map(dict(zip(range(2001, 2021), rng.normal(size=20), strict=True)))
+    d["y"] = (rng.random(n) < 1 / (1 + np.exp(1 - 0.4 * d.x - d.t + 0.3 * d.x * d.t))) * 1
+    return d
+
+
+MADE = made()
+# another column: how it is made, the variable that is asked about, and what the message says
+DERIVED = {
+    "product": (lambda d: d.x * d.t, "t", "equals t \\* x"),
+    "product, the other": (lambda d: d.x * d.t, "x", "equals x \\* t"),
+    "square": (lambda d: d.x**2, "x", "equals x\\*\\*2"),
+    "cube": (lambda d: d.x**3, "x", "equals x\\*\\*3"),
+    "logarithm": (lambda d: np.log(d.x), "x", "equals np.log\\(x\\)"),
+    "log1p": (lambda d: np.log1p(d.x), "x", "np.log1p\\(x\\)"),
+    "root": (lambda d: np.sqrt(d.x), "x", "equals np.sqrt\\(x\\)"),
+    "exponential": (lambda d: np.exp(d.x), "x", "equals np.exp\\(x\\)"),
+    "reciprocal": (lambda d: 1 / d.x, "x", "equals 1 / x"),
+    "modulus": (lambda d: abs(d.z), "z", "equals abs\\(z\\)"),
+    "centered square": (lambda d: (d.x - d.x.mean()) ** 2, "x", "function of x\\*\\*2"),
+    "centered product": (lambda d: (d.x - 2) * (d.z - 1), "x", "function of x and z"),
+    "logarithm, product": (lambda d: np.log(d.x) * d.z, "x", "np.log\\(x\\) \\* z"),
+    "square, product": (lambda d: d.x**2 * d.t, "x", "x\\*\\*2 \\* t"),
+    "threshold": (lambda d: (d.x > 2) * 1, "x", "step along x"),
+    "interval": (lambda d: ((d.x > 1) & (d.x < 3)) * 1, "x", "step along x"),
+    "truth values": (lambda d: d.x > 2, "x", "step along x"),
+    "level": (lambda d: (d.year == 2010) * 1, "year", "step along year"),
+    "single precision": (
+        lambda d: (d.t * d.z).astype("float32").astype(float),
+        "t",
+        "function|equals",
+    ),
+    "square of a year": (lambda d: (d.year - 2000) ** 2.0, "year", "function of year"),
+    "sum": (lambda d: d.z + d.x + 0.0, "x", "function of x and z"),
+}
+
+
+@pytest.mark.parametrize("kind", ["frame", "formula", "sklearn", "pipeline"])
+@pytest.mark.parametrize("case", DERIVED)
+def test_columns_made_by_hand(case, kind):
+    make, variable, message = DERIVED[case]
+    names = ["x", "t", "z", "year"]
+    X = MADE[names].assign(extra=make(MADE))
+    if case == "sum" and kind in ("frame", "formula"):
+        pytest.skip("statsmodels has no maximum there")
+    model = fitted(X, kind)
+    ask = slope if case != "level" and variable != "t" else comparison
+    with pytest.raises(idm.EvaluationError, match=message):
+        idm.infer(model, ask(variable) if ask is slope else ask(variable, values=(0, 1)))
+
+
+def fitted(X, kind):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    y = MADE.y
+    if kind == "frame":
+        centered = sm.add_constant(X.astype(float))
+        return idm.from_statsmodels(sm.OLS(y, centered).fit())
+    if kind == "formula":
+        text = " + ".join(X.columns)
+        return idm.from_statsmodels(smf.ols(f"y ~ {text}", X.assign(y=y)).fit())
+    steps = [] if kind == "sklearn" else [StandardScaler()]
+    X = X.astype(float).assign(year=X.year - 2010.0) if kind == "sklearn" else X
+    logistic = LogisticRegression(C=1.0, tol=1e-10, max_iter=9999, solver="newton-cholesky")
+    estimator = make_pipeline(*steps, logistic) if steps else logistic
+    return idm.from_sklearn(estimator.fit(X, y), X, y)
+
+
+# columns that are related, but made from nothing
+RELATED = {
+    "noise": lambda d: d.x + 0.01 * np.cos(np.arange(len(d))),
+    "function of others": lambda d: d.z**2,
+    "product of others": lambda d: d.t * d.z,
+    "rate of a year": lambda d: d.rate,
+    "few ones": lambda d: (np.arange(len(d)) < 3) * 1,
+    "rounded": lambda d: d.x.round(1),
+    "a copy of another": lambda d: 2 * d.z,
+    "time": lambda d: np.arange(len(d)) * 1.0,
+}
+
+
+@pytest.mark.parametrize("case", RELATED)
+@pytest.mark.parametrize("variable", ["x", "year"])
+def test_columns_that_are_related_are_no_functions(case, variable):
+    X = MADE[["x", "t", "z", "year"]].assign(extra=RELATED[case](MADE))
+    X["year"] -= 2010
+    est = idm.infer(fitted(X, "pipeline"), slope(variable))
+    assert est.standard_error > 0
+
+
+def test_the_way_out_of_columns_made_by_hand():
+    X = sm.add_constant(MADE[["x", "t"]].assign(xt=MADE.x * MADE.t))
+    model = idm.from_statsmodels(sm.Logit(MADE.y, X).fit(disp=0))
+    with pytest.raises(idm.EvaluationError, match="xt") as error:
+        idm.infer(model, comparison("t"))
+    low, high = X.assign(t=0, xt=0.0), X.assign(t=1, xt=X.x)
+    names = {"infer": idm.infer, "average_prediction": prediction, "pd": pd, "len": len}
+    names |= {"low": low, "high": high, "model": model}
+    line = str(error.value).split("`e = ")[1].split("`")[0]
+    e = eval(line, names)
+    by_formula = idm.from_statsmodels(smf.logit("y ~ x * t", MADE).fit(disp=0))
+    right = idm.infer(by_formula, comparison("t"))
+    assert np.isclose((e[1] - e[0]).value, right.value, rtol=1e-6)
+    assert np.isclose((e[1] - e[0]).standard_error, right.standard_error, rtol=1e-5)
+
+
+def test_columns_that_a_model_leaves_out_do_not_matter():
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+
+    X = MADE[["x", "t"]].assign(xt=MADE.x * MADE.t)
+    some = make_column_transformer(("passthrough", ["x", "t"]))
+    model = idm.from_sklearn(make_pipeline(some, LinearRegression()).fit(X, MADE.y), X, MADE.y)
+    plain = idm.from_statsmodels(smf.ols("y ~ x + t", X.assign(y=MADE.y)).fit())
+    for ask in (comparison("t"), slope("x")):
+        assert np.isclose(idm.infer(model, ask).value, idm.infer(plain, ask).value, rtol=1e-6)
+
+
+def test_columns_of_one_factor_are_told():
+    dummies = pd.get_dummies(MADE.lot, prefix="lot", drop_first=True).astype(float)
+    X = sm.add_constant(MADE[["x"]].join(dummies))
+    model = idm.from_statsmodels(sm.Logit(MADE.y, X).fit(disp=0))
+    with pytest.warns(idm.ImplicitDeltaWarning, match="'lot_c' are never 1"):
+        idm.infer(model, comparison("lot_b"))
+    assert idm.infer(model, slope("x")).standard_error > 0
+
+
+@pytest.mark.parametrize("values", [(0, 1), 1, (1, 2)])
+@pytest.mark.parametrize("name", ["const", 0])
+def test_a_constant_is_not_compared(values, name):
+    X = sm.add_constant(MADE[["x"]])
+    X, name = (X.to_numpy(), name) if name == 0 else (X, name)
+    model = idm.from_statsmodels(sm.Logit(MADE.y.to_numpy(), X).fit(disp=0))
+    with pytest.raises(REFUSALS, match="'const' is the same in all training rows"):
+        idm.infer(model, comparison(name, values))
+
+
+def test_an_array_of_one_column():
+    y = MADE.z.to_numpy()[:60]
+    model = idm.from_statsmodels(sm.OLS(y, np.ones(60)).fit())
+    est = idm.infer(model, lambda params: params[0])
+    assert np.isclose(est.value, y.mean(), rtol=1e-10)
+    assert np.isclose(idm.infer(model, prediction()).value, y.mean(), rtol=1e-10)
+
+
+def test_many_predictions_need_no_eigenvalues_of_all(monkeypatch):
+    results = smf.logit("y ~ x + t", pd.concat([MADE] * 3, ignore_index=True)).fit(disp=0)
+    model = idm.from_statsmodels(results)
+    sizes, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda a: (sizes.append(len(a)), eigh(a))[1])
+    new = MADE[["x", "t"]].sample(700, replace=True, random_state=0).reset_index(drop=True)
+    est = idm.infer(model, idm.predictions(new))
+    assert max(sizes, default=0) < 100
+    p = results.predict(new).to_numpy()
+    J = (p * (1 - p))[:, None] * np.column_stack([np.ones(700), new])
+    V = J @ results.cov_params().to_numpy() @ J.T
+    np.testing.assert_allclose(est.covariance, V, rtol=1e-6, atol=1e-8 * V.max())
+
+
+def cases_of_groups():
+    return {
+        "none": ([], "at least one"),
+        "twice": (["g", "g"], "twice"),
+        "twice, by position": (["g", "x", "g"], "twice"),
+        "an empty tuple": ((), "at least one"),
+        "no labels": (np.array([]), "0 labels"),
+    }
+
+
+@pytest.mark.parametrize("case", cases_of_groups())
+def test_groups_of_nothing_and_groups_twice(case):
+    by, message = cases_of_groups()[case]
+    with pytest.raises(REFUSALS, match=message):
+        idm.infer(by_glm()[1], prediction(by=by))
+
+
+NAMED = {
+    "a position": (lambda p: p[0], 0),
+    "another": (lambda p: p[1] - p["x"], 1),
+    "a name with a typo": (lambda p: p["X"], "X"),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_positions_of_named_parameters(case):
+    psi, key = NAMED[case]
+    if isinstance(key, int) and int(pd.__version__.split(".")[0]) < 3:
+        pytest.skip("pandas takes numbers for positions")
+    model = idm.from_statsmodels(smf.ols("z ~ x + t", MADE).fit())
+    with pytest.raises(REFUSALS, match=f"{key!r} is no parameter.*iloc"):
+        idm.infer(model, psi)
+    position = 0 if key == 0 else 1
+    one = idm.infer(model, lambda p: p.iloc[position])
+    assert one.standard_error > 0
+
+
+def test_models_without_predictions_have_their_own_name():
+    X = MADE[["x"]]
+    model = idm.from_statsmodels(sm.PHReg(MADE.x + 1, MADE[["z"]], status=MADE.t).fit())
+    with pytest.raises(idm.UnsupportedModelError, match=r"^PHReg has no predictions"):
+        idm.infer(model, comparison("z"))
+    loglik = idm.from_loglik(lambda m: -((X.x.to_numpy() - m[0]) ** 2) / 2, start=[0.0])
+    with pytest.raises(idm.UnsupportedModelError, match=r"^The model of from_loglik"):
+        idm.infer(loglik, prediction())
+
+
+def test_weights_of_the_fit_that_were_forgotten():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame({"x": rng.normal(size=400), "t": np.arange(400) % 2 * 1.0})
+    y = (rng.random(400) < 1 / (1 + np.exp(-0.3 * X.x - 0.5 * X.t))) * 1
+    heavy = np.where(y == 1, 5.0, 1.0)
+    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=999).fit(X, y, sample_weight=heavy)
+    model = idm.from_sklearn(fit, X, y)
+    move = np.linalg.solve(model.information(model.theta, np.eye(3)), model.score(model.theta))
+    still = np.cross(move, [1.0, 0.0, 0.0])  # a psi that finishing the training would not move
+
+    def psi(estimator):
+        return still @ np.append(estimator.coef_[0], estimator.intercept_)
+
+    with pytest.warns() as caught:
+        idm.infer(model, psi)
+    told = [str(w.message) for w in caught if w.category is idm.DriftWarning]
+    assert len(told) == 1
+    assert "'intercept'" in told[0]
+    assert "sample_weight" in told[0]
+    loose = LogisticRegression(C=np.inf).fit(X, y)  # with the tolerance of the default
+    assert idm.infer(idm.from_sklearn(loose, X, y), psi).standard_error > 0
+
+
+@pytest.mark.parametrize("path", [None, "", " ", 3])
+def test_pages_need_a_name(path):
+    est = idm.infer(by_glm()[1], prediction())
+    with pytest.raises(TypeError, match=r"page\.html"):
+        est.report(path)
+
+
+def copied(results):
+    import copy
+
+    return copy.deepcopy(results)
+
+
+FROZEN = {
+    "a copy predicts": lambda r: (lambda c: lambda p: c.predict(MADE).mean() * p["t"])(copied(r)),
+    "fitted values": lambda r: lambda p: p.predict(MADE).mean() - r.fittedvalues.mean(),
+    "a parameter of the fit": lambda r: lambda p: p["t"] / r.params["x"],
+    "as a default": lambda r: lambda p, fit=r: p["t"] * fit.params["x"],
+    "residuals": lambda r: lambda p: p["t"] + np.std(r.resid),
+    "inside of another": lambda r: lambda p: sum(p["t"] * r.params[k] for k in ("x", "t")),
+    "a method of a copy": lambda r: (lambda f: lambda p: f(MADE).mean() + p["t"])(
+        copied(r).predict
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FROZEN)
+def test_numbers_of_the_fit_inside_psi(case):
+    results = smf.ols("z ~ x + t", MADE).fit()
+    with pytest.warns(idm.ImplicitDeltaWarning, match=r"numbers of the fit.*params"):
+        idm.infer(idm.from_statsmodels(results), FROZEN[case](results))
+
+
+MOVING = {
+    "its design": lambda r: lambda p: (r.model.exog @ p.to_numpy()).mean(),
+    "its model": lambda r: lambda p: r.model.predict(p, r.model.exog).mean(),
+    "names": lambda r: lambda p: p[r.params.index[1]],
+    "a size": lambda r: lambda p: p.sum() / r.params.size,
+    "a frame": lambda r: (lambda d: lambda p: p.predict(d).mean())(MADE),
+    "its degrees of freedom": lambda r: lambda p: p["x"] * r.df_resid,
+    "another fit": lambda r: (lambda other: lambda p: p["x"] - other.params["x"])(
+        smf.ols("z ~ x", MADE).fit()
+    ),
+    "a number": lambda r: (lambda c: lambda p: p["x"] - c)(float(r.params["x"])),
+}
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_what_does_not_belong_to_the_parameters(case):
+    results = smf.ols("z ~ x + t", MADE).fit()
+    assert idm.infer(idm.from_statsmodels(results), MOVING[case](results)).standard_error > 0
