@@ -80,6 +80,9 @@ QUESTIONS = {
     "profile": lambda m: idm.profile(m, "mu"),
     "limit": lambda m: idm.limit(m, "mu"),
     "fix": lambda m: m.fix(mu=0.0),
+    "polish": idm.polish,
+    "test": lambda m: idm.likelihood_ratio({"mu": 2.0}, m),
+    "contour": lambda m: idm.contour(m, ["mu", "s"]),
     "bootstrap": lambda m: idm.infer(m, "mu", idm.Bootstrap(20)),
 }
 
