@@ -323,6 +323,6 @@ def test_arms_that_rays_miss_are_told():
     with pytest.raises(idm.ConvergenceError, match="is bent"):
         idm.contour(banana(5.0), lambda t: t)
     with pytest.warns(idm.ImplicitDeltaWarning, match="is bent"):
-        idm.contour(banana(2.0), lambda t: t)
+        idm.contour(banana(1.0), lambda t: t)
     straight = idm.contour(banana(5.0), lambda t: np.stack([t[0], t[1] - t[0] ** 2]))
     np.testing.assert_allclose(np.ptp(straight.outline()[:, 0]), 2 * 2.4477, rtol=1e-3)

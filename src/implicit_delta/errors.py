@@ -91,6 +91,19 @@ class NotAMaximumError(ImplicitDeltaError):
             return self
         return self.flat(self.curvature, self.positions, names)
 
+    def of_own(self, names: Sequence[str], theta: Sequence[float]) -> "NotAMaximumError":
+        """Advise on parameters with names of an own likelihood, of which some are redundant."""
+        j = self.positions[-1] if self.positions else len(names) - 1
+        fact = str(self.named(names)).split(" Usual causes:")[0]
+        return type(self)(
+            f"{fact} Usual causes: parameters that the likelihood knows only together, as a "
+            "product or a sum, or that the data do not inform. Ask for what the data determine, "
+            f"`infer(model, lambda th: ...)`; fix one, `model.fix({names[j]}={theta[j]:.3g})`; or "
+            f"add what is known of it, `model + measurement({names[j]}=({theta[j]:.3g}, error))`.",
+            self.curvature,
+            self.positions,
+        )
+
     @classmethod
     def saddle(cls, curvature: float) -> "NotAMaximumError":
         """Report a direction of negative curvature."""

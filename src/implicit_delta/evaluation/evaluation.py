@@ -109,6 +109,7 @@ class Evaluation:
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
+        model.check_unchanged()
         model = model.free()
         psi = gathered(model.whole or model, psi)
         if isinstance(psi, Statistic):

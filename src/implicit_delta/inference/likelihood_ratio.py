@@ -1,7 +1,8 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
+from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik import AT_THE_EDGE, LoglikModel
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
 
@@ -80,7 +82,7 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
-def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
+def likelihood_ratio(m0: LoglikModel | Mapping[Any, float], m1: LoglikModel) -> LikelihoodRatio:
     r"""Test the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
@@ -94,7 +96,8 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     ----------
     m0, m1 : LoglikModel
         The smaller and the larger fit, of `from_loglik` or `from_residuals`: usually
-        ``m0 = m1.fix(mu=5.0)``. Fits with functions of their own are compared too; Wald's test and
+        ``m0 = m1.fix(mu=5.0)``, or the values to fix alone, ``{"mu": 5.0}``, which may be those of
+        all parameters. Fits with functions of their own are compared too; Wald's test and
         the score test are made where m0 is m1 with some parameters fixed, or has some of its
         names, and the others are zero there.
 
@@ -116,8 +119,12 @@ def likelihood_ratio(m0: LoglikModel, m1: LoglikModel) -> LikelihoodRatio:
     Wald                 3.0152   1   0.0825
     score                3.2000   1   0.0736
     """
+    if isinstance(m0, Mapping):
+        _check_model(m1)
+        m0 = m1.held_at(m0)
     for model in (m0, m1):
         _check_model(model)
+        model.check_unchanged()
     _check_same_data(m0, m1)
     s0, s1 = FitStatistics.of(m0), FitStatistics.of(m1)
     df = s1.parameters - s0.parameters
@@ -287,6 +294,8 @@ def _given_noise(model: LoglikModel) -> Any:
 
 def _check_finished(model: LoglikModel) -> None:
     """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
+    if fixed_by_constraints(model):
+        return
     free = model.free()
     try:
         left = _quadratic(free.score(free.theta), _information(free))
@@ -302,7 +311,8 @@ def _check_finished(model: LoglikModel) -> None:
 
 def _risen(s0: FitStatistics, s1: FitStatistics) -> float:
     statistic = 2 * (s1.log_likelihood - s0.log_likelihood)
-    if statistic < -SAME * max(1.0, abs(s1.log_likelihood)):
+    rounding = SAME * max(1.0, abs(s1.log_likelihood))
+    if statistic < -rounding:
         raise ValueError(
             f"The log-likelihood of the smaller model is higher, by {-statistic / 2:.4g}: the "
             "models are not nested, their data differ, or the larger one has stopped at a local "
@@ -342,11 +352,13 @@ def _terms(model: LoglikModel, theta: Array) -> Array:
 
 def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if unwrapped(m0.loglik) is not unwrapped(m1.loglik):
+    if unwrapped(m0.loglik) is not unwrapped(m1.loglik) and m0.names != m1.names:
         assert m0.names is not None
         assert m1.names is not None
-        places = [j for j, name in enumerate(m1.names) if name not in m0.names]
-        return np.eye(m1.d)[places], np.zeros(len(places)), np.array(m1.theta)[places]
+        held = {m0.names[j]: value for j, value in m0.fixed.items()}
+        held |= {name: 0.0 for name in m1.names if name not in m0.names}
+        places = [m1.names.index(name) for name in held]
+        return np.eye(m1.d)[places], np.array([*held.values()]), np.array(m1.theta)[places]
     under = m0.constraints
     if under is None:
         return np.zeros((0, m1.d)), np.zeros(0), np.zeros(0)
@@ -419,13 +431,8 @@ def _local_tests(
 ) -> tuple[list[NullTest], list[str]]:
     """Make the tests that need one of the two fits each."""
     tests, edges = list[NullTest](), len(normals)
-    wald = _defined(lambda: _wald(m0, m1, df))
-    score = _defined(lambda: _score(m1, within, normals, fits))
-    if wald is None and score is None:
-        return tests, [
-            "No Wald and score tests: the log-likelihood ends right beside the parameters. At such "
-            "an edge the p-value of the likelihood ratio is an upper bound; give `bounds=`."
-        ]
+    wald, no_wald = _tried(partial(_wald, m0, m1, df), "Wald", "larger")
+    score, no_score = _tried(partial(_score, m1, within, normals, fits), "score", "smaller")
     if wald is not None:
         wald = _rounded(wald)
         p_value = mixture(wald, df, edges)
@@ -435,17 +442,23 @@ def _local_tests(
     if score is not None:
         score = _rounded(score)
         tests.append(NullTest("score", score, df, mixture(score, df, edges)))
-    missing = [name for name, x in (("Wald", wald), ("score", score)) if x is None]
-    why = [f"No {' and '.join(missing)} test: the curvature is not positive there."]
-    return tests, why if missing else []
+    return tests, [*no_wald, *no_score]
 
 
-def _defined(test: Callable[[], float | None]) -> float | None:
-    """Make a test; None where the log-likelihood has no derivatives."""
+def _tried(test: Callable[[], float | None], name: str, fit: str) -> tuple[float | None, list[str]]:
+    """Make a test, or tell why there is none."""
     try:
-        return test()
-    except UnsupportedModelError:
-        return None
+        found = test()
+        told = f"the log-likelihood does not curve downward at the {fit} fit."
+    except UnsupportedModelError as error:
+        found = None
+        told = f"no derivatives at the {fit} fit. {str(error).split('. ')[0]}."
+        if str(error) == AT_THE_EDGE:
+            told = (
+                f"the log-likelihood ends right beside the {fit} fit. At such an edge the p-value "
+                "of the likelihood ratio is an upper bound; give `bounds=`."
+            )
+    return found, [] if found is not None else [f"No {name} test: {told}"]
 
 
 def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:

@@ -145,6 +145,7 @@ def polish(
     check_budget(budget)
     if not 0 < drift < np.inf:
         raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
+    model.check_unchanged()
     model = model.tangent() if tangent else model
     before = model.objective(model.theta)
     given = renamed(maximizer, maximize)

@@ -101,7 +101,7 @@ class Infinitesimal(Method):
         try:
             solver, solution = self._solve(model, jacobian.T)
         except NotAMaximumError as error:
-            raise error.named(model.names) from None
+            raise model.explained(error) from None
         exact = self.curvature == "hessian" and self.damping == 0
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)

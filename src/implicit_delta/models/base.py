@@ -14,7 +14,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.doors import DOORS
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.named_theta import Layout
@@ -237,6 +237,13 @@ class FittedModel(ABC):
         A job begins with an empty memory, too, as it would in a process of its own.
         """
         return nullcontext()
+
+    def explained(self, error: NotAMaximumError) -> NotAMaximumError:
+        """Name the parameters that an error is about."""
+        return error.named(self.names)
+
+    def check_unchanged(self) -> None:  # noqa: B027
+        """Refuse a model whose data have changed since its fit, where that can be seen."""
 
     def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
         """Foretell so many calls of the user's function, if it is slow, while the context lasts."""

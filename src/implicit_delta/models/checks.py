@@ -25,20 +25,40 @@ def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) 
     """Call a function (d,) to (n,) twice; return the result, in its type, if it is the same."""
     first = np.array(function(point.copy()))
     count_terms(first, name)
-    second = np.asarray(function(point.copy()))
-    if first.shape == second.shape:
-        size = float(np.max(abs(first.astype(np.float64))))
-        gap = float(np.max(abs(first.astype(np.float64) - second)))
-        if gap <= SAME * size:
-            return first
-        found = f"the terms differ by up to {gap:.2g}"
-    else:
-        found = f"{first.size} terms, then {second.size}"
+    found = difference(first, np.asarray(function(point.copy())))
+    if not found:
+        return first
     raise UnsupportedModelError(
         f"{name}(theta) was called twice with the same parameters and returned two results "
         f"({found}): it draws fresh random numbers at each call, or keeps a state between calls. "
         + (COMMON_NUMBERS if name == "loglik" else f"Draw all of them once, outside of {name}.")
     )
+
+
+def check_unchanged(before: Array, after: Array) -> None:
+    """Compare the terms of the fit with those of now, at the same parameters."""
+    found = difference(before, after)
+    if found:
+        raise UnsupportedModelError(
+            f"The log-likelihood has changed since the fit: at the same parameters {found}. Usual "
+            "causes: its data were changed in place (`y += 1`, a frame that was sorted or "
+            "filled), a variable that it uses was assigned anew, as in a loop over data sets. Fit "
+            "again, with a function that holds a copy: `y = y.copy()` before `def loglik(theta)`; "
+            "in a loop, make the function in a function of its own."
+        )
+
+
+def difference(first: Array, second: Array) -> str:
+    """Tell how two results of the same call differ; nothing if it is by rounding."""
+    if first.shape != second.shape:
+        return f"{first.size} terms, then {second.size}"
+    if np.array_equal(first, second, equal_nan=True):
+        return ""
+    first = first.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        gap = np.nan_to_num(abs(first - second), nan=np.inf)[first != second].max()
+    same = gap <= SAME * float(np.max(abs(first[np.isfinite(first)]), initial=0.0))
+    return "" if same else f"the terms differ by up to {gap:.2g}"
 
 
 def check_derivative(

@@ -226,7 +226,16 @@ class Constraints:
         rows = np.concatenate([np.flatnonzero(at_low), np.flatnonzero(at_high)])
         sides = np.repeat([-1, 1], [at_low.sum(), at_high.sum()])
         columns = (sides[:, None] * gradients[rows] * units / size[rows, None]).T
-        strength, left = nnls(columns, score(theta) * units) if rows.size else (np.zeros(0), 0.0)
+        slope = score(theta) * units if rows.size else np.zeros(theta.size)
+        if not np.all(np.isfinite(slope)):
+            raise UnsupportedModelError(
+                f"The log-likelihood is NaN or infinite at {self.spelled(rows[0], sides[0])}, "
+                "where the search has ended. Usual causes: 0 * log(0), for which "
+                "`scipy.special.xlogy(k, r)` is zero, or a likelihood without a maximum, which "
+                "rises toward that bound without end. Write it so that it is defined at its "
+                "bounds, or put these where it is."
+            )
+        strength, left = nnls(columns, slope) if rows.size else (np.zeros(0), 0.0)
         if strict and rows.size and left > UNSOLVED:
             raise ConvergenceError(
                 "theta= is not a maximum under its constraints: what their multipliers leave of "
@@ -454,16 +463,30 @@ def _of_names(bounds: Mapping[Any, Any], layout: Layout) -> list[tuple[Any, Any]
             raise ValueError(
                 f"bounds has {name!r}, which is no parameter: {near_match(str(name), layout.names)}"
             )
-        try:
-            low, high = pair
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"bounds[{name!r}] is {pair!r:.60}, but must be a pair (low, high), with None for "
-                "no limit: (0, None)."
-            ) from None
-        for j in layout.places(name):
-            pairs[j] = (low, high)
+        places = layout.places(name)
+        for j, each in zip(places, _each(name, pair, len(places)), strict=True):
+            pairs[j] = each
     return pairs
+
+
+def _each(name: str, given: Any, count: int) -> list[tuple[Any, Any]]:
+    """Take one pair for all entries of an array, or one for each of them."""
+    try:
+        several = [(low, high) for low, high in given]
+        if len(several) == count:
+            return several
+    except (TypeError, ValueError):
+        pass
+    try:
+        low, high = given
+        if np.ndim(low) == np.ndim(high) == 0:
+            return [(low, high)] * count
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(
+        f"bounds[{name!r}] is {given!r:.60}, but must be a pair (low, high), with None for "
+        f"no limit: (0, None){f'; or {count} of them' if count > 1 else ''}."
+    )
 
 
 def _check_start(low: Array, high: Array, point: Array, labels: tuple[str, ...]) -> None:

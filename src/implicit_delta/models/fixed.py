@@ -19,19 +19,29 @@ from implicit_delta.models.named_theta import Layout
 Fixed = Mapping[int, float]  # values by place
 
 
-def fixed_at(model: Any, values: Any, named: Mapping[str, Any]) -> Any:
+def fixed_at(model: Any, values: Any, named: Mapping[str, Any], everything: bool = False) -> Any:
     """Place the model at the values, with equalities that keep it there; it is not yet fitted."""
     if values is not None and not isinstance(values, Mapping):
         raise TypeError(
             f"fix takes names or positions with their values, `model.fix(mu=5.0)` or "
             f"`model.fix({{0: 5.0}})`, and not a {type(values).__name__}."
         )
+    for name in named:
+        if name in (values or {}):
+            raise ValueError(f"{name!r} is there twice: in the dictionary, and by its own name.")
     found = _by_place(model, {**(values or {}), **named})
     if not found:
         raise ValueError("Give a parameter to fix, such as `model.fix(mu=5.0)`.")
     if model.limits is not None:
         _check_limits(model.limits, found, model.theta)
-    return _holding(model, {**model.fixed, **found})
+    fixed = {**model.fixed, **found}
+    if len(fixed) == model.d and not everything:
+        raise ValueError(
+            f"Fixing all {model.d} parameters leaves nothing to fit. Leave one free; a test of the "
+            "point is `likelihood_ratio(values, model)` with a dictionary of them all, and the "
+            "log-likelihood there `model.objective(theta)`."
+        )
+    return _holding(model, fixed)
 
 
 def released_from(model: Any, names: Iterable[Any]) -> Any:
@@ -48,11 +58,6 @@ def released_from(model: Any, names: Iterable[Any]) -> Any:
 
 
 def _holding(model: Any, fixed: Fixed) -> Any:
-    if len(fixed) == model.d:
-        raise ValueError(
-            f"Fixing all {model.d} parameters leaves nothing to fit. Leave one free; the "
-            "log-likelihood at a point is `model.objective(theta)`."
-        )
     theta = np.array(model.theta)
     for j, value in fixed.items():
         theta[j] = value

@@ -22,8 +22,9 @@ from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
-from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.checks import check_derivative, check_repeatable, check_unchanged
 from implicit_delta.models.constrained_fit import (
+    box,
     checked_under_constraints,
     constrained_maximum,
     inner_slope,
@@ -31,6 +32,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Chart, Constraints, constraints_of
 from implicit_delta.models.fixed import fixed_at, released_from
+from implicit_delta.models.inside import Inside
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
 from implicit_delta.models.runaway import check_runaways
@@ -49,6 +51,7 @@ from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
     RunningSlopes,
     bends_far,
+    constant_beside,
     differentiate,
     natural_units,
     rough_second_differences,
@@ -75,6 +78,7 @@ FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that 
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
+NO_CURVATURE = 1e-6  # of a redundant direction, by rounding on either side of zero
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -88,6 +92,19 @@ NEARLY_COLLINEAR = (
     "it is flat in one direction nearby, but not far away. Usual causes: columns that are "
     "collinear up to a few digits, a parameter that hardly matters. Center or rescale the columns, "
     "leave one out, add `l2=`, or give `score=`."
+)
+KNOWN = (
+    " With names, fix one parameter, `model.fix(name=value)`, or add what is known of it, "
+    "`model + measurement(name=(value, error))`."
+)
+BESIDE, STILL = 1e-5, 0.5  # of a unit; share of the terms that do not move over it
+IN_STEPS = (
+    "No maximum was found: the log-likelihood changes in steps. Right beside the point where the "
+    "search ended, and may have started, most of its terms stay exactly the same, and farther away "
+    "they do not: there is no slope to follow, and no standard error. Usual causes: rounding or "
+    "counting of something that depends on theta (`np.floor`, `np.round`, `.astype(int)`, "
+    "`np.digitize`, `y < th[0]`). Write it without, or ask for a bootstrap of your own fit: "
+    "`bootstrap(fit, data, psi)`."
 )
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
@@ -186,8 +203,9 @@ def from_loglik(
     loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
     n = terms.size
+    under = constraints_of(bounds, constraints, point, layout, start is not None)
     model = LoglikModel(
-        loglik=loglik,
+        loglik=loglik if under is None else Inside(loglik, *box(under, point)),
         theta=point,
         weights=observation_weights(weights, n, weight_kind),
         weight_kind=weight_kind,
@@ -196,7 +214,7 @@ def from_loglik(
         l2=float(l2),
         names=names_of(layout),
         layout=layout,
-        constraints=constraints_of(bounds, constraints, point, layout, start is not None),
+        constraints=under,
         redraw=None if simulate is None else Simulated(simulate),
     )
     if score is not None:
@@ -228,6 +246,8 @@ def from_loglik(
     warn_of_sign(climbing, fitted)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+    else:
+        fitted.check_steps()
     check_runaways(fitted, True)
     return fitted
 
@@ -302,6 +322,41 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         return self.recent.apart(empty)
 
+    def explained(self, error: NotAMaximumError) -> NotAMaximumError:
+        if self.layout is None or self.names is None or abs(error.curvature) > NO_CURVATURE:
+            return super().explained(error)
+        return error.of_own(self.names, np.asarray(self.theta).tolist())
+
+    def check_unchanged(self) -> None:
+        assert self.recent is not None
+        known = self.recent.sample(np.asarray(self.theta))
+        if known is not None:
+            check_unchanged(known[1], self.terms(known[0]))
+
+    def check_steps(self) -> None:
+        """Refuse terms that change in jumps alone: no slope has led to where they are.
+
+        One evaluation right beside; only rows that move farther away count, and if most of them
+        do not move at all, two more directions decide.
+        """
+        theta, units = np.asarray(self.theta), self.units
+        with np.errstate(all="ignore"):
+            center, beside = self._recalled(theta), self._recalled(theta + BESIDE * units)
+        told = abs(center) * np.finfo(float).eps < BESIDE**2 / 10  # rounding hides nothing
+        if np.mean((beside == center) & told) <= STILL:
+            return
+        with np.errstate(all="ignore"):
+            moves = told & self._moved(theta, units, center)
+            still = constant_beside(self._recalled, theta, units)[moves]
+        if still.size and np.mean(still) > STILL:
+            raise ConvergenceError(IN_STEPS)
+
+    def _moved(self, theta: Array, units: Array, center: Array) -> Any:
+        """Which terms are others at some distance, (n,)."""
+        steps = (units, -units, np.maximum(abs(theta), 1.0), -np.maximum(abs(theta), 1.0))
+        found = [self._recalled(theta + step) for step in steps if self.allows(theta + step)]
+        return np.any([(far != center) & np.isfinite(far) for far in found], axis=0)
+
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:
             return self.score(theta)
@@ -328,9 +383,11 @@ class LoglikModel(FittedModel):
         scale = factorize(np.diag(1 / self.units**2))
         with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
             found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
+        if not found.converged:  # it may have run away, and its units with it
+            return None
         assert self.recent is not None
         self.recent.units, self.recent.origin = slopes.units, found.x
-        return replace(self, theta=found.x) if found.converged else None
+        return replace(self, theta=found.x)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":
@@ -378,6 +435,10 @@ class LoglikModel(FittedModel):
         from implicit_delta.models.combined import combine
 
         return combine(self, other)
+
+    def __radd__(self, other: Any) -> "LoglikModel":
+        """Let `sum([m1, m2])` begin with its zero."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def check_maximum(self) -> None:
         def roughly() -> Array:
@@ -433,6 +494,8 @@ class LoglikModel(FittedModel):
     def log_likelihood(self) -> float:
         if self.weight_kind == "sampling":
             return np.nan
+        if self.weight_kind == "precision" and self.residuals is None:
+            return np.nan  # known up to a common factor
         whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
         if whole is not None:
             return float(whole(self.theta, self.weights, self.weight_kind))
@@ -444,9 +507,16 @@ class LoglikModel(FittedModel):
         return self.unfixed if self.fixed else self.constraints
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "LoglikModel":
+        self.check_unchanged()
         return self._fitted_again(fixed_at(self, values, named))
 
+    def held_at(self, values: Mapping[Any, Any]) -> "LoglikModel":
+        """Hold these parameters, all of them if they are all given: the null of a test."""
+        self.check_unchanged()
+        return self._fitted_again(fixed_at(self, values, {}, everything=True))
+
     def release(self, *names: Any) -> "LoglikModel":
+        self.check_unchanged()
         return self._fitted_again(released_from(self, names))
 
     def _fitted_again(self, placed: "LoglikModel") -> "LoglikModel":
@@ -608,7 +678,7 @@ class LoglikModel(FittedModel):
         elif abs(values[0]) <= 1e-9 and not self.climbing:
             flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
             self._check_flat(theta, flat)
-        self._check_certain(error, max(values[0], FLAT))
+        self._check_certain(error, max(abs(values).min(), FLAT * max(values[-1], 1.0)))
         return matrix
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
@@ -618,7 +688,7 @@ class LoglikModel(FittedModel):
         collinear ones the curvature is too small for differences, and yet decides.
         """
         if any(bends_far(self._parts, theta, direction) for direction in directions.T):
-            raise UnsupportedModelError(NEARLY_COLLINEAR)
+            raise UnsupportedModelError(NEARLY_COLLINEAR + (self.layout is not None) * KNOWN)
 
     def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
         """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""

@@ -14,6 +14,10 @@ from implicit_delta._core.types import Array
 from implicit_delta.numerics.tracing.traced import Node, Traced
 
 _item = np.ndarray.__getitem__
+READ_ONLY = (
+    "The parameters are read-only by name. Give other values as `start=` or with "
+    "`model.fix(name=...)`, or change a copy by place, `values = np.array(th)`."
+)
 
 
 class Block(NamedTuple):
@@ -72,7 +76,7 @@ class Layout:
         That is faster than `__getattr__`, and hides attributes of arrays that a name would be.
         """
         properties: dict[str, Any] = {
-            name: property(_refused if hasattr(np.ndarray, name) else self._getter(block))
+            name: property(_refused if hasattr(np.ndarray, name) else self._getter(block), _kept)
             for name, block in self.blocks.items()
         }
         return type("NamedTheta", (NamedTheta,), {"__slots__": (), **properties})
@@ -81,8 +85,8 @@ class Layout:
     def _getter(block: Block) -> Callable[[Any], Any]:
         index, shape = block.where, block.shape
         if shape is None or len(shape) == 1:
-            return lambda theta: theta._plain[index]
-        return lambda theta: theta._plain[index].reshape(shape)
+            return lambda theta: _plain_of(theta)[index]
+        return lambda theta: _plain_of(theta)[index].reshape(shape)
 
     def named(self, theta: Any) -> Any:
         """Give an array (d,), traced or not, its names."""
@@ -131,12 +135,35 @@ class NamedTheta(np.ndarray):
         assert self._layout is not None
         return self._layout.take(plain, key)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, str) or _are_names(key):
+            raise TypeError(READ_ONLY)
+        super().__setitem__(key, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._layout is not None and name in self._layout.blocks:
+            raise AttributeError(READ_ONLY)
+        super().__setattr__(name, value)
+
+    def sort(self, *arguments: Any, **options: Any) -> None:
+        """Sort in place; the entries lose their names."""
+        super().sort(*arguments, **options)
+        _nameless(self)
+
+    def partition(self, *arguments: Any, **options: Any) -> None:
+        """Partition in place; the entries lose their names."""
+        super().partition(*arguments, **options)
+        _nameless(self)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("_layout", "_plain"):  # of a view that NumPy has made
             return None
         layout = self._layout
         if layout is None or (name[:1] == "_" and name not in layout.blocks):
-            raise AttributeError(f"arrays have no attribute {name!r}")
+            raise AttributeError(
+                f"arrays have no attribute {name!r}; what was sorted, or made of the parameters "
+                "otherwise, has no names"
+            )
         if name not in layout.blocks:
             raise AttributeError(f"{name!r} is no parameter: {near_match(name, layout.spoken)}")
         if hasattr(np.ndarray, name):
@@ -328,6 +355,22 @@ def _are_names(key: Any) -> bool:
     return several and len(key) > 0 and all(isinstance(name, str) for name in key)
 
 
+def _kept(theta: Any, value: Any) -> NoReturn:
+    raise AttributeError(READ_ONLY)
+
+
+def _plain_of(theta: Any) -> Array:
+    plain = theta._plain
+    if plain is None:
+        raise AttributeError  # `__getattr__` then explains it
+    return plain  # type: ignore[no-any-return]
+
+
+def _nameless(theta: NamedTheta) -> None:
+    _set_layout(theta, None)
+    _set_plain(theta, None)
+
+
 def _refused(theta: Any) -> NoReturn:
     raise AttributeError  # `__getattr__` then explains it
 
@@ -335,5 +378,9 @@ def _refused(theta: Any) -> NoReturn:
 def _with_names(theta: Array, layout: Layout, kind: type[NamedTheta]) -> NamedTheta:
     plain = theta if type(theta) is np.ndarray else theta.view(np.ndarray)
     point = plain.view(kind)
-    point._layout, point._plain = layout, plain
+    _set_layout(point, layout)  # past `__setattr__`, which refuses names
+    _set_plain(point, plain)
     return point
+
+
+_set_layout, _set_plain = (NamedTheta.__dict__[slot].__set__ for slot in NamedTheta.__slots__)

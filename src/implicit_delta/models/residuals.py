@@ -35,6 +35,7 @@ LONG, SHORT = 1e-2, 1e-7  # steps, of the size of a parameter: first of many, an
 LONGER, ALIKE = 100.0, 1e-3  # times the short step; share of a column by which the two may differ
 ROUGHLY = 1e-14  # of the sum of squares: 1e-7 of a standard error, squared
 ARRIVED = 1e-7  # of a standard error: no further step is worth its differences
+EXACT = 1e-10  # of what a step of one percent changes: solvers leave up to 3e-12 of exact data
 WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 
@@ -209,8 +210,21 @@ class LeastSquares:
         along = self._directions(theta)
         spectrum = self._spectrum(theta, along) if counted else None
         squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
+        self._check_rounding(theta)
         count, d = count_of(self.weights, self.weight_kind), along.shape[1]
         return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
+
+    def _check_rounding(self, theta: Array) -> None:
+        """Refuse residuals that are nothing beside what the parameters change."""
+        here = self.residuals(theta)
+        ahead = self.residuals(theta + 1e-2 * np.maximum(abs(theta), 0.1))
+        if 0 < np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here):
+            raise ValueError(
+                "All residuals are zero up to rounding, so the noise variance is not identified: "
+                "the model fits these data exactly. Usual causes: data made by the formula itself, "
+                "without noise, or as many parameters as observations. Give the variance as "
+                "a number, `variance=`, or the errors of the data, `sigma=..., variance=1.0`."
+            )
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)

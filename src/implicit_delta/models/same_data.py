@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.models.inside import Inside
 from implicit_delta.models.named_theta import Spoken
 
 DEEPEST = 3  # functions that call functions of the user that hold the data
@@ -26,7 +27,7 @@ def unwrapped(function: Any) -> Any:
     inner = getattr(function, "problem", None)  # residuals
     if inner is not None:
         return unwrapped(inner.function)
-    return unwrapped(function.function) if isinstance(function, Spoken) else function
+    return unwrapped(function.function) if isinstance(function, Spoken | Inside) else function
 
 
 def _held(function: Any, deep: int) -> Iterator[Any]:

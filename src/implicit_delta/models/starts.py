@@ -1,7 +1,7 @@
 """Fits from several starts: the best maximum, and how many there are."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +38,13 @@ def first_start(theta: Any, start: Any, starts: Any) -> tuple[Any, Any]:
         return start, ()
     if theta is not None:
         raise ValueError("theta= is the maximum itself: give starts=, or theta=, but not both.")
-    if isinstance(starts, bool | str | Mapping):
-        raise TypeError("starts is a number of random starts, or a list of starts.")
+    if isinstance(starts, bool | str | Mapping) or not isinstance(
+        starts, int | np.integer | Iterable
+    ):
+        raise TypeError(
+            "starts is a whole number of random starts, `starts=20`, or a list of starts, and not "
+            f"{starts!r:.60}."
+        )
     if isinstance(starts, int | np.integer):
         if starts < 1 or start is None:
             raise ValueError(

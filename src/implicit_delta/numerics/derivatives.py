@@ -24,7 +24,9 @@ RELATIVE_TOLERANCE = 1e-11
 TOTAL_TOLERANCE, ROW_TOLERANCE = 1e-6, 1e-5  # of a slope in natural units, and of all its rows
 LEAST_ROWS = 0.1  # length of the slopes of all rows below which these count as this
 CURVATURE_TOLERANCE = 3e-5  # of the smallest curvature: over 16, 1e-6 of a standard error
-LEAST_CURVATURE = 1e-4  # of the largest: smaller ones need directions of their own
+# Of the largest: smaller ones need directions of their own. Times the above it is less than the
+# error that a flat direction beside others is allowed.
+LEAST_CURVATURE = 5e-5
 ROUGH_STEP = 2.0**-7  # of the natural unit: what is left out is 1e-5 times the third derivative
 SHORT_STEP = 2.0**-10
 LOUD = 1e-12  # of f: bends above are no rounding
@@ -206,11 +208,20 @@ def natural_units(f: Function, x: Array, guess: Array | None = None) -> Array:
 
 
 def bends_far(f: Function, x: Array, direction: Array) -> bool:
-    """Whether the sum of f bends along a direction at any of several distances, up to 1e8."""
-    center = f(x)
-    with np.errstate(all="ignore"):
-        bends = [abs(_bend(f, x, center, far * direction)) for far in (1e2, 1e4, 1e6, 1e8)]
-    return not np.all(np.isfinite(bends)) or max(bends) > BENT
+    """Whether the sum of f bends along a direction at any of several distances, up to 1e8.
+
+    Where f ends on one side, as that of a rate does at zero, the other side tells.
+    """
+    for far in (1e2, 1e4, 1e6, 1e8):
+        step = far * direction
+        with np.errstate(all="ignore"):
+            bends = [
+                _bend(f, x + middle * step, f(x + middle * step), step) for middle in (0, 1, -1)
+            ]
+        told = [abs(bend) for bend in bends if np.isfinite(bend)]
+        if not told or told[0] > BENT:
+            return True
+    return False
 
 
 def _along(f: Function, x: Array, direction: Array) -> Derivative:
@@ -289,14 +300,17 @@ def _first_level(level: Callable[[float], Array]) -> tuple[float, list[Array]]:
 
 def _natural_unit(f: Function, x: Array, center: Array, j: int, guess: float | None) -> float:
     size = max(abs(x[j]), 1e-3)
-    noise = 1e-13 * np.sqrt(np.sum(center**2)) + 1e-300
     h, unit = 1e-3 * size, size
     if guess is not None:
         h, unit = FIRST_STEP * guess, guess
+    ends = False  # whether f is not defined ten steps from here
     for _ in range(40):
         with np.errstate(all="ignore"):
-            bend = abs(float(np.sum(f(_moved(x, j, h)) - 2 * center + f(_moved(x, j, -h)))))
+            ahead, behind = f(_moved(x, j, h)), f(_moved(x, j, -h))
+            bend = abs(float(np.sum(ahead - 2 * center + behind)))
+            noise = 1e-13 * max(map(_length, (center, ahead, behind))) + 1e-300
         if not np.isfinite(bend) or bend > 100.0:
+            ends = ends or not np.isfinite(bend)
             h /= 10.0
         elif h == FIRST_STEP * unit and 1 / 4 <= bend / FIRST_STEP**2 <= 4:
             return float(unit)
@@ -305,10 +319,15 @@ def _natural_unit(f: Function, x: Array, center: Array, j: int, guess: float | N
         elif bend > 10 * noise:
             unit = h / np.sqrt(bend)
             h = FIRST_STEP * unit if bend > 1e3 * noise else min(unit, 30.0 * h)
-        elif h > LONGEST * size:
-            with np.errstate(all="ignore"):
-                change = abs(float(np.sum(f(_moved(x, j, h)) - center)))
-            return float(max(unit, h / change)) if 1e3 * noise < change < np.inf else float(unit)
+        elif guess is not None:  # of a climb that ended elsewhere: f does not bend there
+            return _natural_unit(f, x, center, j, None)
+        elif ends or h > LONGEST * size:
+            change = abs(float(np.sum(ahead - center)))
+            return float(max(unit, h / change)) if 1e3 * noise < change else float(unit)
         else:
             h *= 10.0
     return float(unit)
+
+
+def _length(terms: Array) -> float:
+    return float(np.sqrt(terms @ terms))

@@ -93,10 +93,12 @@ class Feasible:
 
     def straight(self, sign: int) -> bool:
         """Whether the log-likelihood is a line to larger (smaller) psi, for all that is seen."""
+        ahead = self.root @ self._uphill(sign)
+        fall = -float(ahead @ self.model.slope_inside(self.model.theta))
+        bend = 1.0  # of other parameters there may be none: along psi it decides
         if self._scale is None:
-            return True
-        slope = self.root.T @ self.model.slope_inside(self.model.theta)
-        return bool(-slope @ self._uphill(sign) > STRAIGHT)
+            bend = float(ahead @ self.model.information(self.model.theta, ahead))
+        return fall > REACHED and fall > STRAIGHT * np.sqrt(max(bend, 0.0))
 
     def beyond(self, end: End) -> float:
         r"""Standard errors beyond its bound at which a parabola through an end would have its top.

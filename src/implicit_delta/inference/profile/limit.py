@@ -103,6 +103,11 @@ def limit(
         raise ValueError(f'side of a limit is "upper" or "lower", not {side!r}.')
     level = checked_level(confidence_level)
     found = profile(model, psi, level, side=side, **options)
+    if not isinstance(found, Profile):
+        raise TypeError(
+            f"psi has {len(found)} values, and a limit is one of each: ask for them one by one, "
+            "`limit(model, name)`, or for all with `profile(model, psi, side=...)`."
+        )
     interval = found.confidence_interval(level)
     value = interval.high if side == "upper" else interval.low
     return Limit(float(value), found.value, level, side, found)
