@@ -198,7 +198,7 @@ def test_a_count_of_zero_has_its_limit_though_nothing_is_beyond(loglik, start):
 
 @pytest.mark.parametrize(("trials", "close"), [(4, 0.08), (10, 0.02), (20, 2e-3), (300, 1e-4)])
 def test_none_and_all_of_some_trials_have_their_limits(trials, close):
-    """The exact one-sided limit is 1 - 0.05^(1 / trials), that of the deviance 5.99: few are no line."""
+    """The exact one-sided limit is 1 - 0.05^(1 / trials); few trials are no line."""
     ends = [(0, "upper"), (trials, "lower")]
     none, everything = (
         float(
