@@ -43,10 +43,10 @@ def warn_of_small_samples(
 
     Where leverages are unknown, the influences of the rows, (n, K), tell how many carry psi.
     """
-    if rows is not None and _warned_of_vanishing(model, response, rows):
-        return
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
     if sandwich.name == "CR2" or sandwich.stopped:
+        return
+    if rows is not None and _warned_of_vanishing(model, response, rows):
         return
     forecast = _forecast(sandwich, model, response, rows)
     short = forecast.coverage < (ACCEPTED if forecast.leverages else ESTIMATED)
@@ -75,9 +75,9 @@ def _warned_of_vanishing(model: FittedModel, response: Response, rows: Array) ->
         return False
     own = np.sqrt(np.diag(response.covariance))
     found = np.sqrt(model.counts @ rows**2)
-    vanishes = np.any(found < VANISHING * own)
+    vanishes = np.any((found > 0) & (found < VANISHING * own))
     if vanishes:
-        k = int(np.argmin(ratio(found, own, otherwise=1.0)))
+        k = int(np.argmin(np.where(found > 0, ratio(found, own, otherwise=1.0), 1.0)))
         warn(
             f"The robust standard error, {found[k]:.2g}, is next to nothing beside the "
             f"{own[k]:.4g} of the model: the terms are not what was sampled. Usual causes: an "

@@ -308,8 +308,9 @@ class LeastSquares:
                 near = None
             if near is not None and near.status > 0:
                 start = near.x
-                if _distance(residuals(start), with_ridge(self.jacobian(start))) <= ARRIVED:
-                    return np.asarray(start, dtype=np.float64)
+                left, slopes = residuals(start), with_ridge(self.jacobian(start))
+                if _distance(left, slopes) <= ARRIVED:  # the last step costs no search
+                    return np.asarray(start - np.linalg.lstsq(slopes, left, rcond=None)[0])
         result = search(start, self.jacobian, 1e-15)
         if result.status == 0:
             raise ConvergenceError(
