@@ -16,6 +16,7 @@ from implicit_delta.models.prediction import Predictor
 SAME = 1e-6  # of the size of a column: single precision leaves a tenth of that
 SPARE = 8  # rows beyond the terms of a relation, so that it does not hold by chance
 FEW = 24  # rows that are tried first
+ENOUGH = 5000  # rows of a table: a product that is zero in all of these may be missed
 MOST = 100  # columns whose products are looked at
 CUT = 5  # rows on each side of a cut: k of n rows are an interval by chance in n / (n over k) cases
 LABELS = 20  # of a column whose labels may be intervals of the variable
@@ -74,8 +75,8 @@ class Columns:
 
     @classmethod
     def of(cls, predictor: Predictor, variable: Any) -> "Columns":
-        """Take rows without missing numbers, and columns that vary."""
-        table = predictor.table
+        """Take rows without missing numbers, some of very many, and columns that vary."""
+        table = _some_rows(predictor.table)
         x = next(iter(_as_numbers(table, variable)), np.empty(0))
         found = [
             (name, column)
@@ -137,6 +138,14 @@ class Columns:
     def _holds(self, basis: Array, k: Any) -> bool:
         spare = len(basis) >= basis.shape[1] + SPARE
         return spare and bool(_inside(basis, self.others[:, [k]])[0])
+
+
+def _some_rows(table: Any) -> Any:
+    """Take rows all over a long table: what holds in all of them holds in these."""
+    if len(table) <= ENOUGH:
+        return table
+    rows = np.linspace(0, len(table) - 1, ENOUGH).astype(np.intp)
+    return table.iloc[rows] if hasattr(table, "columns") else table[rows]
 
 
 def _as_numbers(table: Any, name: Any) -> list[Array]:
