@@ -73,6 +73,7 @@ from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
+from implicit_delta.models.shards import from_shards
 from implicit_delta.models.sklearn import from_sklearn
 from implicit_delta.models.statsmodels import from_statsmodels
 from implicit_delta.models.torch import from_torch
@@ -149,6 +150,7 @@ __all__ = [
     "from_jax",
     "from_loglik",
     "from_residuals",
+    "from_shards",
     "from_sklearn",
     "from_statsmodels",
     "from_torch",

@@ -138,6 +138,8 @@ class FittedModel(ABC):
         Of such a model: the one of all parameters.
     fixed : mapping of int to float
         Values of the parameters that `fix` holds, by their places.
+    shards : int
+        Of a model over parts of the data: their number; 0 for any other.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
@@ -172,6 +174,7 @@ class FittedModel(ABC):
     whole: "FittedModel | None" = None
     fixed: Mapping[int, float] = MappingProxyType({})
     predictor: Predictor | None = None
+    shards: int = 0
 
     @property
     def n(self) -> int:
@@ -432,6 +435,11 @@ class FittedModel(ABC):
             return f"[{', '.join(numbers)}]"
         pairs = zip(layout.names, numbers, strict=True)
         return "{" + ", ".join(f"{name!r}: {number}" for name, number in pairs) + "}"
+
+    @property
+    def travelled_bytes(self) -> tuple[int, int]:
+        """Bytes that were sent to shards and received from them so far."""
+        return 0, 0
 
     @property
     def maker(self) -> str:
