@@ -79,13 +79,9 @@ def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
 def refuse_explicit(leaves: list[Any], what: str) -> None:
     """Refuse arrays on a mesh with explicit axes, whose types change with every operation."""
     for leaf in leaves:
-        mesh = getattr(getattr(leaf, "sharding", None), "mesh", None)
-        kinds = getattr(mesh, "axis_types", None) or ()
-        explicit = [
-            str(name)
-            for name, kind in zip(getattr(mesh, "axis_names", ()), kinds, strict=False)
-            if "explicit" in str(kind).lower()
-        ]
+        mesh: Any = getattr(getattr(leaf, "sharding", None), "mesh", None)
+        axes = zip(mesh.axis_names, mesh.axis_types or (), strict=False) if mesh else ()
+        explicit = [str(name) for name, kind in axes if "explicit" in str(kind).lower()]
         if explicit:
             sizes = tuple(mesh.shape[name] for name in mesh.axis_names)
             raise UnsupportedModelError(
