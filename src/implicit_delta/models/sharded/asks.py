@@ -89,7 +89,9 @@ def _obstacle(model: FittedModel) -> str:
 
 def labeled_value(shard: Shard) -> tuple[str, float]:
     """Label, and log-likelihood of the rows at the theta of the shard."""
-    return shard.label, float(shard.model.unpenalized().objective(np.asarray(shard.model.theta)))
+    model = shard.model
+    with model.apart():  # a remembered value would hide data that have changed
+        return shard.label, float(model.unpenalized().objective(np.asarray(model.theta)))
 
 
 def objective(shard: Shard, theta: Array) -> Any:
