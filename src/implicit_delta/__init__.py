@@ -74,6 +74,7 @@ from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.residuals import from_residuals
+from implicit_delta.models.sharded.units import on_shards
 from implicit_delta.models.shards import from_shards
 from implicit_delta.models.sklearn import from_sklearn
 from implicit_delta.models.statsmodels import from_statsmodels
@@ -165,6 +166,7 @@ __all__ = [
     "measurement",
     "nelder_mead",
     "newton_krylov",
+    "on_shards",
     "parameters",
     "polish",
     "predictions",

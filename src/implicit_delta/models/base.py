@@ -104,6 +104,8 @@ class FittedModel(ABC):
         The covariance that a host library's fit claims, if it is not the inverse information.
     penalty_note : str
         Where a penalty comes from that a user may not know of, for messages.
+    penalty_by_rows : bool
+        Whether the penalty grows with the rows, as beside a mean loss: those of parts add up.
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
@@ -157,6 +159,7 @@ class FittedModel(ABC):
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
     penalty_note: str = ""
+    penalty_by_rows: bool = False
     bends: bool = False
     sandwiched: bool = False
     clusters: Clusters | None = None

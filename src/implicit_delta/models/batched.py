@@ -32,7 +32,7 @@ from implicit_delta.models.base import (
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.module_prediction import ModulePredictor
-from implicit_delta.models.noise import estimated_noise
+from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
@@ -382,10 +382,18 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
-        terms = replace(self.program.supervised, likelihood=Gaussian(variance))
-        program = replace(self.program, row_terms=terms)
-        return replace(self, program=program, df=df, noise_rule=str(likelihood.variance))
+        noise = estimated_noise(likelihood, self, self._output_size(), matrix)
+        return replace(self.of_noise(noise), noise_rule=str(likelihood.variance))
+
+    def of_noise(self, noise: Noise) -> Self:
+        """Take this noise variance of a Gaussian likelihood."""
+        terms = replace(self.program.supervised, likelihood=Gaussian(noise.variance))
+        return replace(self, program=replace(self.program, row_terms=terms), df=noise.df)
+
+    def sum_of_squares(self) -> tuple[float, int]:
+        """Sum of weighted squared residuals of a Gaussian likelihood, and the outputs of a row."""
+        variance = cast(Gaussian, self.program.supervised.likelihood).noise
+        return -2.0 * variance * float(self.weights @ self.terms(self.theta)), self._output_size()
 
     def checked(self, by_evidence: bool = False) -> Self:
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""

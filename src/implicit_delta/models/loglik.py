@@ -594,10 +594,7 @@ class LoglikModel(FittedModel):
             return self._gradient(lambda point: self._parts(point, other), theta)
         rows = self._rows(theta)
         rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
-        gradient = weights @ rows - self.l2 * theta
-        if self.penalty is None:
-            return np.asarray(gradient)
-        return np.asarray(gradient - self._gradient(self._penalty, theta))
+        return np.asarray(weights @ rows - self.penalty_score(theta))
 
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""

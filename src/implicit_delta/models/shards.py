@@ -15,7 +15,7 @@ from implicit_delta.models.sharded.asks import Described
 from implicit_delta.models.sharded.dask import dask_engine
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.model import ShardedModel
-from implicit_delta.models.sharded.noise import noise_of, squares, with_noise
+from implicit_delta.models.sharded.noise import noise_over, with_noise
 from implicit_delta.models.sharded.serial import KEEP, Serial
 
 logger = logging.getLogger("implicit_delta")
@@ -82,7 +82,8 @@ def model_over(engine: Engine) -> ShardedModel:
     first, sizes = found[0], tuple(own.n for own in found)
     if isinstance(engine, Serial):
         engine = replace(engine, sizes=sizes)
-    whole = engine.changed(asks.penalized_if, [i == 0 for i in range(engine.count)])
+    alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
+    whole = engine.changed(asks.penalized_if, alone)
     model = ShardedModel(
         engine=whole,
         origin=engine,
@@ -92,6 +93,7 @@ def model_over(engine: Engine) -> ShardedModel:
         weights=_joined(found),
         l2=first.l2,
         has_penalty=first.penalized,
+        penalty_by_rows=first.penalty_by_rows,
         names=first.names,
         layout=first.layout,
         weight_kind=first.weight_kind,
@@ -109,9 +111,8 @@ def model_over(engine: Engine) -> ShardedModel:
 
 def _with_noise(model: ShardedModel) -> ShardedModel:
     """Estimate a noise variance from all shards, where each has its own."""
-    engine = model.engine
-    noise = noise_of(list(engine.each(squares)), model.weights, model.weight_kind, model.l2)
-    changed = engine.changed(with_noise, [noise] * engine.count)
+    noise = noise_over(model.engine, model)
+    changed = model.engine.changed(with_noise, [noise] * model.shards)
     return replace(model, engine=changed, df=noise.df)
 
 
@@ -171,6 +172,8 @@ def _check(first: Described, other: Described) -> None:
 
 def _check_penalties(first: Described, other: Described) -> None:
     """Refuse different penalties: there is one, of the whole."""
+    if first.penalty_by_rows:
+        return
     gap, size = np.max(abs(first.pull - other.pull)), np.max(abs(first.pull) + abs(other.pull))
     if gap > ALIKE * size or first.l2 != other.l2:
         raise ValueError(

@@ -28,6 +28,7 @@ class Described:
     layout: Layout | None
     l2: float
     penalized: bool
+    penalty_by_rows: bool
     pull: Array
     weight_kind: WeightKind
     weights: Array | None
@@ -54,6 +55,7 @@ def described(shard: Shard) -> Described:
         model.layout,
         model.l2,
         model.penalized,
+        model.penalty_by_rows,
         _pull(model, theta),
         model.weight_kind,
         None if np.all(model.weights == 1) else model.weights,
@@ -85,9 +87,11 @@ def _obstacle(model: FittedModel) -> str:
     return ""
 
 
-def value(shard: Shard) -> float:
-    """Objective of the rows at the theta of the shard."""
-    return float(shard.model.unpenalized().objective(shard.model.theta))
+def labeled_value(shard: Shard) -> tuple[str, float]:
+    """Label, and log-likelihood of the rows at the theta of the shard."""
+    model = shard.model
+    with model.apart():  # a remembered value would hide data that have changed
+        return shard.label, float(model.unpenalized().objective(np.asarray(model.theta)))
 
 
 def objective(shard: Shard, theta: Array) -> Any:

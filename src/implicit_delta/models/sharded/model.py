@@ -18,6 +18,15 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.shard import Ask
+from implicit_delta.models.sharded.units import (
+    Everywhere,
+    count_of_rows,
+    jacobian_of_rows,
+    jacobian_of_sums,
+    lives_on_shards,
+    on_shards,
+)
 
 CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
 NOT_FIXED = (
@@ -32,7 +41,7 @@ class ShardedModel(FittedModel):
 
     Only vectors of d and K numbers travel between shards and this object, but for rows that are
     asked for (`influence=True`, "HC3", units of an average), which come in the order of the parts.
-    The penalty is that of the first shard.
+    The penalty is that of the first shard, or of a mean loss the sum of all.
 
     Attributes
     ----------
@@ -54,6 +63,7 @@ class ShardedModel(FittedModel):
     weights: Array
     l2: float = 0.0
     has_penalty: bool = False
+    penalty_by_rows: bool = False
     names: tuple[str, ...] | None = None
     layout: Layout | None = None
     weight_kind: WeightKind = "frequency"
@@ -121,13 +131,28 @@ class ShardedModel(FittedModel):
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
+        if lives_on_shards(psi) is not None:
+            return np.asarray(psi(Everywhere(self.engine, _plain(theta))))
         return np.asarray(self.engine.first(asks.evaluate, psi, theta))
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         return self.engine.first(asks.evaluate_tangent, psi, theta, delta)
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(self.engine.first(asks.jacobian, psi, theta))
+        on = lives_on_shards(psi)
+        if on is None:
+            return np.asarray(self.engine.first(asks.jacobian, psi, theta))
+        return self._jacobian_of_rows(on, psi, _plain(theta))
+
+    def _jacobian_of_rows(self, on: on_shards, psi: Any, theta: Array) -> Array:
+        """Differentiate where the rows are: a mean or a total is a sum over shards, too."""
+        if hasattr(psi, "k"):  # one of several values
+            return self._jacobian_of_rows(on, psi.psi, theta)[psi.k : psi.k + 1]
+        if not hasattr(psi, "coefficients"):
+            return np.vstack(list(self.engine.each(jacobian_of_rows, on.h, theta)))
+        sizes = list(self.engine.each(count_of_rows, on.h, theta))
+        own = np.split(psi.coefficients(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+        return self.engine.sum(jacobian_of_sums, on.h, theta, shares=own)
 
     @cached_property
     def units(self) -> Array:
@@ -160,12 +185,12 @@ class ShardedModel(FittedModel):
         """Draw new targets, with a seed for each shard: they depend on the sharding."""
         seeds = [int(seed) for seed in rng.integers(2**62, size=self.engine.count)]
         engine = self.engine.changed(asks.redrawn, seeds)
-        next(engine.each(asks.value), None)  # what cannot be drawn is refused now
+        engine.first(asks.labeled_value)  # what cannot be drawn is refused now
         return replace(self, engine=engine)
 
     def tangent(self) -> "ShardedModel":
         engine = self.engine.changed(asks.tangent, [None] * self.engine.count)
-        next(engine.each(asks.value, name=False), None)
+        engine.first(asks.labeled_value)
         return replace(self, engine=engine)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
@@ -180,23 +205,28 @@ class ShardedModel(FittedModel):
         return self.has_penalty
 
     def penalty_score(self, theta: Array) -> Array:
-        return np.asarray(self.engine.first(asks.penalty_score, _plain(theta)))
+        return self._of_penalty(asks.penalty_score, _plain(theta))
 
     def penalty_information(self, theta: Array, v: Array) -> Array:
-        return np.asarray(self.engine.first(asks.penalty_information, _plain(theta), v))
+        return self._of_penalty(asks.penalty_information, _plain(theta), v)
+
+    def _of_penalty(self, ask: Ask, *arguments: Any) -> Array:
+        """Ask the shard that has the penalty, or all where each has its own."""
+        one = self.engine.sum if self.penalty_by_rows else self.engine.first
+        return np.asarray(one(ask, *arguments))
 
     def unpenalized(self) -> "ShardedModel":
         engine = self.engine.changed(asks.penalized_if, [False] * self.engine.count)
         return replace(self, engine=engine, l2=0.0, has_penalty=False)
 
     def check_unchanged(self) -> None:
-        found = self.origin.each(asks.described)
-        for known, now in zip(self.values, found, strict=True):
-            if not abs(now.value - known) <= CHANGED * max(abs(known), 1.0):
+        found = self.origin.each(asks.labeled_value)
+        for known, (label, value) in zip(self.values, found, strict=True):
+            if not abs(value - known) <= CHANGED * max(abs(known), 1.0):
                 raise UnsupportedModelError(
-                    f"The log-likelihood of {now.label} was {known:.10g} when the model was made, "
-                    f"and is {now.value:.10g} now at the same parameters: its data have changed "
-                    "since, or build is random. Make the model again with `from_shards`."
+                    f"The log-likelihood of {label} was {known:.10g} when the model was made, and "
+                    f"is {value:.10g} now at the same parameters: its data have changed since, or "
+                    "build is random. Make the model again with `from_shards`."
                 )
 
     def check_maximum(self) -> None:

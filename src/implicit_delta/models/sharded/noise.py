@@ -1,22 +1,26 @@
-"""Noise variance of squared error over all shards: sums of squares and triangles travel."""
+"""Noise variance of squared error over all shards: sums of squares and of slopes travel."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.loglik import LoglikModel
-from implicit_delta.models.noise import Noise, noise_variance
+from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
+from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.weights import as_mean_one, count_of
 
 UNKNOWN = (
-    "{kind} has estimated a noise variance from {label} alone, and those of the parts cannot be "
-    "joined. Give the variance as a number, or build the parts with `from_residuals`."
+    "{kind} has estimated a noise variance from these rows alone, and such variances of parts are "
+    "not joined. Build the parts with `from_residuals`, or with `from_torch` or `from_jax` and "
+    "`Gaussian()`; or fit with a variance that is given as a number."
 )
 UNDER = (
     "With constraints the noise variance of all parts is not estimated: give it as a number, "
@@ -24,48 +28,77 @@ UNDER = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Squares:
-    """Sum of squared residuals of a shard, and the triangle of their slopes, (d, d)."""
+    """Sum of squared residuals of a shard, in the unit of the data, and the rule it stands for."""
 
-    squares: float
-    triangle: Array
-    rule: str
+    total: float
+    outputs: int
+    rule: str | None
+    network: bool
 
 
 def squares(shard: Shard) -> Squares:
-    """Add up the squares of a shard, in the unit of the data."""
+    """Add up the squared residuals of a shard."""
     model = shard.model
+    if isinstance(model, BatchedModel) and model.noise_rule is not None:
+        rule = None if model.noise_rule == "None" else model.noise_rule
+        return Squares(*model.sum_of_squares(), rule, True)
     rows = model.loglik if isinstance(model, LoglikModel) else None
     if not isinstance(rows, GaussianResiduals):
-        raise UnsupportedModelError(
-            UNKNOWN.format(kind=model.maker or type(model).__name__, label=shard.label)
-        )
+        raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
     if model.constraints is not None:
         raise UnsupportedModelError(UNDER)
-    problem, theta = rows.problem, np.asarray(model.theta)
-    slopes = np.sqrt(model.weights)[:, None] * problem.jacobian(theta)
-    total = float(model.weights @ problem.residuals(theta) ** 2)
-    return Squares(total, np.asarray(np.linalg.qr(slopes, mode="r")), str(problem.variance))
+    total = float(model.weights @ rows.problem.residuals(np.asarray(model.theta)) ** 2)
+    return Squares(total, 1, str(rows.problem.variance), False)
 
 
-def noise_of(found: list[Squares], weights: Array, kind: Any, l2: float) -> Noise:
-    """Estimate the variance from all shards."""
-    triangle = np.vstack([own.triangle for own in found])
-    total = sum(own.squares for own in found) * as_mean_one(weights, kind)
-    rule, d = found[0].rule, triangle.shape[1]
+def triangle(shard: Shard) -> Array:
+    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack, (d, d)."""
+    model = shard.model
+    assert isinstance(model, LoglikModel)
+    assert isinstance(model.loglik, GaussianResiduals)
+    slopes = model.loglik.problem.jacobian(np.asarray(model.theta))
+    return np.asarray(np.linalg.qr(np.sqrt(model.weights)[:, None] * slopes, mode="r"))
+
+
+def unit_gram(shard: Shard) -> Array:
+    """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
+    model = shard.model.unpenalized()
+    assert isinstance(model, BatchedModel)
+    variance = cast(Gaussian, model.program.supervised.likelihood).noise
+    return np.asarray(variance * model.gauss_newton_matrix(model.theta))
+
+
+def noise_over(engine: Engine, model: FittedModel) -> Noise:
+    """Estimate the variance from all shards of a model, by the rule of the first."""
+    found: list[Squares] = list(engine.each(squares))
+    weights, kind, l2 = model.weights, model.weight_kind, model.l2
+    total = sum(own.total for own in found) * as_mean_one(weights, kind)
+    rule = found[0].rule
+    if found[0].network:
+        count = float(np.sum(model.counts)) * found[0].outputs
+
+        def matrix() -> Array:
+            return engine.sum(unit_gram) + l2 * np.eye(model.d)
+
+        known = not model.penalized or np.allclose(
+            model.penalty_score(model.theta), l2 * np.asarray(model.theta)
+        )
+        return noise_by_rule(rule, model, total, count, matrix if known else None)
     counted = rule == "unbiased" or l2 > 0
-    spectrum = spectrum_of(triangle, l2) if counted else None
-    return noise_variance(total, count_of(weights, kind), spectrum, l2, rule, d, WORDING)
+    spectrum = spectrum_of(np.vstack(list(engine.each(triangle))), l2) if counted else None
+    return noise_variance(total, count_of(weights, kind), spectrum, l2, str(rule), model.d, WORDING)
 
 
 def with_noise(shard: Shard, noise: Noise) -> FittedModel:
     """Plug the variance of all shards in."""
     model = shard.model
+    if isinstance(model, BatchedModel):
+        return model.of_noise(noise)
     assert isinstance(model, LoglikModel)
-    rows = model.loglik
-    assert isinstance(rows, GaussianResiduals)
-    made = rows.problem.model(model.theta, noise.variance)
+    assert isinstance(model.loglik, GaussianResiduals)
+    made = model.loglik.problem.model(model.theta, noise.variance)
     return replace(
         model,
         loglik=made.loglik,

@@ -9,10 +9,12 @@ from typing import Any
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
 from implicit_delta.models.sharded.shard import Ask, Shard, answered, built, label_of
 
 KEEP = 2**28  # bytes of arrays in built models that stay in memory
+LAST_COUNTS = (asks.at, asks.reweighted)  # what such a change did before does not matter
 MOST_OBJECTS = 100_000  # looked at for their size
 
 
@@ -71,9 +73,9 @@ class Serial(Engine):
         return answered(shard, ask, arguments, name=False).value
 
     def changed(self, change: Change, shares: Sequence[Any]) -> "Serial":
-        return replace(
-            self, parent=self, change=change, shares=tuple(shares), kept={}, held=self.held
-        )
+        again = change is self.change and change in LAST_COUNTS
+        parent = self.parent if again else self
+        return replace(self, parent=parent, change=change, shares=tuple(shares), kept={})
 
     def shard(self, i: int) -> Shard:
         """Take a shard from memory, or build it."""
