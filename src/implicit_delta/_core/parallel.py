@@ -1,11 +1,12 @@
 """Run independent jobs in parallel, with a progress bar."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pickle import PicklingError
+from contextlib import suppress
+from functools import partial
+from pickle import PicklingError, dumps
 from typing import Any
 
 from joblib import Parallel, delayed
-from joblib.externals import cloudpickle
 
 
 def run_all(
@@ -28,6 +29,18 @@ def run_all(
             results.append(result)
             done(result)
     except PicklingError:
-        cloudpickle.dumps((function, sent))  # raises the reason itself
+        _raise_reason((function, *sent))
         raise
     return results
+
+
+def _raise_reason(items: Any) -> None:
+    """Raise our own error, if that is why something cannot be sent to another process."""
+    for item in items:
+        if isinstance(item, partial):
+            _raise_reason((item.func, *item.args, *item.keywords.values()))
+        elif isinstance(item, tuple):
+            _raise_reason(item)
+        else:
+            with suppress(PicklingError, AttributeError, TypeError):
+                dumps(item)

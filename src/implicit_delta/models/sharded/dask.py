@@ -136,7 +136,7 @@ class Dask(Engine):
     def _idle_since(self, since: float | None, label: str) -> float | None:
         """Give up when there has been no worker for a while: Dask itself would wait forever."""
         self._check_open()
-        if self.client.scheduler_info(n_workers=-1).get("workers"):
+        if self.client.scheduler_info().get("workers"):
             return None
         now = perf_counter()
         if since is not None and now - since > PATIENCE:
