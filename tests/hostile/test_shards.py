@@ -142,7 +142,7 @@ def test_parts_are_a_sequence(parts, error, text):
     ("model", "text"),
     [
         (equations, "influences alone"),
-        (lambda rows: WHOLE + idm.from_loglik(lambda t: -(t[:1] ** 2), [0.0]), "combine|names"),
+        (together, "made of several models"),
     ],
 )
 def test_models_that_are_no_sums_are_refused(model, text):

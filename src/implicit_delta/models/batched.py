@@ -351,11 +351,11 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
         model = self._with_mean_square() if self.noise_rule else self
-        scale = self._scale_of_weights()
+        scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
         return replace(model, tether=scale * tie.strength, effective=tie.effective)
 
-    def _scale_of_weights(self) -> float:
+    def scale_of_weights(self, weights: Array) -> float:
         """Mean of weights that are no counts, and so have no scale.
 
         Precisions of squared errors are in units of a noise variance, estimated or known.
@@ -363,7 +363,7 @@ class BatchedModel(FittedModel):
         gaussian = isinstance(self.program.supervised.likelihood, Gaussian)
         if self.weight_kind == "frequency" or (gaussian and self.weight_kind == "precision"):
             return 1.0
-        return float(np.mean(self.weights[self.weights > 0]))
+        return float(np.mean(weights[weights > 0]))
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""

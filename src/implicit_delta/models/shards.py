@@ -15,7 +15,7 @@ from implicit_delta.models.sharded.asks import Described
 from implicit_delta.models.sharded.dask import dask_engine
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.model import ShardedModel
-from implicit_delta.models.sharded.noise import noise_over, with_noise
+from implicit_delta.models.sharded.noise import noise_over
 from implicit_delta.models.sharded.serial import KEEP, Serial
 
 logger = logging.getLogger("implicit_delta")
@@ -101,19 +101,12 @@ def model_over(engine: Engine) -> ShardedModel:
         constraints=first.constraints,
         fixed=first.fixed,
         bends=first.bends,
-        start=first.start,
         kind=first.kind,
+        **first.others,
     )
-    model = _with_noise(model) if np.isfinite(first.df) else model
+    model = model.with_noise(noise_over) if np.isfinite(first.df) else model
     _tell_plan(model)
     return model
-
-
-def _with_noise(model: ShardedModel) -> ShardedModel:
-    """Estimate a noise variance from all shards, where each has its own."""
-    noise = noise_over(model.engine, model)
-    changed = model.engine.changed(with_noise, [noise] * model.shards)
-    return replace(model, engine=changed, df=noise.df)
 
 
 def _listed(parts: Any) -> tuple[Any, ...]:
@@ -136,8 +129,6 @@ def _listed(parts: Any) -> tuple[Any, ...]:
 
 def _check(first: Described, other: Described) -> None:
     """Refuse shards that are not parts of one model."""
-    if other.obstacle:
-        raise ValueError(f"The model of {other.label} is no part of a sum: {other.obstacle}.")
     pairs = [
         ("kind", first.kind, other.kind),
         ("number of parameters", first.theta.size, other.theta.size),

@@ -7,17 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.sharded.shard import Shard
+
+OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
 
 
 @dataclass(frozen=True, eq=False)
 class Described:
     """All that has to be alike in the shards, or is added up once.
 
-    `weights` is None where all are one; `value` is that of the objective of these rows.
+    `weights` is None where all are one; `value` is the log-likelihood of these rows; `others` is
+    known of the training.
     """
 
     label: str
@@ -36,15 +40,16 @@ class Described:
     constraints: Constraints | None
     fixed: dict[int, float]
     bends: bool
-    start: Array | None
     df: float
-    obstacle: str
     value: float
+    others: dict[str, Any]
 
 
 def described(shard: Shard) -> Described:
     """Describe a shard as `build` has made it, with its penalty."""
     model = shard.model
+    if obstacle := _obstacle(model):
+        raise UnsupportedModelError(f"This model is no part of a sum over parts: {obstacle}.")
     theta = np.asarray(model.theta, dtype=np.float64)
     return Described(
         shard.label,
@@ -63,10 +68,9 @@ def described(shard: Shard) -> Described:
         model.constraints,
         dict(model.fixed),
         model.bends,
-        model.start,
         model.df,
-        _obstacle(model),
         float(model.unpenalized().objective(theta)),
+        {name: getattr(model, name) for name in OF_TRAINING},
     )
 
 
@@ -209,6 +213,11 @@ def drift_causes(shard: Shard) -> str:
     return shard.model.drift_causes()
 
 
+def pseudo(shard: Shard) -> str:
+    """Options with which terms are no log-densities."""
+    return shard.model.pseudo
+
+
 def penalized_if(shard: Shard, penalized: bool) -> FittedModel:
     """Leave the penalty out of all shards but one."""
     return shard.model if penalized else shard.model.unpenalized()
@@ -224,6 +233,17 @@ def reweighted(shard: Shard, weights: Array) -> Shard:
 def at(shard: Shard, theta: Array) -> FittedModel:
     """Move to another theta."""
     return shard.model.at(theta)
+
+
+def tethered(shard: Shard, tether: tuple[float, float]) -> FittedModel:
+    """Tie a network to its start by a ridge of this strength, and effective parameters."""
+    strength, effective = tether
+    return replace(shard.model, tether=strength, effective=effective)  # type: ignore[type-var]
+
+
+def curvature_noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
+    """Vectors with the Gauss-Newton matrix of the shard as covariance, (d, count)."""
+    return shard.model.curvature_noise(theta, np.random.default_rng(seed), count)
 
 
 def along(shard: Shard, chart: Chart) -> FittedModel:

@@ -1,6 +1,6 @@
 """A fitted model that is a sum over shards: methods see no difference."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,9 +15,12 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.named_theta import Layout, as_named
+from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.noise import mean_square_over, scale_of_weights, with_noise
 from implicit_delta.models.sharded.shard import Ask
 from implicit_delta.models.sharded.units import (
     Everywhere,
@@ -75,6 +78,13 @@ class ShardedModel(FittedModel):
     fixed: Mapping[int, float] = field(default_factory=dict)
     bends: bool = False
     start: Array | None = None
+    no_start: str = ""
+    held: int = 0
+    checkpoints: Array | None = None
+    replicates: Array | None = None
+    penalty_note: str = ""
+    tether: float = 0.0
+    effective: float = np.nan
     kind: str = ""
 
     def __post_init__(self) -> None:
@@ -167,7 +177,9 @@ class ShardedModel(FittedModel):
     def at(self, theta: Array) -> "ShardedModel":
         point = as_parameters(theta)
         engine = self.engine.changed(asks.at, [point] * self.engine.count)
-        return replace(self, engine=engine, theta=point)
+        if np.array_equal(point, self.theta):
+            return replace(self, engine=engine, theta=point)
+        return replace(self, engine=engine, theta=point, checkpoints=None, replicates=None)
 
     def along(self, chart: Chart) -> "ShardedModel":
         engine = self.engine.changed(asks.along, [chart] * self.engine.count)
@@ -183,8 +195,7 @@ class ShardedModel(FittedModel):
 
     def redrawn(self, rng: np.random.Generator) -> "ShardedModel":
         """Draw new targets, with a seed for each shard: they depend on the sharding."""
-        seeds = [int(seed) for seed in rng.integers(2**62, size=self.engine.count)]
-        engine = self.engine.changed(asks.redrawn, seeds)
+        engine = self.engine.changed(asks.redrawn, self._seeds(rng))
         engine.first(asks.labeled_value)  # what cannot be drawn is refused now
         return replace(self, engine=engine)
 
@@ -193,12 +204,43 @@ class ShardedModel(FittedModel):
         engine.first(asks.labeled_value)
         return replace(self, engine=engine)
 
+    def tethered(self) -> "ShardedModel":
+        """Tie the model to its start by the evidence of all shards; see `BatchedModel.tethered`."""
+        if not self.bends:
+            return super().tethered()
+        model = self.with_noise(mean_square_over) if np.isfinite(self.df) else self
+        scale = float(self.engine.first(scale_of_weights, self.weights))
+        tie = evidence_of(model, scale)
+        held = scale * tie.strength, tie.effective
+        ties = [held if i == 0 else (0.0, np.nan) for i in range(self.shards)]
+        engine = model.engine.changed(asks.tethered, ties)
+        return replace(model, engine=engine, tether=held[0], effective=held[1], curvature="ggn")
+
+    def with_noise(self, rule: Callable[[Engine, FittedModel], Noise]) -> "ShardedModel":
+        """Plug a noise variance of all shards in."""
+        noise = rule(self.engine, self)
+        engine = self.engine.changed(with_noise, [noise] * self.shards)
+        return replace(self, engine=engine, df=noise.df)
+
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        """Add up draws of the shards, each with a seed of its own."""
+        seeds = self._seeds(rng)
+        own = list(self.engine.each(asks.curvature_noise, _plain(theta), count, shares=seeds))
+        return None if any(noise is None for noise in own) else np.sum(own, axis=0)
+
+    def _seeds(self, rng: np.random.Generator) -> list[int]:
+        return [int(seed) for seed in rng.integers(2**62, size=self.shards)]
+
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         ends = np.cumsum(self.sizes)
         owners = np.searchsorted(ends, rows, side="right")
         starts = ends - self.sizes
         shares = [rows[owners == i] - starts[i] for i in range(len(ends))]
         return self.engine.sum(asks.batch_score, _plain(theta), self.n / len(rows), shares=shares)
+
+    @property
+    def pseudo(self) -> str:
+        return str(self.engine.first(asks.pseudo))
 
     @property
     def penalized(self) -> bool:
@@ -217,7 +259,7 @@ class ShardedModel(FittedModel):
 
     def unpenalized(self) -> "ShardedModel":
         engine = self.engine.changed(asks.penalized_if, [False] * self.engine.count)
-        return replace(self, engine=engine, l2=0.0, has_penalty=False)
+        return replace(self, engine=engine, l2=0.0, tether=0.0, has_penalty=False)
 
     def check_unchanged(self) -> None:
         found = self.origin.each(asks.labeled_value)

@@ -72,23 +72,38 @@ def unit_gram(shard: Shard) -> Array:
 
 def noise_over(engine: Engine, model: FittedModel) -> Noise:
     """Estimate the variance from all shards of a model, by the rule of the first."""
+    found, total, count = _totals(engine, model)
+    rule, l2 = found.rule, model.l2
+    if not found.network:
+        counted = rule == "unbiased" or l2 > 0
+        spectrum = spectrum_of(np.vstack(list(engine.each(triangle))), l2) if counted else None
+        return noise_variance(total, count, spectrum, l2, str(rule), model.d, WORDING)
+    theta = np.asarray(model.theta)
+
+    def matrix() -> Array:
+        return engine.sum(unit_gram) + l2 * np.eye(model.d)
+
+    known = not model.penalized or np.allclose(model.penalty_score(theta), l2 * theta)
+    return noise_by_rule(rule, model, total, count, matrix if known else None)
+
+
+def mean_square_over(engine: Engine, model: FittedModel) -> Noise:
+    """Take the mean squared residual of all shards as the noise variance."""
+    _, total, count = _totals(engine, model)
+    return Noise(total / count, np.inf)
+
+
+def _totals(engine: Engine, model: FittedModel) -> tuple[Squares, float, float]:
+    """Squares of the first shard, the sum of all, and the number of residuals."""
     found: list[Squares] = list(engine.each(squares))
-    weights, kind, l2 = model.weights, model.weight_kind, model.l2
-    total = sum(own.total for own in found) * as_mean_one(weights, kind)
-    rule = found[0].rule
-    if found[0].network:
-        count = float(np.sum(model.counts)) * found[0].outputs
+    total = sum(own.total for own in found) * as_mean_one(model.weights, model.weight_kind)
+    return found[0], total, count_of(model.weights, model.weight_kind) * found[0].outputs
 
-        def matrix() -> Array:
-            return engine.sum(unit_gram) + l2 * np.eye(model.d)
 
-        known = not model.penalized or np.allclose(
-            model.penalty_score(model.theta), l2 * np.asarray(model.theta)
-        )
-        return noise_by_rule(rule, model, total, count, matrix if known else None)
-    counted = rule == "unbiased" or l2 > 0
-    spectrum = spectrum_of(np.vstack(list(engine.each(triangle))), l2) if counted else None
-    return noise_variance(total, count_of(weights, kind), spectrum, l2, str(rule), model.d, WORDING)
+def scale_of_weights(shard: Shard, weights: Array) -> float:
+    """Mean of the weights of all rows, of a network and where these have no scale."""
+    model = shard.model
+    return model.scale_of_weights(weights) if isinstance(model, BatchedModel) else 1.0
 
 
 def with_noise(shard: Shard, noise: Noise) -> FittedModel:
