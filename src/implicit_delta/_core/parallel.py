@@ -25,13 +25,21 @@ def run_all(
             yield delayed(function)(*job)
 
     try:
-        for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls()):
+        for result in _pool(n_jobs)(calls()):
             results.append(result)
             done(result)
     except PicklingError:
         _raise_reason((function, *sent))
         raise
     return results
+
+
+def _pool(n_jobs: int) -> Parallel:
+    """Give results one by one, or all at the end where a backend (that of Ray) cannot."""
+    try:
+        return Parallel(n_jobs=n_jobs, return_as="generator")
+    except ValueError:
+        return Parallel(n_jobs=n_jobs)
 
 
 def _raise_reason(items: Any) -> None:
