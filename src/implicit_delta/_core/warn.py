@@ -4,6 +4,8 @@ import math
 import sys
 import warnings
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import get_ident, local
 from time import perf_counter
 
@@ -16,10 +18,35 @@ _record: deque[tuple[float, int, str]] = deque(maxlen=MOST_KEPT)  # time, thread
 _answer = local()  # the time when the last answer of a thread was begun
 
 
-def begin_answer() -> float:
-    """Begin an answer, within which `warn_once` does not repeat itself; return the time."""
+def begin_answer(follows: bool = False) -> float:
+    """Begin an answer, within which `warn_once` does not repeat itself; return the time.
+
+    Of several processes that work on it the first tells what is to be told, and others follow.
+    """
     _answer.started = perf_counter()
+    hush(follows)
     return float(_answer.started)
+
+
+def hush(follows: bool) -> None:
+    """Tell nothing from now on, in a process that follows."""
+    _answer.hushed = follows
+
+
+def hushed() -> bool:
+    """Whether another process tells what is to be told."""
+    return getattr(_answer, "hushed", False)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Tell what this process alone knows, even if it follows."""
+    before = hushed()
+    hush(False)
+    try:
+        yield
+    finally:
+        hush(before)
 
 
 def warn_once(text: str, category: type[Warning]) -> None:
@@ -32,7 +59,8 @@ def warn(text: str, category: type[Warning]) -> None:
     """Warn at the first frame outside the package, however deep the call came from."""
     if issubclass(category, ImplicitDeltaWarning):
         _record.append((perf_counter(), get_ident(), text))
-    warnings.warn(text, category, stacklevel=_depth())
+    if not hushed():
+        warnings.warn(text, category, stacklevel=_depth())
 
 
 def warn_of_model(owner: object, text: str, category: type[Warning]) -> None:

@@ -186,7 +186,7 @@ class Bootstrap(Method):
         self, replication: Replication, model: FittedModel, evaluation: Evaluation
     ) -> Response:
         """Refit to data drawn in some way and take moments."""
-        named = replace(self, rng=as_seed(self.rng))
+        named = replace(self, rng=model.agreed(as_seed(self.rng)))
         _check_average(evaluation, replication)
         _check_limits(model)
         replication.check(model)
