@@ -157,12 +157,12 @@ HEAVY = {
     "scipy.stats", "joblib", "tqdm", "pandas", "matplotlib", "torch", "jax", "statsmodels",
     "sklearn",
 }  # fmt: skip
-FIRST_INFER = """
+MODEL = """
 import numpy as np
 y = np.random.default_rng(0).normal(size=50)
 model = idm.from_loglik(lambda th: -((y - th[0]) ** 2) / 2, start=[0.0])
-str(idm.infer(model, lambda th: th[0]))
 """
+FIRST_INFER = MODEL + "str(idm.infer(model, lambda th: th[0]))"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,9 @@ str(idm.infer(model, lambda th: th[0]))
         ("", HEAVY | {"numpy", "scipy"}),
         ("[getattr(idm, name) for name in idm.__all__]", HEAVY),
         (FIRST_INFER, HEAVY),
+        (MODEL + "str(model.summary())", HEAVY),
     ],
-    ids=["import", "all names", "the first infer"],
+    ids=["import", "all names", "the first infer", "summary alone"],
 )
 def test_heavy_packages_are_loaded_when_needed(statements, absent):
     program = f"import sys, implicit_delta as idm\n{statements}\nprint(*sys.modules)"
