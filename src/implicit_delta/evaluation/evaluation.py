@@ -180,10 +180,11 @@ class Evaluation:
     def bends(self, steps: Array) -> Array:
         """Second differences of psi along steps (S, d) from the model's theta: (S, K)."""
         theta = self.model.theta
-        known = self.function.bends(theta, steps) if isinstance(self.function, Asked) else None
-        if known is not None:
-            return known
-        center = self(theta)
+        exact = self.function.bends(theta, steps) if isinstance(self.function, Asked) else None
+        if exact is not None:
+            return exact
+        known = isinstance(self.function, _PsiOfModel) and self.noise is None
+        center = self.value if known else self(theta)
         return np.array([self(theta + step) + self(theta - step) - 2 * center for step in steps])
 
     def at_states(self, states: Array) -> Array:

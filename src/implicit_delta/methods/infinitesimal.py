@@ -108,6 +108,7 @@ class Infinitesimal(Method):
         exact = self.curvature == "hessian" and self.damping == 0
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
+        bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
         seen = _probed(
             evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
         )
@@ -119,7 +120,7 @@ class Infinitesimal(Method):
             nonlinearity=seen.nonlinearity,
             bent=seen.most,
             falls=seen.falls,
-            bias=_second_order_bias(evaluation, solution),
+            bias=bias,
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=score,
             notes=_notes(solution),
