@@ -8,6 +8,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -56,17 +57,27 @@ def importable(names: list[str]) -> Iterator[tuple[str, ModuleType]]:
 
 def table(modules: dict[str, ModuleType], match: str, keep: bool) -> None:
     """Measure and print case by case, and store each when it is there: a table takes minutes."""
-    modules = {name: module for name, module in modules.items() if hasattr(module, "cases")}
+    modules = {name: module for name, module in modules.items() if has_cases(module)}
     if modules:
         print(HEADER, flush=True)
     for name, module in modules.items():
         guarded(name, lambda module=module: measure_all(module, match, keep))
 
 
+def has_cases(module: ModuleType) -> bool:
+    """Whether `cases` can be called without arguments."""
+    arguments = signature(module.cases).parameters.values() if hasattr(module, "cases") else [None]
+    return all(a is not None and a.default is not a.empty for a in arguments)
+
+
 def measure_all(module: ModuleType, match: str, keep: bool) -> None:
     for case in module.cases():
         if match in case.name:
-            measured = measure(case)
+            try:
+                measured = measure(case)
+            except Exception as error:  # the other rows shall be measured
+                print(f"{case.name:52} {type(error).__name__}: {error}"[:200], flush=True)
+                continue
             print(line(case, measured.value, load()), flush=True)
             if keep:
                 store([measured])
