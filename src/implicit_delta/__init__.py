@@ -74,6 +74,7 @@ _HOMES = {
     "cobyqa": "numerics.maximizers",
     "combine": "models.combined",
     "compare": "inference.compare",
+    "compress": "models.compress",
     "conjugate_gradient": "numerics.solvers",
     "continue_training": "inference.continued",
     "contour": "inference.profile.contour",
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.base import FittedModel as FittedModel
     from implicit_delta.models.combined import combine as combine
     from implicit_delta.models.combined import measurement as measurement
+    from implicit_delta.models.compress import compress as compress
     from implicit_delta.models.draws import from_draws as from_draws
     from implicit_delta.models.equations import from_equations as from_equations
     from implicit_delta.models.jax import from_jax as from_jax
