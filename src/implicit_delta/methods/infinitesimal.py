@@ -34,7 +34,8 @@ SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
 # Beyond a few parameters a bias is first looked for along random mixtures of all directions. One of
-# half a standard error, which matters, is below the limit in all three with probability 1e-3.
+# half a standard error, which matters, of a psi that bends along a single direction is below the
+# limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
@@ -250,7 +251,8 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     try:
         if d > 2 * BIAS_MIXTURES:
             # Each has the whole bias as its expectation (Hutchinson).
-            mixed = biases(np.random.default_rng(0).choice([-1.0, 1.0], size=(d, BIAS_MIXTURES)))
+            # Normal numbers, not signs: those cancel exactly in a difference of two parameters.
+            mixed = biases(np.random.default_rng(0).normal(size=(d, BIAS_MIXTURES)))
             if np.max(abs(mixed)) < BIAS_LIMIT_MIXED:
                 return float(np.max(abs(mixed.mean(axis=0))))
         return float(np.max(abs(biases(np.eye(d)).sum(axis=0))))
