@@ -208,7 +208,7 @@ class Bootstrap(Method):
         check_moved(evaluation.names, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         errors, uncertain = np.sqrt(np.diag(covariance)), monte_carlo_error(draws)
-        limit = FirstOrder.of(evaluation, ascent, replication, errors, len(draws))
+        limit = FirstOrder.of(evaluation, ascent, replication, draws)
         notes: dict[str, float | str] = {
             "replicates": float(len(outcomes)),
             "failed": float(len(failures)),
