@@ -27,7 +27,7 @@ from implicit_delta.methods.outcomes import (
     monte_carlo_error,
     report_failures,
 )
-from implicit_delta.methods.refitted import Refitted
+from implicit_delta.methods.refitted import Nearby, Refitted
 from implicit_delta.methods.replication import (
     Blocks,
     NewTargets,
@@ -193,7 +193,9 @@ class Bootstrap(Method):
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         at_rest = ascent.climb(model)
         climb = ascent if self.maximizer is not None else _in_reach(ascent)
-        refit = Refitted(model, climb, replication, partial(_psi, evaluation), at_rest.value)
+        nearby = self._nearby(replication, model, ascent)
+        measure = partial(_psi, evaluation)
+        refit = Refitted(model, climb, replication, measure, at_rest.value, nearby)
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
         with model.foretold("bootstrap", int(self.replicates) * GRADIENTS * (6 * model.d + 1)):
@@ -221,12 +223,22 @@ class Bootstrap(Method):
             robust=not replication.from_model,
             refitted=True,
             whole=evaluation.sample == "training",
-            method=repr(replace(named, maximizer=ascent.maximizer)),
+            method=repr(named if nearby else replace(named, maximizer=ascent.maximizer)),
             drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
             doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
+
+
+    def _nearby(
+        self, replication: Replication, model: FittedModel, ascent: Ascent
+    ) -> Nearby | None:
+        """Warm steps, unless the user has chosen a maximizer or there is no scale."""
+        if self.maximizer is not None or ascent.scale is None:
+            return None
+        shared = replication.reweights(model)
+        return Nearby.of(model, ascent, int(self.replicates), shared)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,11 @@ from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.better import risen
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
+from implicit_delta.methods.warm_steps import WarmSteps
 from implicit_delta.models.base import FittedModel
+
+MOST_ROWS = 10**7  # slopes of rows that are held
+SHORT_ENOUGH = 1e-6  # of a standard error, as TOTAL_TOLERANCE of the slopes themselves
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
@@ -28,6 +32,8 @@ class Refitted:
         Of the model of the drawn data and its maximum, (K,).
     top : float
         The objective of the data themselves, to tell of a higher one that a replicate leads to.
+    nearby : Nearby, optional
+        Steps that are tried before the ascent, which is there for what is left.
     """
 
     model: FittedModel
@@ -35,6 +41,7 @@ class Refitted:
     replication: Replication
     measure: Callable[[FittedModel, Array], Array]
     top: float = np.inf
+    nearby: "Nearby | None" = None
 
     def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
         """Refit so often, each time with a stream of random numbers of its own."""
@@ -52,20 +59,88 @@ class Refitted:
         found, failure, theta, gain = None, "", None, 0.0
         try:
             replicate = self.replication.draw(self.model, np.random.default_rng(stream))
-            top = self.ascent.climb(replicate)
-            if not top.converged:
-                failure = top.message
-            elif _still_rises(replicate, top.x):
-                failure = "The drawn data have no finite maximum."
-            elif not replicate.allows(top.x):
-                failure = "The maximum of the drawn data violates a constraint."
-            else:
-                found = self.measure(replicate, top.x)
-                theta = top.x
+            end, failure = self._climbed(replicate)
+            if not failure:
+                found = self.measure(replicate, end)
+                theta = end
                 gain = risen(self.model, theta, self.top) if np.isfinite(self.top) else 0.0
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return Outcome(found, failure, self.model.passes - before, theta, gain)
+
+
+    def _climbed(self, replicate: FittedModel) -> tuple[Array, str]:
+        """Where the climb ends, (d,), and why that is no maximum, if it is none."""
+        end = None if self.nearby is None else self.nearby.maximum(replicate)
+        if end is not None and not _still_rises(replicate, end):
+            return end, _violated(replicate, end)
+        top = self.ascent.climb(replicate)
+        if not top.converged:
+            return top.x, top.message
+        if _still_rises(replicate, top.x):
+            return top.x, "The drawn data have no finite maximum."
+        return top.x, _violated(replicate, top.x)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearby:
+    """Maxima of replicates by warm steps.
+
+    Attributes
+    ----------
+    steps : WarmSteps
+    units : (d,) array
+        Standard errors, which differences are taken in steps of.
+    short : bool
+        Whether a single difference over a short step is as good as a slope of more care.
+    rows : (n, d) array or None
+        Slopes of the terms at the start: replicates that differ in their weights have these too.
+    score : (d,) array
+        Slope of the objective at the start.
+    weights : (n,) array
+    """
+
+    steps: WarmSteps
+    units: Array
+    short: bool
+    rows: Array | None
+    score: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, model: FittedModel, ascent: Ascent, replicates: int, shared: bool) -> "Nearby":
+        """Look at the fit itself: its rows, and how good a short difference is."""
+        assert ascent.scale is not None
+        theta, score = np.asarray(model.theta), model.score(model.theta)
+        few = model.d <= replicates and model.n * model.d <= MOST_ROWS
+        rows = model.terms_along(theta, np.eye(model.d)) if few and shared else None
+        off = model.short_score(theta, model.units) - score
+        short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
+        steps = WarmSteps.of(theta, ascent.scale)
+        return cls(steps, model.units, short, rows, score, model.weights)
+
+    def first(self, replicate: FittedModel) -> Array:
+        """Slope of a replicate at the start, (d,)."""
+        if self.rows is None:
+            return replicate.score(self.steps.start)
+        return np.asarray(self.score + (replicate.weights - self.weights) @ self.rows)
+
+    def maximum(self, replicate: FittedModel) -> Array | None:
+        """Step to the maximum of a replicate, (d,), if it is close by."""
+
+        def slope(theta: Array) -> Array:
+            return replicate.short_score(theta, self.units) if self.short else replicate.score(theta)
+
+        try:
+            with np.errstate(all="ignore"):
+                return self.steps.maximum(slope, self.first(replicate))
+        except (ImplicitDeltaError, ArithmeticError, ValueError):  # L need not be defined there
+            return None
+
+
+def _violated(replicate: FittedModel, theta: Array) -> str:
+    allowed = replicate.allows(theta)
+    return "" if allowed else "The maximum of the drawn data violates a constraint."
 
 
 def _still_rises(model: FittedModel, theta: Array) -> bool:
