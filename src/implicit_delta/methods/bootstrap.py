@@ -22,12 +22,13 @@ from implicit_delta.methods.base import (
 )
 from implicit_delta.methods.better import warn_of_better
 from implicit_delta.methods.first_order import FirstOrder
+from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import (
     largest_ratio,
     monte_carlo_error,
     report_failures,
 )
-from implicit_delta.methods.refitted import Nearby, Refitted
+from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import (
     Blocks,
     NewTargets,
@@ -229,7 +230,6 @@ class Bootstrap(Method):
             doubt=limit.doubt or uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
             notes=notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
-
 
     def _nearby(
         self, replication: Replication, model: FittedModel, ascent: Ascent

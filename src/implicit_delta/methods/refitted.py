@@ -10,13 +10,10 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.better import risen
+from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
-from implicit_delta.methods.warm_steps import WarmSteps
 from implicit_delta.models.base import FittedModel
-
-MOST_ROWS = 10**7  # slopes of rows that are held
-SHORT_ENOUGH = 1e-6  # of a standard error, as TOTAL_TOLERANCE of the slopes themselves
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
@@ -41,7 +38,7 @@ class Refitted:
     replication: Replication
     measure: Callable[[FittedModel, Array], Array]
     top: float = np.inf
-    nearby: "Nearby | None" = None
+    nearby: Nearby | None = None
 
     def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
         """Refit so often, each time with a stream of random numbers of its own."""
@@ -68,74 +65,17 @@ class Refitted:
             failure = str(error)
         return Outcome(found, failure, self.model.passes - before, theta, gain)
 
-
     def _climbed(self, replicate: FittedModel) -> tuple[Array, str]:
         """Where the climb ends, (d,), and why that is no maximum, if it is none."""
-        end = None if self.nearby is None else self.nearby.maximum(replicate)
-        if end is not None and not _still_rises(replicate, end):
-            return end, _violated(replicate, end)
+        near = None if self.nearby is None else self.nearby.maximum(replicate)
+        if near is not None and (near[1] or not _still_rises(replicate, near[0])):
+            return near[0], _violated(replicate, near[0])
         top = self.ascent.climb(replicate)
         if not top.converged:
             return top.x, top.message
         if _still_rises(replicate, top.x):
             return top.x, "The drawn data have no finite maximum."
         return top.x, _violated(replicate, top.x)
-
-
-@dataclass(frozen=True, eq=False)
-class Nearby:
-    """Maxima of replicates by warm steps.
-
-    Attributes
-    ----------
-    steps : WarmSteps
-    units : (d,) array
-        Standard errors, which differences are taken in steps of.
-    short : bool
-        Whether a single difference over a short step is as good as a slope of more care.
-    rows : (n, d) array or None
-        Slopes of the terms at the start: replicates that differ in their weights have these too.
-    score : (d,) array
-        Slope of the objective at the start.
-    weights : (n,) array
-    """
-
-    steps: WarmSteps
-    units: Array
-    short: bool
-    rows: Array | None
-    score: Array
-    weights: Array
-
-    @classmethod
-    def of(cls, model: FittedModel, ascent: Ascent, replicates: int, shared: bool) -> "Nearby":
-        """Look at the fit itself: its rows, and how good a short difference is."""
-        assert ascent.scale is not None
-        theta, score = np.asarray(model.theta), model.score(model.theta)
-        few = model.d <= replicates and model.n * model.d <= MOST_ROWS
-        rows = model.terms_along(theta, np.eye(model.d)) if few and shared else None
-        off = model.short_score(theta, model.units) - score
-        short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
-        steps = WarmSteps.of(theta, ascent.scale)
-        return cls(steps, model.units, short, rows, score, model.weights)
-
-    def first(self, replicate: FittedModel) -> Array:
-        """Slope of a replicate at the start, (d,)."""
-        if self.rows is None:
-            return replicate.score(self.steps.start)
-        return np.asarray(self.score + (replicate.weights - self.weights) @ self.rows)
-
-    def maximum(self, replicate: FittedModel) -> Array | None:
-        """Step to the maximum of a replicate, (d,), if it is close by."""
-
-        def slope(theta: Array) -> Array:
-            return replicate.short_score(theta, self.units) if self.short else replicate.score(theta)
-
-        try:
-            with np.errstate(all="ignore"):
-                return self.steps.maximum(slope, self.first(replicate))
-        except (ImplicitDeltaError, ArithmeticError, ValueError):  # L need not be defined there
-            return None
 
 
 def _violated(replicate: FittedModel, theta: Array) -> str:
