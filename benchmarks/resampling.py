@@ -69,6 +69,7 @@ def cases(problem):
         "statsmodels": lambda: problem.ours(problem.hosted),
         "from_loglik, score": lambda: problem.ours(problem.scored),
         "from_loglik": lambda: problem.ours(problem.plain),
+        "one-step": lambda: problem.ours(problem.hosted, "one-step"),
     }
 
 

@@ -72,17 +72,17 @@ class Nearby:
             return replicate.score(self.steps.start)
         return np.asarray(self.score + (replicate.weights - self.weights) @ self.rows)
 
-    def maximum(self, replicate: FittedModel) -> Array | None:
-        """Step to the maximum of a replicate, (d,), if it is close by."""
-
-        def slope(theta: Array) -> Array:
-            return (
-                replicate.short_score(theta, self.units) if self.short else replicate.score(theta)
-            )
-
+    def maximum(self, replicate: FittedModel) -> tuple[Array, bool] | None:
+        """Step to the maximum of a replicate, (d,), if it is close by; whether that is certain."""
+        slope = partial(replicate.short_score, units=self.units) if self.short else replicate.score
         with contextlib.suppress(*NOT_THERE), np.errstate(all="ignore"):
             return self.steps.maximum(slope, self.first(replicate), self._metric(replicate))
         return None
+
+    def one_step(self, replicate: FittedModel) -> Array:
+        """Take one Newton step towards the maximum of a replicate, (d,)."""
+        ahead, metric = self.steps.back(self.first(replicate)), self._metric(replicate)
+        return self.steps.point(ahead if metric is None else metric(ahead))
 
     def _metric(self, replicate: FittedModel) -> Metric | None:
         """Inverse curvature of a replicate at the start, in natural coordinates."""

@@ -31,6 +31,8 @@ class Refitted:
         The objective of the data themselves, to tell of a higher one that a replicate leads to.
     nearby : Nearby, optional
         Steps that are tried before the ascent, which is there for what is left.
+    single : bool
+        Whether one of these steps is all.
     """
 
     model: FittedModel
@@ -39,10 +41,13 @@ class Refitted:
     measure: Callable[[FittedModel, Array], Array]
     top: float = np.inf
     nearby: Nearby | None = None
+    single: bool = False
 
-    def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
-        """Refit so often, each time with a stream of random numbers of its own."""
-        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)]
+    def run(
+        self, seed: int, replicates: int, n_jobs: int, first: int | None = None
+    ) -> list[Outcome]:
+        """Refit so often, each time with a stream of its own; or to the first of these data."""
+        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)[:first]]
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
             return run_replicates(self, jobs, n_jobs, bar, self.replication.otherwise)
 
@@ -67,6 +72,10 @@ class Refitted:
 
     def _climbed(self, replicate: FittedModel) -> tuple[Array, str]:
         """Where the climb ends, (d,), and why that is no maximum, if it is none."""
+        if self.single:
+            assert self.nearby is not None
+            end = self.nearby.one_step(replicate)
+            return end, _violated(replicate, end)
         near = None if self.nearby is None else self.nearby.maximum(replicate)
         if near is not None and (near[1] or not _still_rises(replicate, near[0])):
             return near[0], _violated(replicate, near[0])
