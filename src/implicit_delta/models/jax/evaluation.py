@@ -12,6 +12,7 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
+from implicit_delta.models.jax.sharing import compiled
 from implicit_delta.models.jax.tangent import linearized
 from implicit_delta.models.module_checks import GRADIENT_FREE
 
@@ -83,20 +84,20 @@ class Evaluator:
             return self.functional.evaluated(run(psi, theta))
 
         try:
-            calls, compiled = self._known.pop((run, psi), (0, None))
+            calls, fast = self._known.pop((run, psi), (0, None))
         except TypeError:  # a callable object without a hash
             return plain()
         flat = self.functional.flat(theta)
         if fitted:
             value = plain()
-            if compiled is not None and not _same(np.asarray(value), np.asarray(compiled(flat))):
-                calls, compiled = 0, None
+            if fast is not None and not _same(np.asarray(value), np.asarray(fast(flat))):
+                calls, fast = 0, None
         else:
             calls += 1
             if calls == COMPILED_FROM:
-                compiled = _compiled(lambda point: _as_array(run(psi, point)), flat)
-            value = plain() if compiled is None else np.asarray(compiled(flat))
-        self._known[run, psi] = calls, compiled
+                fast = _or_none(lambda point: _as_array(run(psi, point)), flat)
+            value = plain() if fast is None else np.asarray(fast(flat))
+        self._known[run, psi] = calls, fast
         if len(self._known) > KEPT:
             del self._known[next(iter(self._known))]  # called longest ago
         return value
@@ -106,13 +107,13 @@ class Evaluator:
         return Evaluator, (self.functional,)
 
 
-def _compiled(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
+def _or_none(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
     try:
-        compiled = jax.jit(function)
-        compiled(flat)
+        made = compiled(function, flat)
+        made(flat)
     except Exception:  # whatever psi does that JAX cannot trace; uncompiled, it may do it
         return None
-    return compiled
+    return made
 
 
 def _same(fresh: Array, compiled: Array) -> bool:
