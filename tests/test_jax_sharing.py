@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
+import jax.numpy as jnp
 
-import implicit_delta as idm  # noqa: E402
+import implicit_delta as idm
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = np.random.default_rng(1).normal(size=40)
@@ -147,9 +147,9 @@ def test_penalties_and_other_options():
 
 
 def test_types_shapes_and_structures():
-    assert error(model(dtype="float32")) == pytest.approx(exact(), rel=1e-4)
-    assert error(model()) == pytest.approx(exact(), rel=1e-9)
-    assert error(model(dtype="float32")) == pytest.approx(exact(), rel=1e-4)
+    for dtype, close in [("float32", 1e-4), ("float64", 1e-9), ("float32", 1e-4)]:
+        found = error(model(alone, dtype=dtype), lambda p: p["w"][0])
+        assert found == pytest.approx(exact(), rel=close)
     other = idm.from_jax(
         {"a": jnp.zeros(3), "w": jnp.zeros(2)},
         (X, Y),
@@ -179,6 +179,10 @@ def test_types_shapes_and_structures():
     )
     assert error(held) == pytest.approx(exact(), rel=1e-9)
     assert error(other) == pytest.approx(exact(columns=(2, 2)), rel=1e-9)
+
+
+def alone(params, x):
+    return x @ params["w"]
 
 
 def known(params, x):

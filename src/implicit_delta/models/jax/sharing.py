@@ -46,6 +46,12 @@ def compiled(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Cal
     return made if known is None else _kept(_functions, known, lambda: made)
 
 
+def unchanged(made: Any, function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> bool:
+    """Whether the trace of a function is still the one that was compiled."""
+    known = _fingerprint(function, flat)
+    return known is not None and _functions.get(known) is made
+
+
 def _kept(table: dict[Hashable, Any], key: Hashable, make: Callable[[], Any]) -> Any:
     """Look up, make what is not there, and drop what was used longest ago."""
     found = table.pop(key, None)
