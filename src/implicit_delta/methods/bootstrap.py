@@ -43,7 +43,7 @@ from implicit_delta.models.boundaries import near_limits
 from implicit_delta.numerics.maximizers import Maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
-GRADIENTS = 12  # of a usual refit, to foretell its calls
+GRADIENTS = 5  # of a usual refit, to foretell its calls
 
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks", "one-step"]
 
@@ -213,7 +213,7 @@ class Bootstrap(Method):
         single = self._single(refit)
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
-        with model.foretold("bootstrap", int(self.replicates) * GRADIENTS * (6 * model.d + 1)):
+        with model.foretold("bootstrap", int(self.replicates) * GRADIENTS * (2 * model.d + 1)):
             outcomes = (single or refit).run(seed, int(self.replicates), self.n_jobs)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]

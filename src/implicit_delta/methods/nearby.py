@@ -26,13 +26,12 @@ class Nearby:
     Attributes
     ----------
     steps : WarmSteps
-    units : (d,) array
-        Standard errors, which differences are taken in steps of.
+    model : FittedModel
+        In whose units differences are taken.
     short : bool
         Whether a single difference over a short step is as good as a slope of more care.
     score : (d,) array
         Slope of the objective at the start.
-    weights : (n,) array
     rows : (n, d) array or None
         Slopes of the terms at the start: replicates that differ in their weights have these too.
     bends : (n, d (d + 1) / 2) array or None
@@ -40,10 +39,9 @@ class Nearby:
     """
 
     steps: WarmSteps
-    units: Array
+    model: FittedModel
     short: bool
     score: Array
-    weights: Array
     rows: Array | None = None
     bends: Array | None = None
 
@@ -56,12 +54,14 @@ class Nearby:
         """
         assert ascent.scale is not None
         theta, score, d = np.asarray(model.theta), model.score(model.theta), model.d
-        off = model.short_score(theta, model.units) - score
+        off = model.short_score(theta, model) - score
         short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
-        found = cls(WarmSteps.of(theta, ascent.scale), model.units, short, score, model.weights)
+        found = cls(WarmSteps.of(theta, ascent.scale), model, short, score)
         if not shared or d > replicates or model.n * d > MOST_NUMBERS:
             return found
-        rows = model.terms_along(theta, np.eye(d))
+        rows = _rows(model)
+        if rows is None:
+            return found
         few = d**2 <= replicates and model.n * d**2 <= MOST_NUMBERS
         bends = _bends(model, rows, ascent.scale.half(np.eye(d))) if few else None
         return replace(found, rows=rows, bends=bends)
@@ -70,11 +70,11 @@ class Nearby:
         """Slope of a replicate at the start, (d,)."""
         if self.rows is None:
             return replicate.score(self.steps.start)
-        return np.asarray(self.score + (replicate.weights - self.weights) @ self.rows)
+        return np.asarray(self.score + (replicate.weights - self.model.weights) @ self.rows)
 
     def maximum(self, replicate: FittedModel) -> tuple[Array, bool] | None:
         """Step to the maximum of a replicate, (d,), if it is close by; whether that is certain."""
-        slope = partial(replicate.short_score, units=self.units) if self.short else replicate.score
+        slope = partial(replicate.short_score, like=self.model) if self.short else replicate.score
         with contextlib.suppress(*NOT_THERE), np.errstate(all="ignore"):
             return self.steps.maximum(slope, self.first(replicate), self._metric(replicate))
         return None
@@ -89,9 +89,19 @@ class Nearby:
         if self.bends is None:
             return None
         matrix = np.eye(self.steps.start.size)
-        matrix[np.tril_indices_from(matrix)] += (replicate.weights - self.weights) @ self.bends
+        matrix[np.tril_indices_from(matrix)] += (
+            replicate.weights - self.model.weights
+        ) @ self.bends
         triangle, failed = lapack.dpotrf(matrix, lower=1)
         return None if failed else lambda step: lapack.dpotrs(triangle, step, lower=1)[0]
+
+
+def _rows(model: FittedModel) -> Array | None:
+    """Slope of each term, (n, d), unless it has none of its own."""
+    with contextlib.suppress(*NOT_THERE):
+        rows = model.terms_along(model.theta, np.eye(model.d))
+        return rows if np.isfinite(rows).all() else None
+    return None
 
 
 def _bends(model: FittedModel, rows: Array, half: Array) -> Array | None:

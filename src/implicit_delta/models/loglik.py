@@ -365,10 +365,10 @@ class LoglikModel(FittedModel):
         slopes, _ = rough_slopes(self._parts, theta, self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
-    def short_score(self, theta: Array, units: Array) -> Array:
+    def short_score(self, theta: Array, like: FittedModel) -> Array:
         if self.row_scores is not None:
             return self.score(theta)
-        return summed_differences(self._parts, theta, SHORT_STEP * units)
+        return summed_differences(self._parts, theta, SHORT_STEP * like.units)
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
@@ -600,7 +600,8 @@ class LoglikModel(FittedModel):
             other = None if weights is self.weights else weights
             return self._gradient(lambda point: self._parts(point, other), theta)
         rows = self._rows(theta)
-        gradient = weights @ rows - self.l2 * theta
+        with np.errstate(invalid="ignore"):
+            gradient = weights @ rows - self.l2 * theta
         if not np.isfinite(gradient).all():  # rows without weight may be undefined
             gradient = weights @ np.where(weights[:, None] > 0, rows, 0.0) - self.l2 * theta
         if self.penalty is None:
