@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import (
     Counter,
@@ -35,6 +36,12 @@ from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.outer_products import (
+    OuterProducts,
+    metric,
+    outer_products,
+    worth_a_metric,
+)
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
@@ -60,7 +67,7 @@ from implicit_delta.numerics.derivatives import (
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
-from implicit_delta.numerics.solvers import factorize
+from implicit_delta.numerics.solvers import Factor, factorize
 from implicit_delta.numerics.tracing import trace
 
 HINTS = {
@@ -310,7 +317,29 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
+        known = self.outer_products if self.constraints is None else None
+        if known is not None:
+            return known.units
         return natural_units(self._parts, self._origin(self.theta), self.recent.units)
+
+    @cached_property
+    def outer_products(self) -> OuterProducts | None:
+        theta = np.array(self.theta)
+        return outer_products(self.metric(theta), self.score, theta)
+
+    def metric(self, theta: Array) -> Factor | None:
+        scored = self.row_scores is not None and self.penalty is None
+        if not scored or not worth_a_metric(self.n, self.d):
+            return None
+        weights = self.weights**2 if self.weight_kind == "precision" else self.weights
+        return metric(self._counted(theta, self.weights), weights, self.l2)
+
+    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
+        if self.row_scores is None:
+            return super().moves_beside(share, least)
+        rows = self._counted(self.theta, self.weights)
+        slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, self.weights))
+        return np.asarray(slopes * share * np.maximum(abs(self.theta), 1.0) > least)
 
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
@@ -592,9 +621,7 @@ class LoglikModel(FittedModel):
         if self.row_scores is None:
             other = None if weights is self.weights else weights
             return self._gradient(lambda point: self._parts(point, other), theta)
-        rows = self._rows(theta)
-        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
-        gradient = weights @ rows - self.l2 * theta
+        gradient = weights @ self._counted(theta, weights) - self.l2 * theta
         if self.penalty is None:
             return np.asarray(gradient)
         return np.asarray(gradient - self._gradient(self._penalty, theta))
@@ -630,7 +657,14 @@ class LoglikModel(FittedModel):
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
         self.counter.count += 1
-        return np.array(self.row_scores(theta.copy()), dtype=np.float64)
+        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+
+    def _counted(self, theta: Array, weights: Array) -> Array:
+        """Rows (n, d); zero for those of no weight."""
+        rows = self._rows(theta)
+        if self._all_count if weights is self.weights else weights.all():
+            return rows
+        return np.where(weights[:, None] > 0, rows, 0.0)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         try:
