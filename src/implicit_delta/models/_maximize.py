@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -95,13 +95,14 @@ def _by_scores(climb: "_Climb", bar: Any) -> tuple[Array, int] | None:
     for _ in range(MOST_ROUNDS):
         if scale is None:
             return None
-        found = IN_SHORT_ROUNDS.maximize(climb.objective(scale, bar), theta)
+        hill = replace(climb.objective(scale, bar), gradient=model.swift_score)
+        found = IN_SHORT_ROUNDS.maximize(hill, theta)
         theta, iterations = found.x, iterations + found.iterations
         scale = model.metric(theta)
         if scale is None or not found.converged:
             continue
         try:
-            known = outer_products(scale, model.score, theta)
+            known = outer_products(scale, model.swift_score, theta)
             end = None if known is None else _by_newton(model, theta, known)
         except (ImplicitDeltaError, ArithmeticError, ValueError):
             return None
@@ -113,7 +114,7 @@ def _by_newton(model: FittedModel, theta: Array, scale: Factor | OuterProducts) 
     """Newton steps with one curvature; the last one is so short that it needs no proof."""
     size = NEARBY
     for _ in range(MOST_STEPS):
-        slope = model.score(theta)
+        slope = model.swift_score(theta)
         before, size = size, float(np.linalg.norm(scale.half_transpose(slope)))
         if not size < before:
             return None

@@ -249,6 +249,10 @@ class FittedModel(ABC):
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
         return self.score(theta)
 
+    def swift_score(self, theta: Array) -> Array:
+        """Gradient of L for products that are checked later, (d,); NaN where there is none."""
+        return self.score(theta)
+
     def apart(self, empty: bool = True) -> AbstractContextManager[None]:
         """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
 

@@ -31,6 +31,7 @@ LEAST, MOST = 1 / 16, 16.0  # eigenvalues of a metric that is of use: units are 
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
 MOST_STEPS = 30
 NOISE = 1e-7  # of a product, that its symmetry shows: more, and it is no derivative
+SAME = 1e-8  # of a product, by short steps and by those that know their error
 RTOL = 1e-17  # of a standard error: 5e-9 of the solution itself, of which robust errors are made
 
 
@@ -74,6 +75,16 @@ class OuterProducts:
         change = self.score(self.theta - step) - self.score(self.theta + step)
         return self.factor.half_transpose(change) / (2 * length)
 
+    def images(self, block: Array) -> Array:
+        """Multiply a block (d, k) of directions; two scores a column."""
+        triangle, scale = self.factor.triangle, self.factor.scale[:, None]
+        return np.asarray(triangle @ self.product(triangle.T @ (block / scale)) / scale)
+
+    def agrees(self, images: Array, others: Array) -> bool:
+        """Whether products by other means (d, k) are the same, but for what a short step rounds."""
+        apart = np.linalg.norm(self.half_transpose(images - others))
+        return bool(apart <= SAME * np.linalg.norm(self.half_transpose(others)))
+
     def solve(self, b: Array) -> Array:
         """Solve with the curvature for (d,)."""
         return self.solved(b[:, None], b.size).x[:, 0]
@@ -110,13 +121,16 @@ def worth_a_metric(n: int, d: int) -> bool:
     return FEWEST < d <= min(DENSE_LIMIT, n - 1)
 
 
-def metric(rows: Array, weights: Array, ridge: float) -> Factor | None:
-    """Factorize the weighted sum of outer products of rows (n, d); None if it is singular."""
-    if not np.isfinite(rows).all():
+def metric(rows: Array, weights: Array, ridges: Array) -> Factor | None:
+    """Factorize the weighted sum of outer products of rows (n, d), and ridges (d,).
+
+    None if it is singular or not finite.
+    """
+    if not np.isfinite(rows).all() or not np.isfinite(ridges).all():
         return None
     scaled = rows if np.all(weights == 1) else np.sqrt(weights)[:, None] * rows
     matrix = scaled.T @ scaled
-    matrix[np.diag_indices_from(matrix)] += ridge
+    matrix[np.diag_indices_from(matrix)] += ridges
     return try_to_factorize(matrix)
 
 
