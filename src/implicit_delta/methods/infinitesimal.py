@@ -33,7 +33,7 @@ from implicit_delta.numerics.solvers import (
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
-ANOTHER = 1e-5  # of the solution: what is left is its square, and of a quick product far less
+ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user

@@ -352,7 +352,7 @@ class LoglikModel(FittedModel):
             or not np.allclose(traced[0], penalty(theta.copy()), rtol=1e-12, atol=0)
         ):
             return np.full(self.d, np.nan)
-        return traced[1][0]
+        return np.asarray(traced[1][0])
 
     def _swift_penalty_bend(self, theta: Array) -> Array:
         """Second derivative of the penalty along each parameter, (d,), as if these were apart."""

@@ -31,7 +31,7 @@ LEAST, MOST = 1 / 16, 16.0  # eigenvalues of a metric that is of use: units are 
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
 MOST_STEPS = 30
 NOISE = 1e-7  # of a product, that its symmetry shows: more, and it is no derivative
-SAME = 1e-8  # of a product, by short steps and by those that know their error
+SAME = 1e-9  # of a product, by short steps and by those that know their error
 RTOL = 1e-17  # of a standard error: 5e-9 of the solution itself, of which robust errors are made
 
 
