@@ -52,7 +52,9 @@ class Infinitesimal(Method):
     Parameters
     ----------
     solver : cholesky or conjugate_gradient(...), optional
-        How :math:`A^{-1} g` is found. By default a factorization for up to 1000 parameters, or
+        How :math:`A^{-1} g` is found. With `score=` and more than 30 parameters, by default
+        conjugate gradients in the metric of the score rows, as long as these tell the curvature
+        and there are at least 8 parameters for each psi. Else a factorization for up to 1000, or
         up to 5000 if there are not more than 500 for each psi; otherwise conjugate gradients,
         which stop on the standard error (and up to 2500 parameters, a factorization after all
         where these leave doubt).
