@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.doors import DOORS
+from implicit_delta._core.doors import door
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
@@ -447,7 +447,7 @@ class FittedModel(ABC):
         -------
         Summary
         """
-        return DOORS["summary"](self, confidence_level)
+        return door("summary")(self, confidence_level)
 
     def as_start(self, theta: Array) -> str:
         """Write all parameters as one would give them as `start=`."""
