@@ -342,7 +342,7 @@ def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Res
     model = evaluation.model
     with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
         response = Infinitesimal(curvature=curvature).respond(model, evaluation)
-    errors = np.sqrt(np.diag(response.covariance))
+    errors = np.sqrt(response.covariance.diagonal())
     assert response.directions is not None
     drift = drift_of(model.score(model.theta), response.directions, errors)
     check_drift(model, drift, strict)
