@@ -30,4 +30,5 @@ def dominating(first: Covariance, second: Covariance) -> Covariance:
     if min(shares) == 0.0:
         return first + second
     a = np.sqrt(shares[1] / shares[0])
-    return (1 + a) * first + (1 + 1 / a) * second
+    found: Covariance = (1 + a) * first + (1 + 1 / a) * second
+    return found

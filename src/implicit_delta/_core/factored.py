@@ -97,7 +97,10 @@ class Factored:
             if self.middle is None and other.middle is None:
                 return Factored(left)
             return Factored(left, _blocks([self.inner, other.inner]))
-        return self if np.ndim(other) == 0 and other == 0 else self.array() + other
+        if np.ndim(other) == 0 and other == 0:
+            return self
+        total: Array = self.array() + other
+        return total
 
     __radd__ = __add__
 
@@ -112,7 +115,8 @@ class Factored:
         return self * (1 / number)
 
     def __sub__(self, other: Any) -> Covariance:
-        return self + (-1.0) * other
+        found: Covariance = self + (-1.0) * other
+        return found
 
     def scaled(self, units: Array) -> Factored:
         """Multiply row and column k by the k-th of some numbers, (K,)."""
@@ -171,7 +175,7 @@ def scaled(V: Covariance, units: Array) -> Covariance:
 def block_diagonal(blocks: list[Covariance]) -> Covariance:
     """Put covariances of what is independent side by side."""
     if not any(isinstance(V, Factored) for V in blocks):
-        return _blocks(blocks)  # type: ignore[arg-type]
+        return _blocks(blocks)
     pairs = [(V.left, V.inner) if isinstance(V, Factored) else (np.eye(len(V)), V) for V in blocks]
     return Factored(*(_blocks(side) for side in zip(*pairs, strict=True)))
 

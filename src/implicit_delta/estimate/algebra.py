@@ -225,12 +225,12 @@ def _made(
         diagnostics = replace(diagnostics, notes=notes)
     return type(base)(
         value=np.asarray(value),
-        covariance=V,
+        covariance=V,  # type: ignore[arg-type]
         names=tuple(names),
         method=base.method,
         diagnostics=diagnostics,
         influence=None if base.influence is None else base.influence @ J.T,
-        parts=parts,
+        parts=parts,  # type: ignore[arg-type]
         draws=draws,
         errors_add=base.errors_add,
         df=_degrees(lineage),
@@ -241,7 +241,7 @@ def _made(
         drift=None if base.drift is None else J @ base.drift,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
-        scale=np.broadcast_to(base.scale, len(base.names))[places] if same else "",
+        scale=tuple(np.broadcast_to(base.scale, len(base.names))[places]) if same else "",
         lineage=replace(lineage, mark=mark_of(value, V)),
     )
 

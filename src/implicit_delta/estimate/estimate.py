@@ -111,7 +111,7 @@ class Estimate:
     """
 
     value: float | Array
-    covariance: MadeWhenAsked = MadeWhenAsked()  # noqa: RUF009, a descriptor
+    covariance: Array
     names: tuple[str, ...]
     method: str
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
@@ -640,13 +640,13 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
-            the correlations. ``"forest"`` is the coefficient plot, with ``sort=True`` the largest
-            on top and with ``numbers=False`` without the numbers at the right; ``"groups"`` puts
-            evaluations of one group (``by=``, or names ``"group: series"``) into one row, in a
-            color for each series (``series=``). ``"covariance"`` is that image, of covariances if
-            ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of each training
-            row, with the labels of the ten largest.
+            A band when ``x`` is given or for more than 5000 evaluations, else intervals for up to
+            30, else an image of the correlations. ``"forest"`` is the coefficient plot, with
+            ``sort=True`` the largest on top and with ``numbers=False`` without the numbers;
+            ``"groups"`` puts evaluations of one group (``by=``, or names ``"group: series"``) into
+            one row, in a color for each series (``series=``). ``"covariance"`` is that image, of
+            covariances if ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of
+            each training row, with the labels of the ten largest.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         transform : {"log", "logit", "identity", "exp", "expit"} or (forward, inverse), optional
@@ -678,3 +678,6 @@ class Estimate:
 
     def _like_value(self, numbers: Array) -> float | Array:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
+
+
+Estimate.covariance = MadeWhenAsked()  # type: ignore[assignment]

@@ -1,11 +1,11 @@
-"""Covariances as an estimate holds them: matrices, or factors whose matrix is made when asked for."""
+"""Covariances as an estimate holds them: matrices, or factors of one made when asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.types import Array
@@ -19,13 +19,9 @@ KEPT = "_covariance"  # a matrix that was asked for
 class MadeWhenAsked:
     """Field of a frozen dataclass that holds a matrix, or factors, and returns the matrix."""
 
-    @overload
-    def __get__(self, holder: None, owner: type) -> Any: ...
-    @overload
-    def __get__(self, holder: Any, owner: type) -> Array: ...
     def __get__(self, holder: Any, owner: type) -> Any:
         if holder is None:
-            raise AttributeError("no default")  # which tells dataclasses that there is none
+            return self
         held = vars(holder)["covariance"]
         if not isinstance(held, Factored):
             return held

@@ -77,16 +77,10 @@ def chosen(one: Any) -> NDArray[np.intp] | None:
 
 
 def smallest(one: Any, numbers: Array) -> Array:
-    """Return for each output the smallest number of the evaluations that it takes, else infinity."""
-    if not is_sparse(one):
-        shape = one.shape
-        return np.asarray(
-            np.min(np.broadcast_to(numbers, shape), axis=1, where=one != 0, initial=np.inf)
-        )
+    """Return the smallest number of the evaluations that each output takes; infinity of none."""
     found = np.full(one.shape[0], np.inf)
-    np.minimum.at(
-        found, np.repeat(np.arange(one.shape[0]), np.diff(one.indptr)), numbers[one.indices]
-    )
+    outputs, places = one.nonzero()
+    np.minimum.at(found, outputs, numbers[places])
     return found
 
 

@@ -113,8 +113,9 @@ def _correlation_root(V: Covariance) -> Array:
 def _correlation_spectrum(V: Covariance) -> tuple[Array, Array]:
     """Return the eigenvalues, ascending and not negative, and eigenvectors of the correlation."""
     correlation = scaled(V, 1 / deviations(V))
-    many = isinstance(correlation, Factored)
-    size, vectors = correlation.spectrum() if many else np.linalg.eigh(correlation)
+    size, vectors = (
+        correlation.spectrum() if isinstance(correlation, Factored) else np.linalg.eigh(correlation)
+    )
     if size[0] < -INDEFINITE * len(V):
         raise ValueError(
             f"The covariance is not positive semi-definite: its correlation has the eigenvalue "

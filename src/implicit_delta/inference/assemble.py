@@ -141,7 +141,7 @@ def assemble(
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
-        covariance=total.covariance,
+        covariance=total.covariance,  # type: ignore[arg-type]
         names=evaluation.names,
         method=response.method,
         diagnostics=Diagnostics(
@@ -166,7 +166,7 @@ def assemble(
             warnings=cost.warnings,
         ),
         influence=total.influence,
-        parts=by_source(evaluation, response, part, total.parts),
+        parts=by_source(evaluation, response, part, total.parts),  # type: ignore[arg-type]
         draws=total.draws,
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,
