@@ -85,7 +85,7 @@ def join(
     """
     if len(estimates) == 1 and isinstance(estimates[0], list | tuple):
         raise TypeError("join takes estimates one by one: `join(a, b)`, or `join(*estimates)`.")
-    if not estimates or any(not hasattr(estimate, "covariance") for estimate in estimates):
+    if not estimates or any(not hasattr(estimate, "lineage") for estimate in estimates):
         raise TypeError("join takes one estimate or more, as `infer` returns them.")
     if independent not in (True, False):
         raise ValueError(f"independent is True or False, not {independent!r}")

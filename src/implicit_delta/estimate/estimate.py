@@ -640,7 +640,7 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
-            A band when ``x`` is given or for more than 5000 evaluations, else intervals for up to
+            A band when ``x`` is given or for more than 2000 evaluations, else intervals for up to
             30, else an image of the correlations. ``"forest"`` is the coefficient plot, with
             ``sort=True`` the largest on top and with ``numbers=False`` without the numbers;
             ``"groups"`` puts evaluations of one group (``by=``, or names ``"group: series"``) into

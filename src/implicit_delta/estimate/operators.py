@@ -62,7 +62,7 @@ def under(a: Estimate, b: Any) -> Any:
 
 
 def _is_estimate(b: Any) -> bool:
-    return hasattr(b, "covariance") and hasattr(b, "lineage")
+    return hasattr(b, "errors_add") and hasattr(b, "lineage")
 
 
 def _sum(a: Estimate, b: Estimate, sign: float) -> Estimate:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from implicit_delta.estimate import Estimate
 
-FEW, MOST = 30, 5000  # evaluations whose intervals are drawn apart, and whose correlations are
+FEW, MOST = 30, 2000  # evaluations whose intervals are drawn apart, and whose correlations are
 
 
 def estimate_plot(
@@ -45,7 +45,7 @@ def estimate_plot(
     x : (K,) array, optional
         Position of each evaluation.
     kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
-        A band when ``x`` is given or for more than 5000 evaluations, intervals for up to 30, else
+        A band when ``x`` is given or for more than 2000 evaluations, intervals for up to 30, else
         the correlations.
     confidence_level, simultaneous, transform, null
         As in :meth:`Estimate.plot`.
