@@ -13,6 +13,7 @@ from implicit_delta._core.types import Array
 
 DRAWS, FEWEST_DRAWS = 100_000, 10_000  # of a maximum: a critical value to 0.1 %, and to 0.3 %
 MOST_PRODUCTS = 3e10  # of draws with the roots of all evaluations: some seconds
+AT_A_TIME, TILE = 2_000_000, 2000  # numbers, and evaluations: memory does not grow with K
 INDEFINITE = 1e-8  # times K: an eigenvalue of a correlation that rounding can make negative
 
 
@@ -84,18 +85,22 @@ def sup_t_quantile(
     root = _correlation_root(_taken(V, moving))
     draws = min(draws, max(FEWEST_DRAWS, int(MOST_PRODUCTS / root.size)))
     generator = np.random.default_rng(0 if rng is None else rng)
-    # 2 million numbers at a time: memory does not grow with K
-    chunk = max(1, 2_000_000 // K)
+    chunk = max(1, AT_A_TIME // min(K, TILE))
     sizes = [min(chunk, draws - start) for start in range(0, draws, chunk)]
     largest = np.concatenate(
-        [
-            np.abs(generator.standard_normal((size, root.shape[1])) @ root.T).max(axis=1)
-            for size in sizes
-        ]
+        [_largest(generator.standard_normal((size, root.shape[1])), root) for size in sizes]
     )
     if np.isfinite(df):
         largest /= np.sqrt(generator.chisquare(df, draws) / df)
     return float(np.clip(np.quantile(largest, level), one, independent))
+
+
+def _largest(z: Array, root: Array) -> Array:
+    """Return the largest ``|root @ z|`` of each draw, some evaluations at a time."""
+    found = np.zeros(len(z))
+    for k in range(0, len(root), TILE):
+        np.maximum(found, np.abs(z @ root[k : k + TILE].T).max(axis=1), out=found)
+    return found
 
 
 def _taken(V: Covariance, moving: NDArray[np.bool_]) -> Covariance:
