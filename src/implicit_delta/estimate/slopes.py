@@ -117,6 +117,7 @@ def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -
         traced = trace(f, x)
     if traced is not None and _agrees(*traced, same, x, units):
         return traced[1]
+    check_bytes(x.size, IN_PSI)
     try:
         found = differentiate(same, x, np.diag(units))
         constant = constant_beside(same, x, units)
@@ -190,7 +191,8 @@ def _moves_further(
 ) -> NDArray[np.bool_]:
     """Look for moves of each output, (K,), within two standard errors: a step, a kink, a bump."""
     errors = deviations(V)
-    alone = (V[errors > 0] / errors[errors > 0, None])[:MOST_PROBED]
+    places = np.flatnonzero(errors > 0)[:MOST_PROBED]
+    alone = (V.rows(places) if isinstance(V, Factored) else V[places]) / errors[places, None]
     steps = [sign * far * u for u in alone for far in FAR for sign in (1, -1)]
     drawn = np.random.default_rng(0).normal(size=(DRAWS, len(axes))) @ axes
     near, wide = (
