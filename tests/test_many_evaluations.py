@@ -316,6 +316,7 @@ LAZY = {
     "halves": lambda e: e[: SURFACE // 2] - e[SURFACE // 2 :],
     "mean": lambda e: e.apply(np.mean),
     "pickle": lambda e: pickle.loads(pickle.dumps(e)),
+    "one beside many numbers": lambda e: e["p77"] + np.arange(float(SURFACE)),
     "separate": lambda e: idm.join(e, Estimate(1.0, [[1.0]], ("a",), "m"), independent=True),
 }
 

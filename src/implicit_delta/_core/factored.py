@@ -81,6 +81,9 @@ class Factored:
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         return self.array().astype(np.float64 if dtype is None else dtype, copy=False)
 
+    def __getitem__(self, key: Any) -> Any:
+        return self.array()[key]
+
     def __matmul__(self, v: Array) -> Array:
         return np.asarray(self.left @ (self.inner @ (self.left.T @ v)))
 

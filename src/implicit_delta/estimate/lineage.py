@@ -88,7 +88,9 @@ class Lineage:
     def trimmed(self) -> Lineage:
         """Leave out the leaves that no evaluation depends on; one always stays."""
         columns = self.columns()
-        used = [i for i, part in enumerate(columns) if self.jacobian[:, part].nonzero()[0].size] or [0]
+        used = [
+            i for i, part in enumerate(columns) if self.jacobian[:, part].nonzero()[0].size
+        ] or [0]
         jacobian = stacked([self.jacobian[:, columns[i]] for i in used], axis=1)
         return replace(self, leaves=tuple(self.leaves[i] for i in used), jacobian=jacobian)
 

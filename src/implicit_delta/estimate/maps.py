@@ -89,4 +89,6 @@ def product(one: Any, V: Covariance) -> Covariance:
     """Return ``one @ V @ one.T``, not yet symmetric."""
     if isinstance(V, Factored):
         return Factored(np.asarray(one @ V.left), V.middle)
+    if one.shape[0] > max(MANY, one.shape[1]):
+        return Factored(one.toarray() if is_sparse(one) else one, V)
     return np.asarray(one @ V @ one.T)
