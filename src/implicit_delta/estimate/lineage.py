@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.factored import Covariance, Factored, equal
 from implicit_delta.estimate.held import covariance_of
-from implicit_delta.estimate.maps import identity, nothing, stacked
+from implicit_delta.estimate.maps import after, identity, nothing, stacked
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -82,7 +82,7 @@ class Lineage:
 
     def times(self, C: Any, *, straight: bool = True) -> Lineage:
         """Apply a linear map, or the derivative of another one."""
-        jacobian = C @ self.jacobian
+        jacobian = after(C, self.jacobian)
         return replace(self, jacobian=jacobian, straight=self.straight and straight)
 
     def trimmed(self) -> Lineage:

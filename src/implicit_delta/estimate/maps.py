@@ -54,6 +54,15 @@ def stacked(maps: Sequence[Any], axis: int) -> Any:
     return (sparse.hstack if axis else sparse.vstack)(maps, format="csr")
 
 
+def after(one: Any, other: Any) -> Any:
+    """Apply a map after another one; it is sparse if that is."""
+    if is_sparse(one) or not is_sparse(other):
+        return one @ other
+    from scipy.sparse import csr_array
+
+    return csr_array(one) @ other
+
+
 def is_sparse(one: Any) -> bool:
     """Whether a map is sparse."""
     return not isinstance(one, np.ndarray)
