@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -40,7 +41,7 @@ BIAS_STEP = 0.1  # of a standard error
 # half a standard error, which matters, of a psi that bends along a single direction is below the
 # limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
-MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
+MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
@@ -104,7 +105,7 @@ class Infinitesimal(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Solve for the directions and multiply out the covariance."""
-        _check_size(evaluation.size)
+        _check_size(evaluation.size, model.d, self.solver)
         jacobian = evaluation.jacobian(model.theta)
         _check_moves(jacobian, model)
         try:
@@ -121,6 +122,7 @@ class Infinitesimal(Method):
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
+            basis=_basis(solution),
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=seen.nonlinearity,
@@ -197,7 +199,7 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
     """Correct a solution by products that know their error; None if they tell another story."""
     remainder = b - images
     left = np.linalg.norm(known.half_transpose(remainder), axis=0) ** 2 / known.floor
-    share = float(np.max(ratio(left, np.diag(found.quadratic))))
+    share = float(np.max(ratio(left, found.quadratic.diagonal())))
     if share > ANOTHER**2:
         return None
     quadratic = symmetric(b.T @ found.x + found.x.T @ remainder)
@@ -205,7 +207,7 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
 
 
 def _probed(
-    evaluation: Evaluation, directions: Array, covariance: Array, score: Array, exact: bool
+    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
 ) -> Probe:
     """Probe psi; of a network that stopped early in its tangent, if psi has one."""
     if not evaluation.model.tether:
@@ -252,8 +254,17 @@ def _warn_doubtful(solution: Solution, d: int) -> None:
         warn(text, ImplicitDeltaWarning)
 
 
-def _check_size(size: int) -> None:
-    needed = 8.0 * COPIES * size**2
+def _basis(solution: Solution) -> Array | None:
+    """Return the root of A^-1 that a factored covariance is made of, (d, d)."""
+    root = solution.factor or solution.flat
+    factored = isinstance(solution.quadratic, Factored) and root is not None
+    return root.half(np.eye(len(solution.x))) if factored and root is not None else None
+
+
+def _check_size(size: int, d: int, solver: Solver | None) -> None:
+    """Refuse more evaluations than fit in memory, at the rank of their covariance."""
+    direct = d <= LARGEST if solver is None else isinstance(solver, type(cholesky))
+    needed = 8.0 * COPIES * size * (min(size, d) if direct else size)
     if needed > MOST_BYTES:
         raise EvaluationError(
             f"psi returns {size} values, and their joint covariance would take {needed / 1e9:.0f} "
@@ -271,7 +282,7 @@ def _check_moves(jacobian: Array, model: FittedModel) -> None:
 
 def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     """Half the trace of the Hessian of psi times A^-1, in standard errors: the largest."""
-    errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
+    errors, factor = np.sqrt(solution.quadratic.diagonal()), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
         return np.nan
 

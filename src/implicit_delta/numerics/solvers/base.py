@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
@@ -31,8 +32,9 @@ class Solution:
     ----------
     x : array (d, K)
         One solution per column of ``b``.
-    quadratic : array (K, K)
-        ``b' A^-1 b``, symmetric.
+    quadratic : array (K, K) or Factored
+        ``b' A^-1 b``, symmetric; a product of factors of rank d where a direct solver is given
+        more than 500 columns, and more than d.
     residual : float
         Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
         ``(sqrt(upper) - sqrt(lower)) / sqrt(lower)`` for an iterative one.
@@ -62,7 +64,7 @@ class Solution:
     """
 
     x: Array
-    quadratic: Array
+    quadratic: Covariance
     residual: float
     smallest_curvature: float
     products: int

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from implicit_delta._core.factored import MANY, Covariance, Factored
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
@@ -60,11 +61,10 @@ class Cholesky(Solver):
         x = factor.solve(b)
         x += factor.solve(b - matrix @ x)
         remainder = b - matrix @ x
-        # Up to r' A^-1 r, which is of second order in the error of x.
-        quadratic = symmetric(b.T @ x + x.T @ remainder)
+        quadratic = _quadratic(factor, b, x, remainder)
         flat = factor if isinstance(factor, FlatFactor) else None
         if flat is not None:
-            flat.check(b, np.diag(quadratic))
+            flat.check(b, quadratic.diagonal())
         return Solution(
             x=x,
             quadratic=quadratic,
@@ -72,8 +72,8 @@ class Cholesky(Solver):
             smallest_curvature=factor.smallest_curvature(),
             products=b.shape[0],
             iterations=-(-b.shape[0] // self.block_size),
-            lower=np.diag(quadratic).copy(),
-            upper=np.diag(quadratic).copy(),
+            lower=quadratic.diagonal().copy(),
+            upper=quadratic.diagonal().copy(),
             asymmetry=float(asymmetry),
             flat_directions=0 if flat is None else flat.count,
             flat=flat,
@@ -82,6 +82,14 @@ class Cholesky(Solver):
 
 
 cholesky = Cholesky()
+
+
+def _quadratic(factor: Factor | FlatFactor, b: Array, x: Array, remainder: Array) -> Covariance:
+    """Multiply out ``b' A^-1 b``; that of many columns stays a product of two factors."""
+    if b.shape[1] > max(MANY, b.shape[0]):
+        return Factored(factor.half_transpose(b).T)
+    # Up to r' A^-1 r, which is of second order in the error of x.
+    return symmetric(b.T @ x + x.T @ remainder)
 
 
 def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:
