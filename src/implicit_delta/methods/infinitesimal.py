@@ -21,6 +21,7 @@ from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers import (
+    Cholesky,
     FlatFactor,
     Solution,
     Solver,
@@ -141,8 +142,18 @@ class Infinitesimal(Method):
         return conjugate_gradient, solution
 
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
+        operator = lambda v: self._curve(model, v)  # noqa: E731
+        if isinstance(solver, Cholesky):
+            return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
-        return solver.solve(lambda v: self._curve(model, v), b, floor=floor)
+        return solver.solve(operator, b, floor=floor)
+
+    def _part(self, model: FittedModel, columns: int) -> Array | None:
+        """Return most of the curvature, if that is cheaper to form than all of it."""
+        if self.curvature != "ggn":
+            return None
+        part = model.gauss_newton_part(model.theta, columns)
+        return part if part is None else part + self.damping * np.eye(model.d)
 
     def _floor(self, model: FittedModel) -> float:
         """Return a lower bound of the curvature.
