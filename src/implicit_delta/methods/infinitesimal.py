@@ -67,7 +67,9 @@ class Infinitesimal(Method):
     Directions along which the log-likelihood is flat are no error if psi does not change along
     them (redundant parameters and a psi that the data determine): then :math:`A^{-1}` is the
     pseudo-inverse, and ``diagnostics.notes["flat_directions"]`` has their number. Of conjugate
-    gradients ``notes["accuracy"]`` says whether the residual is a bound.
+    gradients ``notes["accuracy"]`` says whether the residual is a bound; of a large Gauss-Newton
+    matrix that was factorized without outputs that hardly curve, by how much that can change the
+    standard error.
 
     Examples
     --------
@@ -153,7 +155,9 @@ class Infinitesimal(Method):
         if self.curvature != "ggn":
             return None
         part = model.gauss_newton_part(model.theta, columns)
-        return part if part is None else part + self.damping * np.eye(model.d)
+        if part is not None and self.damping:
+            part[np.diag_indices(model.d)] += self.damping
+        return part
 
     def _floor(self, model: FittedModel) -> float:
         """Return a lower bound of the curvature.
@@ -200,6 +204,10 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         sure = f"bounded with probability {solution.probability:g}"
         estimated = f"not bounded, estimated {solution.residual:.1g}"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
+    if solution.by_part:
+        off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
+        most = max(off, float(np.finfo(float).eps))
+        notes["accuracy"] = f"bounded, at most {most:.1g} (rows that hardly curve made up for)"
     return notes
 
 

@@ -33,8 +33,8 @@ from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import estimated_noise
-from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
+from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
@@ -46,10 +46,10 @@ BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
-# A part of the Gauss-Newton matrix saves most of the time of forming it, except where that is short,
-# where products for many columns or eigenvalues of many outputs take as long, or much is kept.
+# A part of the Gauss-Newton matrix saves most of the time of forming it, unless that is short, much
+# is kept, or products for many columns or eigenvalues of many outputs take as long.
 LONG = 1e10  # multiplications: a quarter of a second
-PRODUCTS, OUTPUTS = 300, 50  # parameters for each column, and for each output
+PRODUCTS, OUTPUTS = 70, 50  # parameters for each column, and for each output
 MOST_KEPT = 0.5  # of the eigenvalues
 PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
@@ -224,10 +224,11 @@ class BatchedModel(FittedModel):
     @in_context
     def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
         """As of any model: without directions in which the outputs hardly bend."""
-        if columns * PRODUCTS > self.d or self._last.holds(theta, "matrix") or not self._splits():
+        few = columns < DENSE_FROM and columns * PRODUCTS <= self.d
+        if not few or self._last.holds(theta, "matrix") or not self._splits():
             return None
         with contextlib.suppress(*NO_BATCHING):
-            return self._form_part(theta)
+            return self._form_part(theta, columns)
         return None
 
     @in_context
@@ -355,6 +356,8 @@ class BatchedModel(FittedModel):
         return np.asarray(total + own.reshape(v.shape))
 
     def unpenalized(self) -> Self:
+        if self.program.penalty is None:
+            return self._with_ridges(l2=0.0, tether=0.0)
         return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
 
     def tethered(self) -> Self:
@@ -368,7 +371,16 @@ class BatchedModel(FittedModel):
         model = self._with_mean_square() if self.noise_rule else self
         scale = self._scale_of_weights()
         tie = evidence_of(model, scale)
-        return replace(model, tether=scale * tie.strength, effective=tie.effective)
+        return model._with_ridges(tether=scale * tie.strength, effective=tie.effective)
+
+    def _with_ridges(self, **changes: float) -> Self:
+        """Change ridges; a Gauss-Newton matrix that was formed is handed on, not formed again."""
+        changed = replace(self, **changes)
+        if self._last.holds(self.theta, "matrix"):
+            matrix = self.gauss_newton_matrix(self.theta).copy()
+            matrix[np.diag_indices(self.d)] += changed.floor - self.floor
+            changed._last.get(changed.theta, "matrix", lambda: matrix)
+        return changed
 
     def _scale_of_weights(self) -> float:
         """Mean of weights that are no counts, and so have no scale.
@@ -561,11 +573,11 @@ class BatchedModel(FittedModel):
         double = self.functional.numpy(self.functional.flat(self.theta)).dtype == np.float64
         return double and OUTPUTS * outputs <= self.d and self.n * outputs * self.d**2 >= LONG
 
-    def _form_part(self, theta: Array) -> Array | None:
+    def _form_part(self, theta: Array, columns: int) -> Array | None:
         flat = self.functional.flat(theta)
         self.counter.count += 1
         values = np.concatenate([curved.values for _, curved in self._output_curvatures(flat)])
-        cut = negligible_below(values)
+        cut = negligible_below(values, columns)
         if np.mean(values > cut) > MOST_KEPT:
             return None
         return self._with_penalty(gram(self._factors_above(flat, cut), self.d), flat)

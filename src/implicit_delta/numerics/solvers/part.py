@@ -44,6 +44,7 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
         iterations=steps + 3,
         lower=lower,
         upper=lower + missing,
+        by_part=True,
     )
 
 
