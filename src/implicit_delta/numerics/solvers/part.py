@@ -31,7 +31,8 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
     quadratic = symmetric(b.T @ x + x.T @ remainder)
     lower = np.diag(quadratic).copy()
     missing = np.sum(factor.half_transpose(remainder) ** 2, axis=0)
-    if not np.all(missing <= ACCURATE**2 * lower):
+    upper = lower + missing
+    if not np.all(missing <= ACCURATE**2 * upper):
         return None
     weak = factor.weak_directions()
     lengths = ratio(np.linalg.norm(remainder, axis=0), np.linalg.norm(b, axis=0))
@@ -43,7 +44,7 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
         products=(steps + 2) * b.shape[1] + weak.shape[1],
         iterations=steps + 3,
         lower=lower,
-        upper=lower + missing,
+        upper=upper,
         by_part=True,
     )
 
