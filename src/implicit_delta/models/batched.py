@@ -373,7 +373,7 @@ class BatchedModel(FittedModel):
         tie = evidence_of(model, scale)
         return model._with_ridges(tether=scale * tie.strength, effective=tie.effective)
 
-    def _with_ridges(self, **changes: float) -> Self:
+    def _with_ridges(self, **changes: Any) -> Self:
         """Change ridges; a Gauss-Newton matrix that was formed is handed on, not formed again."""
         changed = replace(self, **changes)
         if self._last.holds(self.theta, "matrix"):
