@@ -357,7 +357,7 @@ class BatchedModel(FittedModel):
 
     def unpenalized(self) -> Self:
         if self.program.penalty is None:
-            return self._with_ridges(l2=0.0, tether=0.0)
+            return self._with_ridges(l2=0.0, tether=0.0)  # with what the program has compiled
         return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
 
     def tethered(self) -> Self:
