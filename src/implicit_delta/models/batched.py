@@ -221,11 +221,14 @@ class BatchedModel(FittedModel):
         """The whole Gauss-Newton matrix (d, d), kept for the last theta."""
         return cast(Array, self._kept(theta, "matrix", self._form))
 
-    @in_context
     def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
         """As of any model: without directions in which the outputs hardly bend."""
         few = columns < DENSE_FROM and columns * PRODUCTS <= self.d
-        if not few or self._last.holds(theta, "matrix") or not self._splits():
+        return self._part(theta, columns) if few else None
+
+    @in_context
+    def _part(self, theta: Array, columns: int) -> Array | None:
+        if self._last.holds(theta, "matrix") or not self._splits():
             return None
         with contextlib.suppress(*NO_BATCHING):
             return self._form_part(theta, columns)
