@@ -202,6 +202,14 @@ class FittedModel(ABC):
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT
 
+    def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
+        """Matrix (d, d) that is at most the Gauss-Newton matrix, near to it and cheaper to form.
+
+        None where there is none, or where the products that make up for the rest, some ten for
+        each of so many columns, take longer.
+        """
+        return None
+
     @property
     def floor(self) -> float:
         """Lower bound of the Gauss-Newton curvature: that of the ridges."""

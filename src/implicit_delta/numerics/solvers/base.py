@@ -54,6 +54,8 @@ class Solution:
         With which ``upper`` is a bound; 0 if it is an estimate from the observed curvature.
     doubtful : bool
         Whether even a direction of which a random vector has its share may have been missed.
+    by_part : bool
+        Whether a part of A was factorized, and products with A made up for the rest.
     flat_directions : float
         The number of directions along which A is flat, none of which b has; an iterative solver
         knows it only roughly, and that there are some.
@@ -75,6 +77,7 @@ class Solution:
     asymmetry: float = float("nan")
     probability: float = 1.0
     doubtful: bool = False
+    by_part: bool = False
     flat_directions: float = 0
     flat: "FlatFactor | None" = None
     factor: "Factor | None" = None

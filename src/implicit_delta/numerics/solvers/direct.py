@@ -16,6 +16,7 @@ from implicit_delta.numerics.solvers.flat import (
     factorize_flat,
     product_noise,
 )
+from implicit_delta.numerics.solvers.part import solve_with_part
 
 SUSPICIOUS = 1e-5  # a smallest eigenvalue that rounding in single precision may have made
 
@@ -51,8 +52,18 @@ class Cholesky(Solver):
         if self.block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {self.block_size!r}.")
 
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
-        """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect."""
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, part: Array | None = None
+    ) -> Solution:
+        """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect.
+
+        With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
+        that leaves doubt in the ninth digit.
+        """
+        solution = None if part is None else solve_with_part(operator, b, part)
+        return self._solve_formed(operator, b) if solution is None else solution
+
+    def _solve_formed(self, operator: Operator, b: Array) -> Solution:
         formed = _form(operator, b.shape[0], self.block_size)
         matrix = symmetric(formed)
         asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
