@@ -288,7 +288,8 @@ def _prod(x: Traced, axis: Any = None) -> Any:
     if not x.node.value.all():
         raise TypeError("only products of numbers that are not zero are traced")
     signs = np.prod(np.sign(x.node.value), axis)
-    return signs * np.exp(_sum(np.log(np.abs(x)), axis))
+    logs: Any = np.log(np.abs(x))
+    return signs * np.exp(np.sum(logs, axis))
 
 
 @rule_of(np.einsum)

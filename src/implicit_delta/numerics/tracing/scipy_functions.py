@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -105,7 +105,7 @@ def _compare(found: Any, plain: Any) -> None:
             raise ValueError("a density is not defined here")
 
 
-Rule = Callable[..., Any]
+Rule: TypeAlias = Callable[..., Any]
 
 
 def _density(rule: Rule) -> Rule:
@@ -144,7 +144,7 @@ def _binom(k: Any, n: Any, p: Any) -> Any:
     return ways + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
-LOGPDF = {
+LOGPDF: dict[str, Rule] = {
     "norm": lambda z: -z * z / 2 - LOG_ROOT,
     "t": _t,
     "gamma": lambda z, a: special.xlogy(a - 1, z) - z - special.gammaln(a),
@@ -173,21 +173,21 @@ LOGPDF = {
         -((z / mu - 1) ** 2) / (2 * z) - 1.5 * np.log(z) - LOG_ROOT
     ),
 }  # fmt: skip
-LOGPMF = {
+LOGPMF: dict[str, Rule] = {
     "poisson": lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
     "binom": _binom,
     "bernoulli": lambda k, p: special.xlogy(k, p) + special.xlog1py(1 - k, -p),
     "nbinom": _nbinom,
     "geom": lambda k, p: special.xlog1py(k - 1, -p) + np.log(p),
 }
-LOGSF = {
+LOGSF: dict[str, Rule] = {
     "norm": lambda z: special.log_ndtr(-z),
     "logistic": lambda z: special.log_expit(-z),
     "expon": lambda z: -z,
     "weibull_min": lambda z, c: -(z**c),
     "gumbel_l": lambda z: -np.exp(z),
 }
-LOGCDF = {
+LOGCDF: dict[str, Rule] = {
     "norm": special.log_ndtr,
     "logistic": special.log_expit,
     "expon": lambda z: np.log(-np.expm1(-z)),

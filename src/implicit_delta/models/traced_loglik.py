@@ -1,0 +1,198 @@
+"""Exact derivatives of a user's terms, traced through NumPy.
+
+A function (d,) to (n,) that can be traced has the gradient of its weighted sum by one sweep
+backward, for a few times its own cost, and derivatives of all rows along a direction by one
+forward. A point where tracing fails (an overflow, an edge of the domain) is differenced.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from implicit_delta._core.arguments import Counter
+from implicit_delta._core.cache import Recent
+from implicit_delta._core.types import Array
+from implicit_delta.models.checks import difference
+from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.settled import settled_jacobian
+from implicit_delta.numerics.tracing import History, trace_terms
+
+TRACE_FROM = 8  # parameters: with fewer, second differences of the terms are as cheap
+STEP = 1e-2  # of the size of a parameter: first of many, where no unit is known
+SAME = 1e-6  # of the largest row: differences that have settled agree far better
+# Of the unit: what two levels leave out is 1e-9 times the sixth derivative, and rounding 1e-13.
+FIRST, MOST_LEVELS = 2.0**-7, 4
+SETTLED = 1e-6  # of the smallest curvature: the doubt of the coarser of two levels
+FAR, BENT = 0.5, 0.02  # of the unit; share of the change of a gradient, as of a derivative
+DOUBT = 1e-4  # of the largest row, where units are known: more is noise, a kink or a jump
+
+
+@dataclass(frozen=True, eq=False)
+class TracedScore:
+    """Derivatives (n, d) of the terms of a function (d,) to (n,); gradients are remembered."""
+
+    traced: ClassVar[bool] = True
+    function: Callable[[Array], Any]
+    counter: Counter = field(default_factory=Counter)
+    recent: Recent = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember gradients: those of second derivatives are asked for again."""
+        object.__setattr__(self, "recent", Recent(self.function))
+
+    def __call__(self, theta: Array) -> Array:
+        """Differentiate every term."""
+        return self.along(theta, np.eye(theta.size))
+
+    def along(self, theta: Array, v: Array) -> Array:
+        """Differentiate every term along directions (d,) or (d, k): (n,) or (n, k)."""
+        history = self._trace(theta)
+        if history is not None:
+            with np.errstate(all="ignore"):
+                found = history.push(v.reshape(theta.size, -1).T).T
+            if np.all(np.isfinite(found)):
+                return found.reshape(-1, *v.shape[1:])
+        return np.asarray(self._differences(theta) @ v)
+
+    def weighted(self, theta: Array, weights: Array) -> Array:
+        """Differentiate the weighted sum of the terms, (d,)."""
+        digest = blake2b(weights.tobytes(), digest_size=8).digest()
+        key = np.append(np.asarray(theta), np.frombuffer(digest))
+        return self.recent.get(key, lambda: self._gradient(theta, weights))
+
+    def _gradient(self, theta: Array, weights: Array) -> Array:
+        history = self._trace(theta)
+        found = None if history is None else _pulled(history, weights)
+        return _weighted(weights, self._differences(theta)) if found is None else found
+
+    def _trace(self, theta: Array) -> History | None:
+        started = perf_counter()
+        history = trace_terms(self.function, np.asarray(theta))
+        self.counter.called(perf_counter() - started)
+        return history
+
+    def _differences(self, theta: Array) -> Array:
+        def terms(point: Array) -> Array:
+            self.counter.count += 1
+            return np.array(self.function(point), dtype=np.float64)
+
+        plain = np.array(theta)
+        return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1))
+
+
+def traced_score(
+    function: Callable[[Array], Any], point: Array, counter: Counter
+) -> TracedScore | None:
+    """Make the derivatives of terms that can be traced, if there are enough parameters."""
+    if point.size < TRACE_FROM or not tells_the_truth(function, point):
+        return None
+    return TracedScore(function, counter)
+
+
+def is_traced(scores: Any) -> bool:
+    """Whether derivatives are traced ones, not given by the user."""
+    return getattr(scores, "traced", False)
+
+
+def tells_the_truth(
+    function: Callable[[Array], Any], point: Array, units: Array | None = None
+) -> bool:
+    """Compare a trace with plain calls: the terms, and their differences along one direction.
+
+    In natural units these differences also see kinks, jumps and noise nearby, which leave them
+    uncertain; without units an uncertain one does not tell.
+    """
+    history = trace_terms(function, point)
+    if history is None:
+        return False
+    plain = np.array(function(point.copy()))
+    if plain.shape != history.value.shape or difference(plain, history.value):
+        return False
+    size = STEP * np.maximum(abs(point), 0.1) if units is None else units
+    step = size * np.random.default_rng(0).choice([-1.0, 1.0], size=point.size)
+    try:
+        found = differentiate(
+            lambda theta: np.array(function(theta), dtype=np.float64), point, step[:, None]
+        )
+    except FloatingPointError:
+        return units is None
+    with np.errstate(all="ignore"):
+        exact = history.push(step[None])[0]
+    top = float(np.max(abs(found.value), initial=0.0))
+    gaps = abs(exact - found.value[:, 0]) - 10 * found.error[:, 0]
+    settled = units is None or np.max(found.error) <= DOUBT * top
+    return bool(settled and np.all(gaps <= SAME * max(top, float(np.max(abs(exact))))))
+
+
+def weighted_rows(scores: Callable[[Array], Any], theta: Array, weights: Array) -> Array:
+    """Weight the rows of derivatives and add them up, (d,): by one sweep, if they are traced."""
+    own = getattr(scores, "weighted", None)
+    if own is not None:
+        return np.array(own(theta, weights))
+    return _weighted(weights, np.array(scores(theta.copy()), dtype=np.float64))
+
+
+def rows_along(scores: Callable[[Array], Any], theta: Array, v: Array) -> Array:
+    """Multiply the rows of derivatives by (d,) or (d, k): by one sweep, if they are traced."""
+    own = getattr(scores, "along", None)
+    return np.asarray(scores(theta.copy()) @ v if own is None else own(theta, v))
+
+
+def exact_hessian(
+    gradient: Callable[[Array], Array], x: Array, units: Array
+) -> tuple[Array, Array]:
+    """Differentiate an exact gradient, (d, d), and its doubt, both in units.
+
+    Over steps so short that two levels, extrapolated, are enough; more if the doubt is not small.
+    """
+    row = [_gradient_differences(gradient, x, units, FIRST)]
+    for level in range(1, MOST_LEVELS):
+        previous, row = row, [_gradient_differences(gradient, x, units, FIRST / 2**level)]
+        for order, older in enumerate(previous, start=1):
+            row.append(row[-1] + (row[-1] - older) / (4**order - 1))
+        doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - previous[-1]))
+        if np.linalg.norm(doubt) <= SETTLED * abs(np.linalg.eigvalsh(row[-1])).min():
+            break
+    return row[-1], doubt
+
+
+def _gradient_differences(
+    gradient: Callable[[Array], Array], x: Array, units: Array, t: float
+) -> Array:
+    columns = [gradient(x + step) - gradient(x - step) for step in np.diag(t * units)]
+    return symmetric(np.stack(columns, axis=1) * units[:, None] / (2 * t))
+
+
+def looks_smooth(
+    gradient: Callable[[Array], Array], x: Array, units: Array, hessian: Array
+) -> bool:
+    """Whether a Hessian in units tells the change of the gradient over a good part of a unit.
+
+    Along one random direction, by two levels. Kinks nearby, which the steps of the Hessian are too
+    short to see, are part of that change.
+    """
+    z = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size) / np.sqrt(x.size)
+    coarse, fine = (
+        (gradient(x + t * units * z) - gradient(x - t * units * z)) * units / (2 * t)
+        for t in (FAR, FAR / 2)
+    )
+    told, change = hessian @ z, fine + (fine - coarse) / 3
+    with np.errstate(invalid="ignore"):
+        return bool(np.linalg.norm(change - told) <= BENT * np.linalg.norm(told))
+
+
+def _pulled(history: History, weights: Array) -> Array | None:
+    with np.errstate(all="ignore"):
+        gradient = history.pull(weights[None])[0]
+    return gradient if np.all(np.isfinite(gradient)) else None
+
+
+def _weighted(weights: Array, rows: Array) -> Array:
+    """Leave out rows of weight zero, whatever they are."""
+    rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
+    return np.asarray(weights @ rows)
