@@ -374,15 +374,28 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
-        guess, origin = self.recent.units, self._origin(self.theta)
-        if guess is None and is_traced(self.row_scores):
-            guess = self._units_of_rows(origin)
-        return natural_units(self._parts, origin, guess)
+        exact = self._traced_units()
+        if exact is not None:
+            return exact
+        return natural_units(self._parts, self._origin(self.theta), self.recent.units)
 
-    def _units_of_rows(self, theta: Array) -> Array | None:
-        """Units from the squares of the rows' derivatives: a guess, which evaluations bear out."""
-        squares = self.weights @ self._rows(theta) ** 2 + self.l2
-        return None if self.n == 1 or not np.all(squares > 0) else 1 / np.sqrt(squares)
+    def _traced_units(self) -> Array | None:
+        """Units of the curvature, where that is traced; on the way a guess will do."""
+        if not is_traced(self.row_scores) or not self._forms_hessian:
+            return None
+        origin = self._origin(np.array(self.theta)).copy()
+        if self.climbing:
+            return self._row_units(origin)
+        found = self._last.get(origin, "traced", lambda: self._traced_hessian(origin))
+        return None if found is None else np.asarray(found[1])
+
+    def _row_units(self, theta: Array) -> Array | None:
+        """Units from the squares of the rows' derivatives, unless these vanish."""
+        assert self.recent is not None
+        if self.recent.origin is not None and np.array_equal(theta, self.recent.origin):
+            return self.recent.units
+        squares = weighted(self.weights, (self._rows(theta) ** 2).T).sum(axis=1) + self.l2
+        return 1 / np.sqrt(squares) if self.n > 1 and np.all(squares > 0) else None
 
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
@@ -751,9 +764,10 @@ class LoglikModel(FittedModel):
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L, (d, d): of traced gradients, or by second differences."""
-        exact = self._traced_hessian(theta) if is_traced(self.row_scores) else None
-        if exact is not None:
-            return exact
+        if is_traced(self.row_scores):
+            found = self._last.get(theta, "traced", lambda: self._traced_hessian(theta))
+            if found is not None:
+                return np.asarray(found[0])
         with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
             matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
@@ -767,17 +781,18 @@ class LoglikModel(FittedModel):
         self._check_certain(error, max(abs(values).min(), FLAT * max(values[-1], 1.0)))
         return matrix
 
-    def _traced_hessian(self, theta: Array) -> Array | None:
-        """Minus the Hessian by differences of traced gradients; None where these do not settle."""
-        slope = partial(self._score, weights=self.weights)
-        with np.errstate(all="ignore"), self.foretold("gradients", 4 * self.d):
-            matrix, doubt = exact_hessian(slope, theta, self.units)
-            least = abs(np.linalg.eigvalsh(matrix)).min() if np.isfinite(matrix).all() else 0.0
-            if not np.linalg.norm(doubt) <= UNCERTAIN * max(least, FLAT):
+    def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:
+        """Minus the Hessian by differences of traced gradients, and its units, where it settles."""
+        slope, steps = partial(self._score, weights=self.weights), self._row_units(theta)
+        if steps is None:
+            return None
+        with np.errstate(all="ignore"), self.foretold("gradients", 2 * self.d):
+            found = exact_hessian(slope, theta, steps)
+            if found is None or not (
+                self.climbing or looks_smooth(slope, theta, found[1], found[0])
+            ):
                 return None
-            if not self.climbing and not looks_smooth(slope, theta, self.units, matrix):
-                return None
-        return np.asarray(-matrix / np.outer(self.units, self.units))
+        return -found[0], found[1]
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
         """Refuse directions that look flat from here and are not: L bends far away along them.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -22,13 +22,18 @@ from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.numerics.settled import settled_jacobian
 from implicit_delta.numerics.tracing import History, trace_terms
 
+Gradient: TypeAlias = Callable[[Array], Array]
+
 TRACE_FROM = 8  # parameters: with fewer, second differences of the terms are as cheap
 STEP = 1e-2  # of the size of a parameter: first of many, where no unit is known
 SAME = 1e-6  # of the largest row: differences that have settled agree far better
-# Of the unit: what two levels leave out is 1e-9 times the sixth derivative, and rounding 1e-13.
-FIRST, MOST_LEVELS = 2.0**-7, 4
-SETTLED = 1e-6  # of the smallest curvature: the doubt of the coarser of two levels
-FAR, BENT = 0.5, 0.02  # of the unit; share of the change of a gradient, as of a derivative
+# Of the unit: what one level leaves out is 4e-8 times the fourth derivative of a term, and
+# rounding 1e-11; the second is that of two levels, extrapolated, and the third sees kinks.
+SHORTEST, NEAR, FAR = 2.0**-11, 2.0**-6, 0.5
+MOST_LEVELS = 4
+SETTLED = 1e-6  # of the smallest curvature
+UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+FLAT = 1e-7  # smallest curvature in units that is not rounding
 DOUBT = 1e-4  # of the largest row, where units are known: more is noise, a kink or a jump
 
 
@@ -143,47 +148,77 @@ def rows_along(scores: Callable[[Array], Any], theta: Array, v: Array) -> Array:
     return np.asarray(scores(theta.copy()) @ v if own is None else own(theta, v))
 
 
-def exact_hessian(
-    gradient: Callable[[Array], Array], x: Array, units: Array
-) -> tuple[Array, Array]:
-    """Differentiate an exact gradient, (d, d), and its doubt, both in units.
+def exact_hessian(gradient: Gradient, x: Array, steps: Array) -> tuple[Array, Array] | None:
+    """Differentiate an exact gradient: (d, d), and its natural units; None if it does not settle.
 
-    Over steps so short that two levels, extrapolated, are enough; more if the doubt is not small.
+    Over one step a coordinate that is so short that it leaves out nothing, which longer ones along
+    a random direction bear out; else over several, extrapolated.
     """
-    row = [_gradient_differences(gradient, x, units, FIRST)]
+    matrix = _differences(gradient, x, steps, SHORTEST)
+    units = _units(matrix)
+    if units is None:
+        return None
+    told = matrix * np.outer(units, units)
+    least = float(abs(np.linalg.eigvalsh(told)).min())
+    gap = _gap(gradient, x, units, told, NEAR)
+    if not gap * np.sqrt(x.size) <= SETTLED * least:
+        matrix, doubt = _extrapolated(gradient, x, units)
+        least = float(abs(np.linalg.eigvalsh(matrix * np.outer(units, units))).min())
+        if not doubt <= UNCERTAIN * max(least, FLAT):
+            return None
+    return matrix, units
+
+
+def looks_smooth(gradient: Gradient, x: Array, units: Array, hessian: Array) -> bool:
+    """Whether a Hessian tells the change of the gradient over a good part of a unit.
+
+    Kinks nearby, which the steps of the Hessian are too short to see, are part of that change.
+    """
+    told = hessian * np.outer(units, units)
+    return bool(_gap(gradient, x, units, told, FAR) <= UNCERTAIN * np.linalg.norm(told @ _mix(x)))
+
+
+def _extrapolated(gradient: Gradient, x: Array, units: Array) -> tuple[Array, float]:
+    """Richardson's extrapolation of differences, and the size of its doubt in units."""
+    row, size = [_differences(gradient, x, units, NEAR)], np.outer(units, units)
     for level in range(1, MOST_LEVELS):
-        previous, row = row, [_gradient_differences(gradient, x, units, FIRST / 2**level)]
+        previous, row = row, [_differences(gradient, x, units, NEAR / 2**level)]
         for order, older in enumerate(previous, start=1):
             row.append(row[-1] + (row[-1] - older) / (4**order - 1))
-        doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - previous[-1]))
-        if np.linalg.norm(doubt) <= SETTLED * abs(np.linalg.eigvalsh(row[-1])).min():
+        doubt = float(np.linalg.norm((row[-1] - row[-2]) * size))
+        if doubt <= SETTLED * abs(np.linalg.eigvalsh(row[-1] * size)).min():
             break
     return row[-1], doubt
 
 
-def _gradient_differences(
-    gradient: Callable[[Array], Array], x: Array, units: Array, t: float
-) -> Array:
-    columns = [gradient(x + step) - gradient(x - step) for step in np.diag(t * units)]
-    return symmetric(np.stack(columns, axis=1) * units[:, None] / (2 * t))
+def _differences(gradient: Gradient, x: Array, units: Array, t: float) -> Array:
+    columns = []
+    for j, h in enumerate(t * units):
+        ahead, behind = x.copy(), x.copy()
+        ahead[j], behind[j] = x[j] + h, x[j] - h
+        columns.append((gradient(ahead) - gradient(behind)) / (ahead[j] - behind[j]))
+    return symmetric(np.stack(columns, axis=1))
 
 
-def looks_smooth(
-    gradient: Callable[[Array], Array], x: Array, units: Array, hessian: Array
-) -> bool:
-    """Whether a Hessian in units tells the change of the gradient over a good part of a unit.
-
-    Along one random direction, by two levels. Kinks nearby, which the steps of the Hessian are too
-    short to see, are part of that change.
-    """
-    z = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size) / np.sqrt(x.size)
+def _gap(gradient: Gradient, x: Array, units: Array, told: Array, t: float) -> float:
+    """Distance of a Hessian in units from two levels of differences along a random direction."""
+    step = units * _mix(x)
     coarse, fine = (
-        (gradient(x + t * units * z) - gradient(x - t * units * z)) * units / (2 * t)
-        for t in (FAR, FAR / 2)
+        (gradient(x + r * step) - gradient(x - r * step)) * units / (2 * r) for r in (t, t / 2)
     )
-    told, change = hessian @ z, fine + (fine - coarse) / 3
-    with np.errstate(invalid="ignore"):
-        return bool(np.linalg.norm(change - told) <= BENT * np.linalg.norm(told))
+    return float(np.linalg.norm(fine + (fine - coarse) / 3 - told @ _mix(x)))
+
+
+def _mix(x: Array) -> Array:
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size)
+    return np.asarray(signs / np.sqrt(x.size))
+
+
+def _units(hessian: Array) -> Array | None:
+    """Standard error of each parameter, the others held fixed, at what looks like a maximum."""
+    curvatures = -np.diag(hessian)
+    told = np.all(np.isfinite(hessian)) and np.all(curvatures > 0)
+    return 1 / np.sqrt(curvatures) if told else None
 
 
 def _pulled(history: History, weights: Array) -> Array | None:
