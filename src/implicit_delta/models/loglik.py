@@ -51,12 +51,13 @@ from implicit_delta.models.starts import (
     spelled_optima,
 )
 from implicit_delta.models.traced_loglik import (
+    TracedScore,
+    can_be_traced,
     exact_hessian,
     is_traced,
     looks_smooth,
     rows_along,
     tells_the_truth,
-    traced_score,
     weighted_rows,
 )
 from implicit_delta.models.weights import observation_weights
@@ -171,7 +172,8 @@ def from_loglik(
         `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
         the maxima that were found.
     score : callable, optional
-        Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
+        Derivative of each term, (d,) to (n, d). Without it, derivatives are traced through NumPy
+        where that is possible and saves time, and taken numerically elsewhere.
     penalty : callable, optional
         A function of theta that was subtracted from the log-likelihood.
     l2 : float
@@ -243,7 +245,7 @@ def from_loglik(
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
     if score is None:
-        model = _with_traced_score(model)
+        model = _with_traced_score(model, start is not None)
     if start is None:
         model = _verified(model)
         check_runaways(model, False)
@@ -257,12 +259,14 @@ def from_loglik(
     return fitted
 
 
-def _with_traced_score(model: "LoglikModel") -> "LoglikModel":
+def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
     """Trace the log-likelihood, if that can be done and its penalty can be traced too."""
-    point = np.array(model.theta)
-    if model.penalty is not None and not tells_the_truth(OneTerm(model.penalty), point):
+    point, penalty = np.array(model.theta), model.penalty
+    if not can_be_traced(model.loglik, point, checked):
         return model
-    return replace(model, row_scores=traced_score(model.loglik, point, model.counter))
+    if penalty is not None and not can_be_traced(OneTerm(penalty), point, checked):
+        return model
+    return replace(model, row_scores=TracedScore(model.loglik, model.counter))
 
 
 def _verified(model: "LoglikModel") -> "LoglikModel":
@@ -320,8 +324,9 @@ def _climbed(model: "LoglikModel", starts: Any, given: Any) -> "LoglikModel":
 class LoglikModel(FittedModel):
     """A NumPy log-likelihood at its maximum; made by `from_loglik` and `from_residuals`.
 
-    Derivatives that are not given are taken numerically, in steps of a fraction of the standard
-    error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
+    Derivatives that are not given are traced where that is possible (from `TRACE_FROM` parameters
+    on), and elsewhere taken numerically, in steps of a fraction of the standard error of each
+    parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
     returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i', and `residuals`
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
@@ -683,7 +688,8 @@ class LoglikModel(FittedModel):
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
-        told = {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        exact = {"derivatives": "exact, by tracing"} if is_traced(self.row_scores) else {}
+        told = {"log-likelihood": _name(self.loglik), **exact, **penalty, **super().describe()}
         return {**told, **under, **optima}
 
     def _score(self, theta: Array, weights: Array) -> Array:

@@ -11,7 +11,7 @@ from implicit_delta._core.arguments import check_rows
 from implicit_delta._core.cache import Recent
 from implicit_delta._core.hints import hinting
 from implicit_delta._core.types import Array, WeightKind
-from implicit_delta.errors import ConvergenceError
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
@@ -21,6 +21,7 @@ from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
+from implicit_delta.models.traced_loglik import TracedScore, can_be_traced, tells_the_truth
 from implicit_delta.models.weights import (
     as_mean_one,
     count_of,
@@ -135,7 +136,10 @@ def from_residuals(
         rule = "mle" if l2 else "unbiased"
     under = constraints_of(bounds, constraints, point, layout, start is not None)
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
-    if start is not None:
+    traced = _traced(problem, point, start is not None) if jacobian is None else None
+    if traced is not None:
+        problem, point, (noise, df) = traced
+    elif start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
@@ -147,6 +151,25 @@ def from_residuals(
     model = replace(model, names=names_of(layout))
     check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
+
+
+def _traced(
+    problem: "LeastSquares", point: Array, fits: bool
+) -> "tuple[LeastSquares, Array, Noise] | None":
+    """Solve with a traced Jacobian; None where that cannot be, or differences do not agree."""
+    residuals = problem.function
+    if not can_be_traced(residuals, point, fits):
+        return None
+    exact = replace(problem, derivative=TracedScore(residuals))
+    try:
+        with np.errstate(all="ignore"):
+            theta, noise = exact.solve(point) if fits else (point, exact.noise(point))
+            rows = exact.jacobian(theta) / np.sqrt(noise.variance)
+            units = 1 / np.linalg.norm(rows, axis=0)
+            right = np.isfinite(units).all() and tells_the_truth(residuals, theta, units)
+    except (ImplicitDeltaError, ArithmeticError, ValueError):  # differences tell what is wrong
+        return None
+    return (exact, theta, noise) if right else None
 
 
 @dataclass(frozen=True, eq=False)

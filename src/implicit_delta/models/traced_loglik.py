@@ -90,13 +90,11 @@ class TracedScore:
         return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1))
 
 
-def traced_score(
-    function: Callable[[Array], Any], point: Array, counter: Counter
-) -> TracedScore | None:
-    """Make the derivatives of terms that can be traced, if there are enough parameters."""
-    if point.size < TRACE_FROM or not tells_the_truth(function, point):
-        return None
-    return TracedScore(function, counter)
+def can_be_traced(function: Callable[[Array], Any], point: Array, checked: bool) -> bool:
+    """Whether terms can be traced and there are enough parameters; checked now, or later."""
+    if point.size < TRACE_FROM:
+        return False
+    return tells_the_truth(function, point) if checked else trace_terms(function, point) is not None
 
 
 def is_traced(scores: Any) -> bool:
