@@ -24,8 +24,9 @@ from implicit_delta.numerics.tracing.scipy_functions import dispatched
 from implicit_delta.numerics.tracing.traced import TAPE, Node, Traced
 
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
-# Beyond these a history costs more than the differences that it saves, or does not fit.
-MOST_NODES, MOST_BYTES = 5000, 2**28
+# Beyond this many a parameter, a history of small steps costs more than the differences that it
+# saves; beyond that size it does not fit.
+MOST_NODES, MOST_BYTES = 25, 2**28
 
 
 def trace(f: Callable[[Any], Any], x: Array) -> tuple[Array, Array] | None:
@@ -93,7 +94,7 @@ class History:
 
 def trace_terms(f: Callable[[Any], Any], x: Array) -> History | None:
     """Record a function (d,) to (n,) that may be long; None if it cannot be traced, or is."""
-    history = _recorded(f, x, MOST_NODES, MOST_BYTES)
+    history = _recorded(f, x, MOST_NODES * x.size, MOST_BYTES)
     return None if history is None or history.value.ndim != 1 else history
 
 
