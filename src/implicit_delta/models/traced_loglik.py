@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from implicit_delta._core.arguments import Counter
-from implicit_delta._core.cache import Recent
+from implicit_delta._core.cache import LastCache, Recent
 from implicit_delta._core.types import Array
 from implicit_delta.models.checks import difference
 from implicit_delta.numerics.arrays import symmetric
@@ -45,6 +45,7 @@ class TracedScore:
     function: Callable[[Array], Any]
     counter: Counter = field(default_factory=Counter)
     recent: Recent = field(init=False)
+    last: LastCache = field(init=False, default_factory=LastCache)  # weights
 
     def __post_init__(self) -> None:
         """Remember gradients: those of second derivatives are asked for again."""
@@ -66,8 +67,9 @@ class TracedScore:
 
     def weighted(self, theta: Array, weights: Array) -> Array:
         """Differentiate the weighted sum of the terms, (d,)."""
-        digest = blake2b(weights.tobytes(), digest_size=8).digest()
-        key = np.append(np.asarray(theta), np.frombuffer(digest))
+        key = np.append(
+            np.asarray(theta), self.last.get(weights, "digest", lambda: _digest(weights))
+        )
         return self.recent.get(key, lambda: self._gradient(theta, weights))
 
     def _gradient(self, theta: Array, weights: Array) -> Array:
@@ -217,6 +219,11 @@ def _units(hessian: Array) -> Array | None:
     curvatures = -np.diag(hessian)
     told = np.all(np.isfinite(hessian)) and np.all(curvatures > 0)
     return 1 / np.sqrt(curvatures) if told else None
+
+
+def _digest(weights: Array) -> Array:
+    """Eight bytes that stand for all weights."""
+    return np.frombuffer(blake2b(weights.tobytes(), digest_size=8).digest())
 
 
 def _pulled(history: History, weights: Array) -> Array | None:
