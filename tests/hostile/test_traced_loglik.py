@@ -470,3 +470,25 @@ OUTSIDE = {
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_has_no_rule_is_not_traced(name):
     assert trace_terms(OUTSIDE[name], POINT) is None
+
+
+def test_data_that_change_after_the_fit_are_refused():
+    y = LINE.copy()
+    model = idm.from_loglik(lambda th: -((y - X @ th) ** 2) / 2, start=0 * TRUE)
+    assert is_traced(model.row_scores)
+    y += X[:, 1]
+    with pytest.raises(idm.UnsupportedModelError, match="has changed since the fit"):
+        idm.infer(model, idm.parameters)
+
+
+def test_redrawn_data_are_traced_too():
+    def simulate(th, rng):
+        y = X @ th + rng.normal(size=N)
+        return lambda other: -((y - X @ other) ** 2) / 2
+
+    model = idm.from_loglik(squares, start=0 * TRUE, simulate=simulate)
+    drawn = model.redrawn(np.random.default_rng(0))
+    assert is_traced(drawn.row_scores)
+    y = X @ model.theta + np.random.default_rng(0).normal(size=N)
+    truth = X.T @ (y - X @ POINT)
+    np.testing.assert_allclose(drawn.score(POINT), truth, atol=1e-9)
