@@ -19,7 +19,8 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
 from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.models.outer_products import OuterProducts
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers import (
     FlatFactor,
     Solution,
@@ -31,6 +32,8 @@ from implicit_delta.numerics.solvers import (
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
+MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
+ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
@@ -49,7 +52,9 @@ class Infinitesimal(Method):
     Parameters
     ----------
     solver : cholesky or conjugate_gradient(...), optional
-        How :math:`A^{-1} g` is found. By default a factorization for up to 1000 parameters, or
+        How :math:`A^{-1} g` is found. With `score=` and more than 30 parameters, by default
+        conjugate gradients in the metric of the score rows, as long as these tell the curvature
+        and there are at least 8 parameters for each psi. Else a factorization for up to 1000, or
         up to 5000 if there are not more than 500 for each psi; otherwise conjugate gradients,
         which stop on the standard error (and up to 2500 parameters, a factorization after all
         where these leave doubt).
@@ -129,6 +134,9 @@ class Infinitesimal(Method):
             solution = self._solved(self.solver, model, b)
             _warn_doubtful(solution, model.d)
             return self.solver, solution
+        quick = self._by_scores(model, b)
+        if quick is not None:
+            return conjugate_gradient, quick
         few = model.d <= max(SMALL, min(LARGEST, PRODUCTS * b.shape[1]))
         if few or model.d > DENSE_LIMIT:
             return replace(self, solver=cholesky if few else conjugate_gradient)._solve(model, b)
@@ -139,6 +147,19 @@ class Infinitesimal(Method):
         if solution.doubtful:
             return cholesky, self._solved(cholesky, model, b)
         return conjugate_gradient, solution
+
+    def _by_scores(self, model: FittedModel, b: Array) -> Solution | None:
+        """Solve in the metric of the score rows; None if that is no gain, or in any doubt."""
+        if self.curvature != "hessian" or self.damping or b.shape[1] * MANY > model.d:
+            return None
+        known = model.outer_products
+        if known is None:
+            return None
+        try:
+            found = known.solved(b, model.d // b.shape[1])
+        except (ConvergenceError, NotAMaximumError):
+            return None
+        return _refined(found, b, known, model.information(model.theta, found.x))
 
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
         floor = self._floor(model) if solver.uses_floor else 0.0
@@ -165,6 +186,17 @@ class Infinitesimal(Method):
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
+
+
+def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> Solution | None:
+    """Correct a solution by products that know their error; None if they tell another story."""
+    remainder = b - images
+    left = np.linalg.norm(known.half_transpose(remainder), axis=0) ** 2 / known.floor
+    share = float(np.max(ratio(left, np.diag(found.quadratic))))
+    if share > ANOTHER**2:
+        return None
+    quadratic = symmetric(b.T @ found.x + found.x.T @ remainder)
+    return replace(found, quadratic=quadratic, residual=found.residual + share)
 
 
 def _probed(
