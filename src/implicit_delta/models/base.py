@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.doors import DOORS
+from implicit_delta._core.doors import door
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
@@ -249,6 +249,10 @@ class FittedModel(ABC):
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
         return self.score(theta)
 
+    def short_score(self, theta: Array, like: "FittedModel") -> Array:
+        """Gradient of L; if by differences, by one over a small part of each unit of a model."""
+        return self.score(theta)
+
     def swift_score(self, theta: Array) -> Array:
         """Gradient of L for products that are checked later, (d,); NaN where there is none."""
         return self.score(theta)
@@ -443,7 +447,7 @@ class FittedModel(ABC):
         -------
         Summary
         """
-        return DOORS["summary"](self, confidence_level)
+        return door("summary")(self, confidence_level)
 
     def as_start(self, theta: Array) -> str:
         """Write all parameters as one would give them as `start=`."""

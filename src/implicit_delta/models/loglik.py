@@ -71,6 +71,7 @@ from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
+    SHORT_STEP,
     RunningSlopes,
     bends_far,
     constant_beside,
@@ -79,6 +80,7 @@ from implicit_delta.numerics.derivatives import (
     rough_second_differences,
     rough_slopes,
     second_differences,
+    summed_differences,
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
@@ -509,6 +511,11 @@ class LoglikModel(FittedModel):
             return self.score(theta)
         slopes, _ = rough_slopes(self._parts, theta, self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
+
+    def short_score(self, theta: Array, like: FittedModel) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        return summed_differences(self._parts, theta, SHORT_STEP * like.units)
 
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
