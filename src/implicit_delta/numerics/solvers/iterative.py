@@ -13,6 +13,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError, between
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.basis import MEMORY, room
 from implicit_delta.numerics.solvers.bounds import Bounds
 from implicit_delta.numerics.solvers.descent import Descent
 from implicit_delta.numerics.solvers.probe import Probe
@@ -52,6 +53,9 @@ class ConjugateGradient(Solver):
     certify : bool
         Whether to go on until bounds that hold agree to ``rtol``. Otherwise estimated ones decide;
         if a ``floor`` is known, those that hold are reported.
+    memory : int
+        Most bytes of residuals that are kept, so that rounding does not let directions come back
+        that were searched before. Where not all fit, the first are kept; 0 keeps none.
 
     Notes
     -----
@@ -79,6 +83,7 @@ class ConjugateGradient(Solver):
     preconditioner: Operator | None = None
     certify: bool = True
     budget: int | None = None
+    memory: int = MEMORY
 
     name: ClassVar[str] = "conjugate_gradient"
 
@@ -88,15 +93,18 @@ class ConjugateGradient(Solver):
             raise ValueError(f"rtol must be between 0 and 1, not {self.rtol!r}.")
         if self.max_iterations is not None and self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations!r}.")
+        if self.memory < 0:
+            raise ValueError(f"memory must be a number of bytes, not {self.memory!r}.")
         check_budget(self.budget)
 
     def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
-        descent = Descent(operator, b, self.preconditioner)
         unbounded = self.certify and not known and self.preconditioner is None
-        probe = Probe(b, descent.type) if unbounded and descent.active.size else None
+        kept = room(self.memory, b.shape[0], b.shape[1] + unbounded, b.dtype)
+        descent = Descent(operator, b, self.preconditioner, kept=kept)
+        probe = Probe(b, descent.type, kept) if unbounded and descent.active.size else None
         bounds = Bounds(descent, self.rtol, self.certify, known, probe)
         budget = math.inf if self.budget is None else self.budget
         with progress("conjugate gradients", total=self.budget, unit="product") as bar:

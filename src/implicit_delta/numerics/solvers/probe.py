@@ -10,6 +10,7 @@ from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers.base import Operator, check_finite
+from implicit_delta.numerics.solvers.basis import Basis
 
 CHANCE = 1e-3  # that a floor is wrong, over random starts
 LEAST = CHANCE * math.sqrt(math.pi / 2)  # |N(0, 1)| is below this with that probability
@@ -62,11 +63,12 @@ class Probe:
     eigenvalues, and the part of z along these flat directions shows whether b has any.
     """
 
-    def __init__(self, b: Array, kind: Any) -> None:
+    def __init__(self, b: Array, kind: Any, kept: int = 0) -> None:
         z = np.random.default_rng(0).standard_normal(b.shape[:1])
         self.b, self.kind, self.size = b, kind, float(z @ z)
         self.vector: Array = np.asarray(z / math.sqrt(self.size), dtype=kind)
         self.previous = np.zeros_like(self.vector)
+        self.basis = Basis(kept, self.vector.size, kind)
         self.diagonal: list[float] = []
         self.beside: list[float] = []
         self.shares: list[Array] = []  # of each vector in each column of b
@@ -131,6 +133,8 @@ class Probe:
         repeated = abs(float(np.dot(self.previous, image)) - last)
         self.noise = max(self.noise, repeated * min(1.0, last / self.largest))
         ahead = image - along * self.vector - last * self.previous
+        self.basis.append(self.vector, 1.0)
+        self.basis.clean(ahead)
         size = float(np.linalg.norm(ahead))
         # A remainder of rounding size would point anywhere; the space is complete.
         size = 0.0 if size <= 100 * np.finfo(self.kind).eps * self.largest else size
