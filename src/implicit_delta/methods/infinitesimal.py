@@ -133,7 +133,7 @@ class Infinitesimal(Method):
         if few or model.d > DENSE_LIMIT:
             return replace(self, solver=cholesky if few else conjugate_gradient)._solve(model, b)
         try:
-            solution = self._solved(conjugate_gradient(max_iterations=model.d), model, b)
+            solution = self._solved(conjugate_gradient(budget=model.d), model, b)
         except ConvergenceError:
             return cholesky, self._solved(cholesky, model, b)
         if solution.doubtful:

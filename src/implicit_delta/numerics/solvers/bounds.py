@@ -15,7 +15,10 @@ from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sig
 
 FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
-SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
+# Of the smallest Ritz value, when the smallest eigenvalue has to be guessed: a guess that has to be
+# confirmed by further steps, and one that does not. (A space that is complete leaves rounding,
+# and further steps would follow it along directions that are flat.)
+SAFETY, SURE = 0.1, 1e-10
 
 
 class Bounds:
@@ -135,10 +138,16 @@ class Bounds:
         needed = max(3, self.descent.iterations // 10)
         moving = np.isin(np.arange(self.streak.size), self.descent.active)
         promising = moving & (self.gap(self._current_mu()) <= self.rtol)
-        fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1))
+        fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1) | self._sure())
         self._update_ritz(np.flatnonzero(fresh))
         self.streak = np.where(self.gap(self._current_mu()) <= self.rtol, self.streak + 1, 0)
-        return np.asarray(self.streak >= needed)
+        agreed = (self.streak >= needed) | (self.streak > 0) & self._sure()
+        # The last steps of a probe may yet show small curvatures as flat: what is done waits.
+        waiting = self.probing and self.probe is not None and self.probe.ending
+        return np.asarray(agreed | (~moving & waiting))
+
+    def _sure(self) -> NDArray[np.bool_]:
+        return np.asarray(self.gap(SURE * self.smallest) <= self.rtol)
 
     def _look(self, probe: Probe) -> None:
         """Take over what the probe has seen, and end it if it can do no more."""
@@ -151,6 +160,7 @@ class Bounds:
         elif not self.descent.active.size:
             most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
             self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
+        self.probing &= not probe.exhausted
 
     def _current_mu(self) -> float:
         return max(SAFETY * self.smallest, self.floor if self.bounded else 0.0)

@@ -18,6 +18,7 @@ FLAT = 1e-13  # of the largest Ritz value: rounding
 INDISTINCT = 10.0  # times the most negative Ritz value: positive ones below may be errors as well
 FIRST_LOOK, LOOK_SOON, LOOK_LATER = 10, 1.02, 1.1  # steps, and times as many as at the last look
 BISECTIONS = 20
+ENDING = 1e-6  # of the largest entry: what is left of z
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class Probe:
         """Whether z has no further eigenvectors."""
         return bool(self.beside) and self.beside[-1] == 0
 
+    @property
+    def ending(self) -> bool:
+        """Whether z has hardly any further eigenvectors."""
+        return bool(self.beside) and self.beside[-1] <= ENDING * self.largest
+
     def ride(self, operator: Operator, block: Array) -> Array:
         """Apply A to a block (d, k), which may be empty, and in the same call take a step."""
         images = np.asarray(operator(np.column_stack([block, self.vector])))
@@ -88,7 +94,7 @@ class Probe:
 
     def due(self, idle: bool) -> bool:
         """Whether it is time to look: after some more steps, or once nothing else is to do."""
-        due = len(self.diagonal) >= self._next_look or (idle and not self._idle)
+        due = self.exhausted or len(self.diagonal) >= self._next_look or (idle and not self._idle)
         self._idle = idle
         return due
 
@@ -144,8 +150,12 @@ class Probe:
         self.previous, self.vector = self.vector, (ahead / (size or 1.0)).astype(self.kind)
 
     def _limit(self) -> float:
-        """Return the largest Ritz value that counts as flat."""
-        return max(FLAT * self._ritz(-1), INDISTINCT * -self._ritz(0))
+        """Return the largest Ritz value that counts as flat.
+
+        Among all there are, one of the size of rounding may have either sign.
+        """
+        error = max(-self._ritz(0), self.noise if self.exhausted else 0.0)
+        return max(FLAT * self._ritz(-1), INDISTINCT * error)
 
     def _ritz(self, k: int) -> float:
         """Return the k-th Ritz value in ascending order; -1 is the largest."""
