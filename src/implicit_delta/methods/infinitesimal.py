@@ -31,6 +31,7 @@ from implicit_delta.numerics.solvers import (
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
+FEW = 8  # psi: of more, products are shared or the matrix is formed, once and in double precision
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
@@ -142,7 +143,9 @@ class Infinitesimal(Method):
 
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
         floor = self._floor(model) if solver.uses_floor else 0.0
-        return solver.solve(lambda v: self._curve(model, v), b, floor=floor)
+        single = model.single() if floor and b.shape[1] <= FEW else None
+        rough = None if single is None else lambda v: self._curve(single, v)
+        return solver.solve(lambda v: self._curve(model, v), b, floor=floor, rough=rough)
 
     def _floor(self, model: FittedModel) -> float:
         """Return a lower bound of the curvature.

@@ -200,6 +200,10 @@ class FittedModel(ABC):
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT
 
+    def single(self) -> "FittedModel | None":
+        """Return the same model in single precision, for cheaper products; None if there is none."""
+        return None
+
     @property
     def floor(self) -> float:
         """Lower bound of the Gauss-Newton curvature: that of the ridges."""

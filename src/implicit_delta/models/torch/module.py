@@ -76,6 +76,11 @@ class TorchFunctional(Functional):
     def numpy(self, values: Any) -> Any:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
+    def single(self) -> "TorchFunctional":
+        """Copy this in single precision."""
+        shell = copy.deepcopy(self.shell).float()
+        return TorchFunctional(self.layout, torch.float32, shell, self.device)
+
     def leaves(self, theta: Array) -> dict[str, nn.Parameter]:
         """Copy theta into parameters as an optimizer wants them, by name."""
         views = self.views(self.flat(theta).clone())

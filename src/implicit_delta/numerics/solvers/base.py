@@ -92,7 +92,9 @@ class Solver(Named, ABC):
     uses_floor: ClassVar[bool] = True
 
     @abstractmethod
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
         """Solve ``A x = b`` and return ``b' A^-1 b`` with it.
 
         Parameters
@@ -103,6 +105,8 @@ class Solver(Named, ABC):
             Right-hand sides, one per column.
         floor : float
             A number known to be at most the smallest eigenvalue of A; 0 when nothing is known.
+        rough : callable, optional
+            Applies A cheaply, in single precision; what is found with it is checked with A.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN
+from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN, Operator
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
 
@@ -31,6 +31,8 @@ class Bounds:
         self.probe, self.probing, self.sight = probe, probe is not None, Sight()
         self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
         self.streak = np.zeros(descent.size.size, dtype=int)
+        self.slip = np.zeros(descent.size.size)  # of the residuals, by a rough operator
+        self.rough = np.zeros(descent.size.size)  # error of that operator, relative to the floor
         self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
 
     def step(self) -> None:
@@ -99,12 +101,34 @@ class Bounds:
 
     def error(self, mu: float) -> Array:
         """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        simple = self.descent.shrinkage * self.descent.size / mu
-        if mu != self.floor:
-            return np.asarray(simple)
-        moving = self.descent.size > 0
-        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
-        return np.asarray(np.minimum(simple, radau))
+        bound = np.asarray(self.descent.shrinkage * self.descent.size / mu)
+        if mu == self.floor:
+            moving = self.descent.size > 0
+            radau = np.multiply(
+                self.radau, self.descent.size, out=np.zeros_like(bound), where=moving
+            )
+            bound = np.minimum(bound, radau)
+        if not self.slip.any():
+            return bound
+        # |r| in the norm of A^-1: that of the recurrence, and what it has slipped by.
+        return np.asarray((np.sqrt(bound / (1 - self.rough)) + self.slip / math.sqrt(mu)) ** 2)
+
+    def correct(self, operator: Operator, b: Array) -> None:
+        """Put the residuals of x in the place of those that a rough operator has led to.
+
+        From here on ``lower`` is 2 b'x - x'Ax, a bound for any x. The operator's error E is about
+        |slip| / |x|, so that no curvature of A is smaller than mu - |E|.
+        """
+        descent, images = self.descent, np.asarray(operator(self.descent.x.T)).T
+        for row, column in enumerate(descent.order):
+            x, residual = descent.x[column], b[:, column] - images[column]
+            slip = float(np.linalg.norm(residual - descent.residuals[row]))
+            self.slip[column] = slip
+            self.rough[column] = min(1.0, slip / max(self.floor * float(np.linalg.norm(x)), slip))
+            descent.residuals[row] = residual
+            descent.lower[column] = x @ b[:, column] + x @ residual
+        descent.products += descent.order.size
+        descent.iterations += 1
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""

@@ -50,8 +50,10 @@ class Cholesky(Solver):
         if self.block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {self.block_size!r}.")
 
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
-        """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect."""
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
+        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``rough`` have no effect."""
         formed = _form(operator, b.shape[0], self.block_size)
         matrix = symmetric(formed)
         asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))

@@ -1,7 +1,8 @@
 """Conjugate gradients, stopped on bounds of b' A^-1 b."""
 
+import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,8 @@ from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
 FORETOLD_EVERY = 10  # iterations
+FINEST_ROUGH = 1e-5  # rtol that products in single precision are tried for
+CLOSER = 0.9  # times rtol, to leave room for the errors of a rough operator
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -97,8 +100,25 @@ class ConjugateGradient(Solver):
             raise ValueError(f"memory must be a number of bytes, not {self.memory!r}.")
         check_budget(self.budget)
 
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
+        if rough is not None and self._may_be_rough(floor):
+            with contextlib.suppress(NotAMaximumError, ConvergenceError):
+                bounds = replace(self, rtol=CLOSER * self.rtol)._iterated(rough, b, floor)
+                bounds.correct(operator, b)
+                if bounds.bounded and np.all(bounds.gap(floor) <= self.rtol):
+                    return _solution(bounds, b)
+        return _solution(self._iterated(operator, b, floor), b)
+
+    def _may_be_rough(self, floor: float) -> bool:
+        """Whether bounds that hold can tell if single precision was enough."""
+        bounded = floor > 0 and self.certify and self.preconditioner is None
+        return bounded and self.rtol >= FINEST_ROUGH
+
+    def _iterated(self, operator: Operator, b: Array, floor: float) -> Bounds:
+        """Iterate until the bounds agree."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
         unbounded = self.certify and not known and self.preconditioner is None
@@ -121,7 +141,7 @@ class ConjugateGradient(Solver):
                 _show(bar, bounds, descent.products - before)
         if not bounds.settled:
             raise _unfinished(self, bounds, descent.active, most)
-        return _solution(bounds, b)
+        return bounds
 
 
 conjugate_gradient = ConjugateGradient()
