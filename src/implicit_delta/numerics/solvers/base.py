@@ -35,7 +35,7 @@ class Solution:
         ``b' A^-1 b``, symmetric.
     residual : float
         Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
-        ``(sqrt(upper) - sqrt(lower)) / sqrt(lower)`` for an iterative one.
+        largest distance of ``sqrt(quadratic)`` from the roots of its bounds for an iterative one.
     smallest_curvature : float
         The smallest curvature ``v' A v / v' v`` found, never below the smallest eigenvalue of A.
     products : int

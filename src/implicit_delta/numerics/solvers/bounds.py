@@ -19,6 +19,7 @@ ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further
 # confirmed by further steps, and one that does not. (A space that is complete leaves rounding,
 # and further steps would follow it along directions that are flat.)
 SAFETY, SURE = 0.1, 1e-10
+WITHIN = 0.999  # of rtol, for rounding
 
 
 class Bounds:
@@ -61,6 +62,26 @@ class Bounds:
     def bounded(self) -> bool:
         """Whether there is a floor that no curvature has contradicted."""
         return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
+
+    @property
+    def tight(self) -> NDArray[np.bool_]:
+        """Whether some number is within ``rtol`` of both bounds at the floor, (K,)."""
+        return np.asarray(self.gap(self.floor) <= 2 * WITHIN * self.rtol)
+
+    def pick(self, guess: Array) -> Array:
+        """Return the number next to a guess of b' A^-1 b that is so, in terms of its root."""
+        low, high = np.sqrt(self.descent.lower), self._upper_root()
+        margin = WITHIN * self.rtol * low
+        near = np.clip(np.sqrt(guess), np.minimum(high - margin, low + margin), low + margin)
+        return np.asarray(np.where(self.tight, near**2, guess))
+
+    def distance(self, value: Array) -> Array:
+        """Return how far the root of a value may be from that of b' A^-1 b, relative to it."""
+        root, low = np.sqrt(value), np.sqrt(self.descent.lower)
+        return np.asarray(ratio(np.maximum(self._upper_root() - root, root - low), low))
+
+    def _upper_root(self) -> Array:
+        return np.asarray(np.sqrt(self.descent.lower + self.error(self.floor)))
 
     @property
     def settled(self) -> bool:
@@ -158,7 +179,7 @@ class Bounds:
     def _agree(self) -> NDArray[np.bool_]:
         """Whether the bounds of each column agree, (K,)."""
         if self.certify and self.bounded:
-            return np.asarray(self.gap(self.floor) <= self.rtol)
+            return self.tight
         needed = max(3, self.descent.iterations // 10)
         moving = np.isin(np.arange(self.streak.size), self.descent.active)
         promising = moving & (self.gap(self._current_mu()) <= self.rtol)
@@ -179,8 +200,7 @@ class Bounds:
         self.probed = max(sight.ritz, probe.noise)  # less is rounding, and has no end
         if sight.floor * self.rtol > probe.noise:
             self.floor = sight.floor
-            agreed = bool(np.all(self.gap(sight.floor) <= self.rtol))
-            self.probing = not agreed and sight.floor < ENOUGH * sight.ritz
+            self.probing = not np.all(self.tight) and sight.floor < ENOUGH * sight.ritz
         elif not self.descent.active.size:
             most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
             self.probing = sight.steps < most or len(probe.diagonal) < FEWEST

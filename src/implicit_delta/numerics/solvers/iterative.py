@@ -22,7 +22,7 @@ from implicit_delta.numerics.solvers.probe import Probe
 MOST_ITERATIONS = 10_000
 FORETOLD_EVERY = 10  # iterations
 FINEST_ROUGH = 1e-5  # rtol that products in single precision are tried for
-CLOSER = 0.9  # times rtol, to leave room for the errors of a rough operator
+CLOSER = 0.98  # times rtol, to leave room for the errors of a rough operator
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -39,9 +39,9 @@ class ConjugateGradient(Solver):
 
     for step lengths :math:`\gamma`, residuals r, search directions p and any
     :math:`\mu` up to the smallest eigenvalue of A: the first is Gauss-Radau quadrature with a node
-    at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when the
-    two ends differ by ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm
-    of A, so a smaller ``rtol`` is needed when x itself is used.
+    at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when some
+    number is within ``rtol`` of both ends; x itself is then accurate to about ``2 * sqrt(rtol)`` in
+    the norm of A, so a smaller ``rtol`` is needed when x itself is used.
 
     Parameters
     ----------
@@ -108,7 +108,8 @@ class ConjugateGradient(Solver):
             with contextlib.suppress(NotAMaximumError, ConvergenceError):
                 bounds = replace(self, rtol=CLOSER * self.rtol)._iterated(rough, b, floor)
                 bounds.correct(operator, b)
-                if bounds.bounded and np.all(bounds.gap(floor) <= self.rtol):
+                bounds.rtol = self.rtol
+                if bounds.bounded and np.all(bounds.tight):
                     return _solution(bounds, b)
         return _solution(self._iterated(operator, b, floor), b)
 
@@ -151,14 +152,19 @@ def _solution(bounds: Bounds, b: Array) -> Solution:
     descent, probe = bounds.descent, bounds.probe
     estimated = bounds.estimated_mu()
     mu = bounds.floor if bounds.bounded else estimated
-    residual = float(bounds.gap(mu).max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
+    gap = bounds.gap(mu)
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = symmetric(quadratic)
     remaining = BIAS * bounds.error(max(bounds.smallest, estimated))
     if bounds.bounded:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
-    np.fill_diagonal(quadratic, descent.lower + remaining)
+    diagonal = descent.lower + remaining
+    if bounds.bounded:
+        diagonal = bounds.pick(diagonal)
+        gap = bounds.distance(diagonal)
+    np.fill_diagonal(quadratic, diagonal)
+    residual = float(gap.max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
     seen = bounds.smallest if descent.preconditioner is None else descent.smallest_curvature
     return Solution(
         x=descent.x.T,
