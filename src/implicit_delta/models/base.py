@@ -201,7 +201,7 @@ class FittedModel(ABC):
         return self.d <= GAUSS_NEWTON_LIMIT
 
     def single(self) -> "FittedModel | None":
-        """Return the same model in single precision, for cheaper products; None if there is none."""
+        """Return the same in single precision, for cheaper products; None if there is none."""
         return None
 
     @property

@@ -140,7 +140,10 @@ def check_gradient(
     A part of psi that was detached changes all the same. Steps of two sizes must both disagree:
     psi may bend, or have a kink nearby.
     """
-    z = np.random.default_rng(0).normal(size=theta.size) * (abs(theta) + np.mean(abs(theta)))
+    z = np.random.default_rng(0).standard_normal(theta.size, dtype=theta.dtype.type)
+    scale = abs(theta)
+    z *= np.add(scale, np.mean(scale), out=scale)  # in place: there may be ten million
+    del scale
     worst = np.inf
     for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
         step = (size * z).astype(theta.dtype)

@@ -75,6 +75,7 @@ class TorchModel(BatchedModel):
     """A torch module at its maximum; made by `from_torch`."""
 
     program: TorchProgram
+    batches: Batches
 
     @property
     def module(self) -> nn.Module:

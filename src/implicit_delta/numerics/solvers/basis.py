@@ -8,6 +8,7 @@ from implicit_delta._core.types import Array
 
 MEMORY = 2**28  # bytes of all vectors kept, by default
 TOGETHER = 16  # rows allocated at a time
+FEWEST = 8  # vectors that save as much as they cost
 
 
 class Basis:
@@ -40,5 +41,6 @@ class Basis:
 
 
 def room(memory: int, d: int, K: int, kind: Any) -> int:
-    """Vectors of d numbers for each of K bases."""
-    return int(memory // (np.dtype(kind).itemsize * max(1, d * K)))
+    """Vectors of d numbers for each of K bases; none if there would be few of them."""
+    most = int(memory // (np.dtype(kind).itemsize * max(1, d * K)))
+    return most if most >= min(FEWEST, d) else 0
