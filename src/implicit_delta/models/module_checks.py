@@ -147,7 +147,8 @@ def check_gradient(
     worst = np.inf
     for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
         step = (size * z).astype(theta.dtype)
-        ahead, behind = (np.ravel(psi(theta + way)).astype(np.float64) for way in (step, -step))
+        ahead = np.ravel(psi(theta + step)).astype(np.float64)
+        behind = np.ravel(psi(theta - step)).astype(np.float64)
         if ahead.size != len(rows) or not np.all(np.isfinite(ahead - behind)):
             return
         rise, claimed = (ahead - behind) / 2, rows @ step
