@@ -15,9 +15,9 @@ from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sig
 
 FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
-# Of the smallest Ritz value, when the smallest eigenvalue has to be guessed: a guess that has to be
-# confirmed by further steps, and one that does not. (A space that is complete leaves rounding,
-# and further steps would follow it along directions that are flat.)
+# When the smallest eigenvalue has to be guessed: of the smallest Ritz value, a guess that further
+# steps have to confirm; of that of the columns, one that needs none. (A space that is complete
+# leaves rounding, and further steps would follow it along directions that are flat.)
 SAFETY, SURE = 0.1, 1e-10
 WITHIN = 0.999  # of rtol, for rounding
 
@@ -192,7 +192,7 @@ class Bounds:
         return np.asarray(agreed | (~moving & waiting))
 
     def _sure(self) -> NDArray[np.bool_]:
-        return np.asarray(self.gap(SURE * self.smallest) <= self.rtol)
+        return np.asarray(self.gap(SURE * self.ritz) <= self.rtol)
 
     def _look(self, probe: Probe) -> None:
         """Take over what the probe has seen, and end it if it can do no more."""
