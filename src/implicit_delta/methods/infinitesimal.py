@@ -19,7 +19,8 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
 from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.models.outer_products import OuterProducts
+from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers import (
     FlatFactor,
     Solution,
@@ -32,8 +33,14 @@ from implicit_delta.numerics.solvers import (
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 FEW = 8  # psi: of more, products are shared or the matrix is formed, once and in double precision
+MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
+ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
 BIAS_STEP = 0.1  # of a standard error
+# Beyond a few parameters a bias is first looked for along random mixtures of all directions. One of
+# half a standard error, which matters, of a psi that bends along a single direction is below the
+# limit in all three with probability 1.4e-3.
+BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
@@ -50,7 +57,9 @@ class Infinitesimal(Method):
     Parameters
     ----------
     solver : cholesky or conjugate_gradient(...), optional
-        How :math:`A^{-1} g` is found. By default a factorization for up to 1000 parameters, or
+        How :math:`A^{-1} g` is found. With `score=` and more than 30 parameters, by default
+        conjugate gradients in the metric of the score rows, as long as these tell the curvature
+        and there are at least 8 parameters for each psi. Else a factorization for up to 1000, or
         up to 5000 if there are not more than 500 for each psi; otherwise conjugate gradients,
         which stop on the standard error (and up to 2500 parameters, a factorization after all
         where these leave doubt).
@@ -106,6 +115,7 @@ class Infinitesimal(Method):
         exact = self.curvature == "hessian" and self.damping == 0
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
+        bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
         seen = _probed(
             evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
         )
@@ -117,7 +127,7 @@ class Infinitesimal(Method):
             nonlinearity=seen.nonlinearity,
             bent=seen.most,
             falls=seen.falls,
-            bias=_second_order_bias(evaluation, solution),
+            bias=bias,
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=score,
             notes=_notes(solution),
@@ -130,6 +140,9 @@ class Infinitesimal(Method):
             solution = self._solved(self.solver, model, b)
             _warn_doubtful(solution, model.d)
             return self.solver, solution
+        quick = self._by_scores(model, b)
+        if quick is not None:
+            return conjugate_gradient, quick
         few = model.d <= max(SMALL, min(LARGEST, PRODUCTS * b.shape[1]))
         if few or model.d > DENSE_LIMIT:
             return replace(self, solver=cholesky if few else conjugate_gradient)._solve(model, b)
@@ -140,6 +153,19 @@ class Infinitesimal(Method):
         if solution.doubtful:
             return cholesky, self._solved(cholesky, model, b)
         return conjugate_gradient, solution
+
+    def _by_scores(self, model: FittedModel, b: Array) -> Solution | None:
+        """Solve in the metric of the score rows; None if that is no gain, or in any doubt."""
+        if self.curvature != "hessian" or self.damping or b.shape[1] * MANY > model.d:
+            return None
+        known = model.outer_products
+        if known is None:
+            return None
+        try:
+            found = known.solved(b, model.d // b.shape[1])
+        except (ConvergenceError, NotAMaximumError):
+            return None
+        return _refined(found, b, known, model.information(model.theta, found.x))
 
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
         floor = self._floor(model) if solver.uses_floor else 0.0
@@ -168,6 +194,17 @@ class Infinitesimal(Method):
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
+
+
+def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> Solution | None:
+    """Correct a solution by products that know their error; None if they tell another story."""
+    remainder = b - images
+    left = np.linalg.norm(known.half_transpose(remainder), axis=0) ** 2 / known.floor
+    share = float(np.max(ratio(left, np.diag(found.quadratic))))
+    if share > ANOTHER**2:
+        return None
+    quadratic = symmetric(b.T @ found.x + found.x.T @ remainder)
+    return replace(found, quadratic=quadratic, residual=found.residual + share)
 
 
 def _probed(
@@ -240,8 +277,19 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
         return np.nan
+
+    def biases(mixture: Array) -> Array:
+        bends = evaluation.bends(BIAS_STEP * factor.half(mixture).T)
+        return np.asarray(ratio(bends / (2 * BIAS_STEP**2), errors))
+
+    d = factor.scale.size
     try:
-        total = evaluation.bend(BIAS_STEP * factor.half(np.eye(factor.scale.size)).T)
+        if d > 2 * BIAS_MIXTURES:
+            # Each has the whole bias as its expectation (Hutchinson).
+            # Normal numbers, not signs: those cancel exactly in a difference of two parameters.
+            mixed = biases(np.random.default_rng(0).normal(size=(d, BIAS_MIXTURES)))
+            if np.max(abs(mixed)) < BIAS_LIMIT_MIXED:
+                return float(np.max(abs(mixed.mean(axis=0))))
+        return float(np.max(abs(biases(np.eye(d)).sum(axis=0))))
     except EvaluationError:
         return np.nan
-    return float(np.max(ratio(abs(total) / (2 * BIAS_STEP**2), errors)))
