@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -22,6 +23,7 @@ from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers import (
+    Cholesky,
     FlatFactor,
     Solution,
     Solver,
@@ -41,7 +43,7 @@ BIAS_STEP = 0.1  # of a standard error
 # half a standard error, which matters, of a psi that bends along a single direction is below the
 # limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
-MOST_BYTES, COPIES = 8e9, 5  # of the covariance matrix of all evaluations, on its way to the user
+MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
@@ -76,7 +78,9 @@ class Infinitesimal(Method):
     Directions along which the log-likelihood is flat are no error if psi does not change along
     them (redundant parameters and a psi that the data determine): then :math:`A^{-1}` is the
     pseudo-inverse, and ``diagnostics.notes["flat_directions"]`` has their number. Of conjugate
-    gradients ``notes["accuracy"]`` says whether the residual is a bound.
+    gradients ``notes["accuracy"]`` says whether the residual is a bound; of a large Gauss-Newton
+    matrix that was factorized without outputs that hardly curve, by how much that can change the
+    standard error.
 
     Examples
     --------
@@ -105,7 +109,7 @@ class Infinitesimal(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Solve for the directions and multiply out the covariance."""
-        _check_size(evaluation.size)
+        _check_size(evaluation.size, model.d, self.solver)
         jacobian = evaluation.jacobian(model.theta)
         _check_moves(jacobian, model)
         try:
@@ -122,6 +126,7 @@ class Infinitesimal(Method):
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
+            basis=_basis(solution),
             method=repr(replace(self, solver=solver)),
             smallest_curvature=solution.smallest_curvature,
             nonlinearity=seen.nonlinearity,
@@ -168,10 +173,22 @@ class Infinitesimal(Method):
         return _refined(found, b, known, model.information(model.theta, found.x))
 
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
+        operator = lambda v: self._curve(model, v)  # noqa: E731
+        if isinstance(solver, Cholesky):
+            return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
         single = model.single() if floor and b.shape[1] <= FEW else None
         rough = None if single is None else lambda v: self._curve(single, v)
-        return solver.solve(lambda v: self._curve(model, v), b, floor=floor, rough=rough)
+        return solver.solve(operator, b, floor=floor, rough=rough)
+
+    def _part(self, model: FittedModel, columns: int) -> Array | None:
+        """Return most of the curvature, if that is cheaper to form than all of it."""
+        if self.curvature != "ggn":
+            return None
+        part = model.gauss_newton_part(model.theta, columns)
+        if part is not None and self.damping:
+            part[np.diag_indices(model.d)] += self.damping
+        return part
 
     def _floor(self, model: FittedModel) -> float:
         """Return a lower bound of the curvature.
@@ -200,7 +217,7 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
     """Correct a solution by products that know their error; None if they tell another story."""
     remainder = b - images
     left = np.linalg.norm(known.half_transpose(remainder), axis=0) ** 2 / known.floor
-    share = float(np.max(ratio(left, np.diag(found.quadratic))))
+    share = float(np.max(ratio(left, found.quadratic.diagonal())))
     if share > ANOTHER**2:
         return None
     quadratic = symmetric(b.T @ found.x + found.x.T @ remainder)
@@ -208,7 +225,7 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
 
 
 def _probed(
-    evaluation: Evaluation, directions: Array, covariance: Array, score: Array, exact: bool
+    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
 ) -> Probe:
     """Probe psi; of a network that stopped early in its tangent, if psi has one."""
     if not evaluation.model.tether:
@@ -229,6 +246,10 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         sure = f"bounded with probability {solution.probability:g}"
         estimated = f"not bounded, estimated {solution.residual:.1g}"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
+    if solution.by_part:
+        off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
+        most = max(off, float(np.finfo(float).eps))
+        notes["accuracy"] = f"bounded, at most {most:.1g} (rows that hardly curve made up for)"
     return notes
 
 
@@ -255,8 +276,17 @@ def _warn_doubtful(solution: Solution, d: int) -> None:
         warn(text, ImplicitDeltaWarning)
 
 
-def _check_size(size: int) -> None:
-    needed = 8.0 * COPIES * size**2
+def _basis(solution: Solution) -> Array | None:
+    """Return the root of A^-1 that a factored covariance is made of, (d, d)."""
+    root = solution.factor or solution.flat
+    factored = isinstance(solution.quadratic, Factored) and root is not None
+    return root.half(np.eye(len(solution.x))) if factored and root is not None else None
+
+
+def _check_size(size: int, d: int, solver: Solver | None) -> None:
+    """Refuse more evaluations than fit in memory, at the rank of their covariance."""
+    direct = d <= LARGEST if solver is None else isinstance(solver, type(cholesky))
+    needed = 8.0 * COPIES * size * (min(size, d) if direct else size)
     if needed > MOST_BYTES:
         raise EvaluationError(
             f"psi returns {size} values, and their joint covariance would take {needed / 1e9:.0f} "
@@ -274,7 +304,7 @@ def _check_moves(jacobian: Array, model: FittedModel) -> None:
 
 def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
     """Half the trace of the Hessian of psi times A^-1, in standard errors: the largest."""
-    errors, factor = np.sqrt(np.diag(solution.quadratic)), solution.factor
+    errors, factor = np.sqrt(solution.quadratic.diagonal()), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
         return np.nan
 

@@ -206,6 +206,14 @@ class FittedModel(ABC):
         """Return the same in single precision, for cheaper products; None if there is none."""
         return None
 
+    def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
+        """Matrix (d, d) that is at most the Gauss-Newton matrix, near to it and cheaper to form.
+
+        None where there is none, or where the products that make up for the rest, some ten for
+        each of so many columns, take longer.
+        """
+        return None
+
     @property
     def floor(self) -> float:
         """Lower bound of the Gauss-Newton curvature: that of the ridges."""

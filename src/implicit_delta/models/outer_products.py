@@ -98,7 +98,7 @@ class OuterProducts:
             x=x,
             quadratic=found.quadratic,
             residual=found.residual,
-            smallest_curvature=self._smallest_curvature(x, found.quadratic),
+            smallest_curvature=self._smallest_curvature(x, found.quadratic.diagonal()),
             products=found.products,
             iterations=found.iterations,
             lower=found.lower,
@@ -107,12 +107,12 @@ class OuterProducts:
             probability=1 - CHANCE,
         )
 
-    def _smallest_curvature(self, x: Array, quadratic: Array) -> float:
+    def _smallest_curvature(self, x: Array, variances: Array) -> float:
         """Curvature along the solutions, and along the weakest direction of the metric."""
         weakest = self.factor.scale * self.factor.weakest()
         z = self.factor.triangle.T @ (weakest / self.factor.scale)
         lengths = np.append(np.linalg.norm(x, axis=0), np.linalg.norm(weakest)) ** 2
-        bends = np.append(np.diag(quadratic), z @ self._along(z))
+        bends = np.append(variances, z @ self._along(z))
         return float(np.min(bends[lengths > 0] / lengths[lengths > 0]))
 
 
