@@ -34,6 +34,7 @@ from implicit_delta.numerics.solvers import (
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
+FEW = 8  # psi: of more, products are shared or the matrix is formed, once and in double precision
 MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
 ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
@@ -151,7 +152,7 @@ class Infinitesimal(Method):
         if few or model.d > DENSE_LIMIT:
             return replace(self, solver=cholesky if few else conjugate_gradient)._solve(model, b)
         try:
-            solution = self._solved(conjugate_gradient(max_iterations=model.d), model, b)
+            solution = self._solved(conjugate_gradient(budget=model.d), model, b)
         except ConvergenceError:
             return cholesky, self._solved(cholesky, model, b)
         if solution.doubtful:
@@ -176,7 +177,9 @@ class Infinitesimal(Method):
         if isinstance(solver, Cholesky):
             return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
-        return solver.solve(operator, b, floor=floor)
+        single = model.single() if floor and b.shape[1] <= FEW else None
+        rough = None if single is None else lambda v: self._curve(single, v)
+        return solver.solve(operator, b, floor=floor, rough=rough)
 
     def _part(self, model: FittedModel, columns: int) -> Array | None:
         """Return most of the curvature, if that is cheaper to form than all of it."""

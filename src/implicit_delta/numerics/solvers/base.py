@@ -37,7 +37,7 @@ class Solution:
         more than 500 columns, and more than d.
     residual : float
         Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
-        ``(sqrt(upper) - sqrt(lower)) / sqrt(lower)`` for an iterative one.
+        largest distance of ``sqrt(quadratic)`` from the roots of its bounds for an iterative one.
     smallest_curvature : float
         The smallest curvature ``v' A v / v' v`` found, never below the smallest eigenvalue of A.
     products : int
@@ -97,7 +97,9 @@ class Solver(Named, ABC):
     uses_floor: ClassVar[bool] = True
 
     @abstractmethod
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
         """Solve ``A x = b`` and return ``b' A^-1 b`` with it.
 
         Parameters
@@ -108,6 +110,8 @@ class Solver(Named, ABC):
             Right-hand sides, one per column.
         floor : float
             A number known to be at most the smallest eigenvalue of A; 0 when nothing is known.
+        rough : callable, optional
+            Applies A cheaply, in single precision; what is found with it is checked with A.
 
         Raises
         ------

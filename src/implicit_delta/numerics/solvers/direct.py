@@ -53,9 +53,15 @@ class Cholesky(Solver):
             raise ValueError(f"block_size must be at least 1, not {self.block_size!r}.")
 
     def solve(
-        self, operator: Operator, b: Array, *, floor: float = 0.0, part: Array | None = None
+        self,
+        operator: Operator,
+        b: Array,
+        *,
+        floor: float = 0.0,
+        rough: Operator | None = None,
+        part: Array | None = None,
     ) -> Solution:
-        """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect.
+        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``rough`` have no effect.
 
         With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
         that leaves doubt in the ninth digit.
