@@ -39,7 +39,8 @@ def from_shards(
         Paths, slices, tables: whatever `build` takes. Rows are numbered in this order, as for
         ``clusters=``.
     keep : float
-        Bytes of the built models that stay in memory; with 0 only one is there at a time.
+        Bytes of the built models that stay in memory; with 0 only the first, beside the one at
+        work.
 
     Returns
     -------
