@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.asks import Described
 from implicit_delta.models.sharded.engine import Engine
@@ -97,6 +98,8 @@ def model_over(engine: Engine) -> ShardedModel:
         **first.others,
     )
     model = model.with_noise(noise_over) if np.isfinite(first.df) else model
+    if frozenset.intersection(*(own.level for own in found)):  # not even together
+        check_runaways(model, False)
     _tell_plan(model)
     return model
 
