@@ -321,3 +321,37 @@ def test_a_parameter_that_no_part_holds_warns_once():
     with pytest.warns(idm.ImplicitDeltaWarning, match="no finite maximum") as seen:
         idm.from_shards(flat, PARTS)
     assert len(seen) == 1
+
+
+def test_a_saddle_of_all_parts_is_refused():
+    """A Gauss-Newton matrix, the default of least squares, is positive at a saddle, too."""
+    x = np.linspace(0.5, 2.0, N)
+    y = 3.0 * x + 0.1 * rng.normal(size=N)
+
+    def product(rows):
+        return idm.from_residuals(
+            lambda b: y[rows] - (b[0] * b[1] + 0.1 * (b[0] - b[1])) * x[rows],
+            [0.1, -0.1],
+            jacobian=lambda b: np.outer(x[rows], [-b[1] - 0.1, 0.1 - b[0]]),
+            variance=1.0,
+            l2=1e-3,
+        )
+
+    for model in (product(slice(None)), idm.from_shards(product, PARTS)):
+        with pytest.raises(idm.NotAMaximumError, match=r"saddle|curv"):
+            idm.infer(model, lambda b: b[0])
+
+
+def test_names_of_psi_come_back_from_the_shards():
+    model = idm.from_shards(build, PARTS)
+    found = idm.infer(model, lambda t: {"rate": np.exp(t[0]), "slope": t[1]})
+    assert found.names == ("rate", "slope")
+
+
+def test_labels_of_psi_come_back_from_the_shards():
+    pandas = pytest.importorskip("pandas")
+    linear = pytest.importorskip("sklearn.linear_model")
+    reg = linear.PoissonRegressor(alpha=0, tol=1e-10, max_iter=2000).fit(X[:, 1:], Y)
+    model = idm.from_shards(lambda r: idm.from_sklearn(reg, X[r, 1:], Y[r]), PARTS)
+    found = idm.infer(model, lambda reg: pandas.Series(reg.predict(X[:2, 1:]), ["a", "b"]))
+    assert found.names == ("a", "b")

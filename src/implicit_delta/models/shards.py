@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,8 +72,7 @@ def model_over(engine: Engine) -> ShardedModel:
     for other in found:
         _check(found[0], other)
     first, sizes = found[0], tuple(own.n for own in found)
-    if isinstance(engine, Serial):
-        engine = replace(engine, sizes=sizes)
+    engine = engine.of_sizes(sizes)
     alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
     whole = engine.changed(asks.penalized_if, alone)
     model = ShardedModel(
@@ -84,7 +82,7 @@ def model_over(engine: Engine) -> ShardedModel:
         values=tuple(own.value for own in found),
         theta=first.theta,
         weights=_joined(found),
-        l2=first.l2,
+        l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
         has_penalty=first.penalized,
         penalty_by_rows=first.penalty_by_rows,
         names=first.names,

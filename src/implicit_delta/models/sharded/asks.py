@@ -217,6 +217,11 @@ def drift_causes(shard: Shard) -> str:
     return shard.model.drift_causes()
 
 
+def doubt_of(shard: Shard, psi: Any) -> str:
+    """Describe what psi most likely gets wrong."""
+    return shard.model.doubt_of(psi)
+
+
 def pseudo(shard: Shard) -> str:
     """Options with which terms are no log-densities."""
     return shard.model.pseudo

@@ -78,6 +78,9 @@ class Serial(Engine):
         parent = self.parent if again else self
         return replace(self, parent=parent, change=change, shares=tuple(shares), kept={})
 
+    def of_sizes(self, sizes: tuple[int, ...]) -> "Serial":
+        return replace(self, sizes=sizes)
+
     def shard(self, i: int) -> Shard:
         """Take a shard from memory, or build it."""
         if i in self.kept:
