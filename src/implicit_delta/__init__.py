@@ -68,6 +68,7 @@ from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.stochastic import StochasticFiniteDifference
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.combined import combine, measurement
+from implicit_delta.models.compress import compress
 from implicit_delta.models.draws import from_draws
 from implicit_delta.models.equations import from_equations
 from implicit_delta.models.jax import from_jax
@@ -142,6 +143,7 @@ __all__ = [
     "cobyqa",
     "combine",
     "compare",
+    "compress",
     "conjugate_gradient",
     "continue_training",
     "contour",

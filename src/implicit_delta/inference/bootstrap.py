@@ -215,6 +215,12 @@ def _check(fit: Any, psi: Any, replicates: Any, kind: str) -> None:
     _check_wrapper(psi)
     if replicates != int(replicates) or replicates < 2:
         raise ValueError(f"replicates must be an integer above 1, not {replicates!r}.")
+    if kind == "one-step":
+        raise ValueError(
+            'kind="one-step" takes a Newton step on a log-likelihood, and `fit` shows none: '
+            '`infer(model, psi, Bootstrap(kind="one-step"))` of a model of `from_loglik`, '
+            "`from_statsmodels`, `from_sklearn` and the like."
+        )
     if kind not in ("resample", "bayesian"):
         raise ValueError(
             f'kind must be "resample" or "bayesian", not {kind!r}: new targets can be drawn from '

@@ -340,7 +340,9 @@ class BatchedModel(FittedModel):
         return np.asarray(total + own.reshape(v.shape))
 
     def unpenalized(self) -> Self:
-        return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
+        own = self.program  # with what it has compiled
+        program = own if own.penalty is None else replace(own, penalty=None)
+        return replace(self, l2=0.0, tether=0.0, program=program)
 
     def tethered(self) -> Self:
         """Tie the model to its start by the evidence.

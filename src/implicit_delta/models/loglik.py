@@ -49,6 +49,7 @@ from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
+    SHORT_STEP,
     RunningSlopes,
     bends_far,
     constant_beside,
@@ -57,6 +58,7 @@ from implicit_delta.numerics.derivatives import (
     rough_second_differences,
     rough_slopes,
     second_differences,
+    summed_differences,
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
@@ -363,6 +365,11 @@ class LoglikModel(FittedModel):
         slopes, _ = rough_slopes(self._parts, theta, self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
+    def short_score(self, theta: Array, like: FittedModel) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        return summed_differences(self._parts, theta, SHORT_STEP * like.units)
+
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
 
@@ -593,8 +600,11 @@ class LoglikModel(FittedModel):
             other = None if weights is self.weights else weights
             return self._gradient(lambda point: self._parts(point, other), theta)
         rows = self._rows(theta)
-        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
-        return np.asarray(weights @ rows - self.penalty_score(theta))
+        with np.errstate(invalid="ignore"):
+            gradient = weights @ rows
+        if not np.isfinite(gradient).all():  # rows without weight may be undefined
+            gradient = weights @ np.where(weights[:, None] > 0, rows, 0.0)
+        return np.asarray(gradient - self.penalty_score(theta))
 
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""

@@ -110,6 +110,13 @@ def rough_slopes(
     return slopes, bends
 
 
+def summed_differences(f: Function, x: Array, steps: Array) -> Array:
+    """Differentiate the sum of f along each coordinate by one central difference, (d,)."""
+    pairs = ((f(_moved(x, j, h)), f(_moved(x, j, -h))) for j, h in enumerate(steps))
+    sums = [np.sum(ahead - behind) for ahead, behind in pairs]
+    return np.asarray(np.array(sums) / (2 * steps))
+
+
 @dataclass
 class RunningSlopes:
     """Slopes of the sum of f on the way to its maximum: the units follow the bends.

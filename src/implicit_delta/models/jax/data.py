@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import RowNumbers
 from implicit_delta.models.jax.module import x64
 from implicit_delta.models.module_checks import check_lengths, is_batches
@@ -69,9 +70,28 @@ class Batches:
 def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
     """Move data to JAX, floating point in the working type, and count the rows."""
     leaves, structure = jax.tree_util.tree_flatten(_joined(data) if is_batches(data) else data)
+    refuse_explicit(leaves, "data")
     arrays = [_converted(leaf, dtype) for leaf in leaves]
     count = check_lengths(map(len, arrays), "arrays")
     return jax.tree_util.tree_unflatten(structure, arrays), count
+
+
+def refuse_explicit(leaves: list[Any], what: str) -> None:
+    """Refuse arrays on a mesh with explicit axes, whose types change with every operation."""
+    for leaf in leaves:
+        mesh: Any = getattr(getattr(leaf, "sharding", None), "mesh", None)
+        axes = zip(mesh.axis_names, mesh.axis_types or (), strict=False) if mesh else ()
+        explicit = [str(name) for name, kind in axes if "explicit" in str(kind).lower()]
+        if explicit:
+            sizes = tuple(mesh.shape[name] for name in mesh.axis_names)
+            raise UnsupportedModelError(
+                f"{what} is sharded over a mesh with the explicit axis {explicit[0]!r}, where the "
+                "sharding is part of the type of an array and batches of some rows have none. Put "
+                "it on a mesh of automatic axes: `mesh = jax.make_mesh("
+                f"{sizes}, {mesh.axis_names}, axis_types=(jax.sharding.AxisType.Auto,) * "
+                f"{len(sizes)})` and `jax.device_put(x, jax.sharding.NamedSharding(mesh, "
+                f"jax.sharding.PartitionSpec({explicit[0]!r})))`. It stays sharded."
+            )
 
 
 def _joined(batches: list[Any]) -> Any:
