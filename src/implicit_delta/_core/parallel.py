@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from joblib import Parallel, delayed
-
 
 def run_all(
     function: Callable[..., Any],
@@ -13,6 +11,8 @@ def run_all(
     done: Callable[[Any], object],
 ) -> list[Any]:
     """Call the function with each tuple of arguments; `done` gets each result, in order."""
+    from joblib import Parallel, delayed
+
     results = []
     calls = (delayed(function)(*job) for job in jobs)
     for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):

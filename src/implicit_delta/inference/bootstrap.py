@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -264,6 +263,8 @@ def _check_own_objects(
     question: FitAndPsi, fitted: Any, rows: DrawnData, n_jobs: int, stream: np.random.SeedSequence
 ) -> None:
     """Refuse threads for a fit that returns the same object each time."""
+    import joblib
+
     shared = getattr(joblib.parallel.get_active_backend()[0], "supports_sharedmem", False)
     if n_jobs == 1 or not shared or isinstance(fitted, float | int | np.generic):
         return

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import (
     Counter,
@@ -35,6 +36,12 @@ from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.outer_products import (
+    OuterProducts,
+    metric,
+    outer_products,
+    worth_a_metric,
+)
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
@@ -62,7 +69,7 @@ from implicit_delta.numerics.derivatives import (
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
-from implicit_delta.numerics.solvers import factorize
+from implicit_delta.numerics.solvers import Factor, factorize
 from implicit_delta.numerics.tracing import trace
 
 HINTS = {
@@ -73,7 +80,9 @@ HINTS = {
 STEPS = 12  # of a usual climb, to foretell its calls
 # Where it ends is looked at with care, so its scale may be that of a start far away.
 APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
+SHORT = 1e-4  # of the size of a parameter: bends of a penalty that has a derivative
 SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
+MANY = 8  # products by short steps are worth another that checks them
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
@@ -312,7 +321,55 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
+        known = self.outer_products if self.constraints is None else None
+        if known is not None:
+            return known.units
         return natural_units(self._parts, self._origin(self.theta), self.recent.units)
+
+    @cached_property
+    def outer_products(self) -> OuterProducts | None:
+        theta = np.array(self.theta)
+        return outer_products(self.metric(theta), self.swift_score, theta)
+
+    def metric(self, theta: Array) -> Factor | None:
+        if self.row_scores is None or not worth_a_metric(self.n, self.d):
+            return None
+        weights = self.weights**2 if self.weight_kind == "precision" else self.weights
+        ridges = self.l2 + self._swift_penalty_bend(theta)
+        return metric(self._counted(theta, self.weights), weights, ridges)
+
+    def swift_score(self, theta: Array) -> Array:
+        if self.row_scores is None or self.penalty is None:
+            return self.score(theta)
+        rows = self.weights @ self._counted(theta, self.weights)
+        return np.asarray(rows - self.l2 * theta - self._swift_penalty_score(theta))
+
+    def _swift_penalty_score(self, theta: Array) -> Array:
+        """Trace the derivative of the penalty, (d,); NaN if that cannot be done."""
+        penalty = self.penalty
+        traced = None if penalty is None else trace(penalty, theta)
+        if (
+            penalty is None
+            or traced is None
+            or not np.allclose(traced[0], penalty(theta.copy()), rtol=1e-12, atol=0)
+        ):
+            return np.full(self.d, np.nan)
+        return np.asarray(traced[1][0])
+
+    def _swift_penalty_bend(self, theta: Array) -> Array:
+        """Second derivative of the penalty along each parameter, (d,), as if these were apart."""
+        if self.penalty is None:
+            return np.zeros(self.d)
+        step = SHORT * np.maximum(abs(theta), 1.0)
+        ahead, behind = (self._swift_penalty_score(theta + way * step) for way in (1, -1))
+        return np.maximum((ahead - behind) / (2 * step), 0.0)
+
+    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
+        if self.row_scores is None:
+            return super().moves_beside(share, least)
+        rows = self._counted(self.theta, self.weights)
+        slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, self.weights))
+        return np.asarray(slopes * share * np.maximum(abs(self.theta), 1.0) > least)
 
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
@@ -403,7 +460,22 @@ class LoglikModel(FittedModel):
             theta = self._origin(theta).copy()
             matrix = self._last.get(theta, "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
+        swift = self._swift_products(theta, v)
+        return self._products(theta, v) if swift is None else swift
+
+    def _products(self, theta: Array, v: Array) -> Array:
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
+
+    def _swift_products(self, theta: Array, v: Array) -> Array | None:
+        """Multiply many directions by short steps, and a mixture of them with care."""
+        if v.ndim < 2 or v.shape[1] < MANY or not np.array_equal(theta, self.theta):
+            return None
+        known = self.outer_products
+        if known is None:
+            return None
+        mixture = np.random.default_rng(0).choice([-1.0, 1.0], size=(v.shape[1], 1))
+        images, with_care = known.images(v), self._products(theta, v @ mixture)
+        return images if known.agrees(images @ mixture, with_care) else None
 
     def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
         """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
@@ -599,12 +671,7 @@ class LoglikModel(FittedModel):
         if self.row_scores is None:
             other = None if weights is self.weights else weights
             return self._gradient(lambda point: self._parts(point, other), theta)
-        rows = self._rows(theta)
-        with np.errstate(invalid="ignore"):
-            gradient = weights @ rows
-        if not np.isfinite(gradient).all():  # rows without weight may be undefined
-            gradient = weights @ np.where(weights[:, None] > 0, rows, 0.0)
-        return np.asarray(gradient - self.penalty_score(theta))
+        return np.asarray(weights @ self._counted(theta, weights) - self.penalty_score(theta))
 
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""
@@ -637,7 +704,14 @@ class LoglikModel(FittedModel):
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
         self.counter.count += 1
-        return np.array(self.row_scores(theta.copy()), dtype=np.float64)
+        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+
+    def _counted(self, theta: Array, weights: Array) -> Array:
+        """Rows (n, d); zero for those of no weight."""
+        rows = self._rows(theta)
+        if self._all_count if weights is self.weights else weights.all():
+            return rows
+        return np.where(weights[:, None] > 0, rows, 0.0)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         try:

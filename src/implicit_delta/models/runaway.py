@@ -16,6 +16,7 @@ from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
 AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or one: looks farther out
+MOVES = 0.5  # length of the moves of all terms over the first of these: none of them is level
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
 
 
@@ -54,7 +55,8 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
 def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
     """Positions and directions; one evaluation nearby for a parameter that does not run."""
     top = model.objective(model.theta)
-    for j, x in enumerate(model.theta):
+    for j in np.flatnonzero(~model.moves_beside(AS_FAR[0], MOVES)).tolist():
+        x = model.theta[j]
         ways = (1, -1) if x > 0 else (-1, 1)
         way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
         if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:

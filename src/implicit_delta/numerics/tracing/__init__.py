@@ -20,6 +20,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.numerics.tracing import partials, rules  # noqa: F401 (they fill the tables)
 from implicit_delta.numerics.tracing.traced import Node, Traced
 
+# Outputs, and times the inputs: a sweep backward costs their square, differences of f less.
+MOST_ROWS, MANY = 2**12, 4
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
 
 
@@ -37,6 +39,8 @@ def trace(f: Callable[[Any], Any], x: Array) -> tuple[Array, Array] | None:
     except Exception:  # whatever f or NumPy makes of the unusual argument, differences will do
         return None
     if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
+        return None
+    if result.value.size > max(MANY * source.value.size, MOST_ROWS):
         return None
     return np.atleast_1d(result.value), _sweep(result, source)
 
