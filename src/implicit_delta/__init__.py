@@ -84,6 +84,7 @@ _HOMES = {
     "from_jax": "models.jax",
     "from_loglik": "models.loglik",
     "from_residuals": "models.residuals",
+    "from_shards": "models.shards",
     "from_sklearn": "models.sklearn",
     "from_statsmodels": "models.statsmodels",
     "from_torch": "models.torch",
@@ -96,6 +97,7 @@ _HOMES = {
     "measurement": "models.combined",
     "nelder_mead": "numerics.maximizers",
     "newton_krylov": "numerics.maximizers",
+    "on_shards": "models.sharded.units",
     "parameters": "evaluation",
     "polish": "inference.polish",
     "predictions": "evaluation",
@@ -177,6 +179,8 @@ if TYPE_CHECKING:
     from implicit_delta.models.jax import from_jax as from_jax
     from implicit_delta.models.loglik import from_loglik as from_loglik
     from implicit_delta.models.residuals import from_residuals as from_residuals
+    from implicit_delta.models.sharded.units import on_shards as on_shards
+    from implicit_delta.models.shards import from_shards as from_shards
     from implicit_delta.models.sklearn import from_sklearn as from_sklearn
     from implicit_delta.models.statsmodels import from_statsmodels as from_statsmodels
     from implicit_delta.models.torch import from_torch as from_torch

@@ -105,6 +105,11 @@ class Composed:
         values = self.units(model)
         return values if self.sample is None else self.summary(values, self.weights)
 
+    def coefficients(self, m: int) -> Array:
+        """Coefficients of m rows in each summary, (G, m)."""
+        weights = np.ones(m) if self.weights is None or self.weights.size != m else self.weights
+        return self.summary.coefficients(weights)
+
     def sampled(self, raw: Any, shares: Array) -> tuple[Array, Sampling | None]:
         """Rows whose mean is the summary, (m, K), and its error from their sampling.
 

@@ -135,6 +135,12 @@ class Summary:
             return np.inf
         return clusters.count - 1.0 if self.groups is None else min(self._sizes(clusters)) - 1.0
 
+    def coefficients(self, weights: Array) -> Array:
+        """Coefficients of the rows in the mean or total of all, or of each group, (G, m)."""
+        if self.groups is not None:
+            return self._matrix(weights)
+        return (weights if self.total else weights / weights.sum())[None]
+
     def _matrix(self, weights: Array) -> Array:
         """Weights of the rows in each group's mean or total, (G, m)."""
         assert self.groups is not None

@@ -49,16 +49,28 @@ class Cost:
     model: FittedModel | None
     passes_before: int
     started: float
+    bytes_before: tuple[int, int] = (0, 0)
 
     @classmethod
     def start(cls, model: FittedModel | None = None) -> "Cost":
         """Begin to count."""
-        return cls(model, 0 if model is None else model.passes, begin_answer())
+        if model is None:
+            return cls(None, 0, begin_answer())
+        return cls(model, model.passes, begin_answer(), model.travelled_bytes)
 
     @property
     def passes(self) -> int:
         """Passes over the data made in this process."""
         return 0 if self.model is None else self.model.passes - self.passes_before
+
+    @property
+    def travel(self) -> dict[str, float]:
+        """Numbers that travel to shards and back, if the model has any."""
+        if self.model is None or not self.model.shards:
+            return {}
+        now, before = self.model.travelled_bytes, self.bytes_before
+        sent, received = (float(b - a) for a, b in zip(before, now, strict=True))
+        return {"shards": float(self.model.shards), "sent": sent, "received": received}
 
     @property
     def seconds(self) -> float:
@@ -162,6 +174,7 @@ def assemble(
                 **limits,
                 **part.notes,
                 **noise.notes(total.covariance),
+                **cost.travel,
             },
             warnings=cost.warnings,
         ),

@@ -211,12 +211,12 @@ def _model_df(
 def _influence(
     evaluation: Evaluation, response: Response, sandwich: Sandwich, needed: bool, robust: bool
 ) -> Array | None:
-    """Make the influences, (n, K), where rows are needed, or few enough to keep unasked."""
+    """Make the influences, (n, K), where rows are needed, or few and here: kept unasked."""
     if not needed and not robust:
         return None
     model = evaluation.model
     directions = checked_directions(model, response)
-    if needed or model.n * evaluation.size <= MOST_KEPT:
+    if needed or (not model.shards and model.n * evaluation.size <= MOST_KEPT):
         return sandwich.influences(model, directions)
     return None
 

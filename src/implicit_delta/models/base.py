@@ -106,6 +106,8 @@ class FittedModel(ABC):
         The covariance that a host library's fit claims, if it is not the inverse information.
     penalty_note : str
         Where a penalty comes from that a user may not know of, for messages.
+    penalty_by_rows : bool
+        Whether the penalty grows with the rows, as beside a mean loss: those of parts add up.
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
@@ -140,6 +142,8 @@ class FittedModel(ABC):
         Of such a model: the one of all parameters.
     fixed : mapping of int to float
         Values of the parameters that `fix` holds, by their places.
+    shards : int
+        Of a model over parts of the data: their number; 0 for any other.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
@@ -157,6 +161,7 @@ class FittedModel(ABC):
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
     penalty_note: str = ""
+    penalty_by_rows: bool = False
     bends: bool = False
     sandwiched: bool = False
     clusters: Clusters | None = None
@@ -174,6 +179,7 @@ class FittedModel(ABC):
     whole: "FittedModel | None" = None
     fixed: Mapping[int, float] = MappingProxyType({})
     predictor: Predictor | None = None
+    shards: int = 0
 
     @property
     def n(self) -> int:
@@ -470,6 +476,11 @@ class FittedModel(ABC):
             return f"[{', '.join(numbers)}]"
         pairs = zip(layout.names, numbers, strict=True)
         return "{" + ", ".join(f"{name!r}: {number}" for name, number in pairs) + "}"
+
+    @property
+    def travelled_bytes(self) -> tuple[int, int]:
+        """Bytes that were sent to shards and received from them so far."""
+        return 0, 0
 
     @property
     def maker(self) -> str:

@@ -32,7 +32,7 @@ from implicit_delta.models.base import (
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.module_prediction import ModulePredictor
-from implicit_delta.models.noise import estimated_noise
+from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
 from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
@@ -372,7 +372,7 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
         model = self._with_mean_square() if self.noise_rule else self
-        scale = self._scale_of_weights()
+        scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
         return model._with_ridges(tether=scale * tie.strength, effective=tie.effective)
 
@@ -385,7 +385,7 @@ class BatchedModel(FittedModel):
             changed._last.get(changed.theta, "matrix", lambda: matrix)
         return changed
 
-    def _scale_of_weights(self) -> float:
+    def scale_of_weights(self, weights: Array) -> float:
         """Mean of weights that are no counts, and so have no scale.
 
         Precisions of squared errors are in units of a noise variance, estimated or known.
@@ -393,7 +393,7 @@ class BatchedModel(FittedModel):
         gaussian = isinstance(self.program.supervised.likelihood, Gaussian)
         if self.weight_kind == "frequency" or (gaussian and self.weight_kind == "precision"):
             return 1.0
-        return float(np.mean(self.weights[self.weights > 0]))
+        return float(np.mean(weights[weights > 0]))
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""
@@ -412,10 +412,18 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        variance, df = estimated_noise(likelihood, self, self._output_size(), matrix)
-        terms = replace(self.program.supervised, likelihood=Gaussian(variance))
-        program = replace(self.program, row_terms=terms)
-        return replace(self, program=program, df=df, noise_rule=str(likelihood.variance))
+        noise = estimated_noise(likelihood, self, self._output_size(), matrix)
+        return replace(self.of_noise(noise), noise_rule=str(likelihood.variance))
+
+    def of_noise(self, noise: Noise) -> Self:
+        """Take this noise variance of a Gaussian likelihood."""
+        terms = replace(self.program.supervised, likelihood=Gaussian(noise.variance))
+        return replace(self, program=replace(self.program, row_terms=terms), df=noise.df)
+
+    def sum_of_squares(self) -> tuple[float, int]:
+        """Sum of weighted squared residuals of a Gaussian likelihood, and the outputs of a row."""
+        variance = cast(Gaussian, self.program.supervised.likelihood).noise
+        return -2.0 * variance * float(self.weights @ self.terms(self.theta)), self._output_size()
 
     def checked(self, by_evidence: bool = False) -> Self:
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""

@@ -1,7 +1,7 @@
 """Noise variance of squared error, and the effective number of parameters behind it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,12 +50,24 @@ def estimated_noise(
     count = float(np.sum(model.counts)) * outputs
     scale = as_mean_one(model.weights, model.weight_kind)
     squares = -2.0 * scale * float(model.weights @ model.terms(model.theta))
+    return noise_by_rule(likelihood.variance, model, squares, count, gauss_newton)
+
+
+def noise_by_rule(
+    rule: Any,
+    model: FittedModel,
+    squares: float,
+    count: float,
+    gauss_newton: Callable[[], Array] | None,
+) -> Noise:
+    """Estimate the variance from a sum of squares by a rule, or by the one that suits the model."""
     counted = not model.penalized and model.d <= min(GAUSS_NEWTON_LIMIT, count - 1)
-    rule = str(likelihood.variance or ("unbiased" if counted else "mle"))
-    wanted = rule == "unbiased" or (model.l2 > 0 and count <= T_MATTERS)
+    chosen = str(rule or ("unbiased" if counted else "mle"))
+    wanted = chosen == "unbiased" or (model.l2 > 0 and count <= T_MATTERS)
     can = gauss_newton is not None and model.d <= GAUSS_NEWTON_LIMIT
-    spectrum = _spectrum(model, gauss_newton) if rule == "unbiased" or (wanted and can) else None
-    return noise_variance(squares, count, spectrum, model.l2, rule, model.d, Wording())
+    known = chosen == "unbiased" or (wanted and can)
+    spectrum = _spectrum(model, gauss_newton) if known else None
+    return noise_variance(squares, count, spectrum, model.l2, chosen, model.d, Wording())
 
 
 def noise_variance(

@@ -276,12 +276,7 @@ class LeastSquares:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
         rows = rows if self.constraints is None else rows @ along
-        if self.l2 == 0:  # only their number counts, and units must not hide any
-            rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
-        values = np.linalg.svd(rows, compute_uv=False) ** 2
-        spectrum = np.zeros(along.shape[1])
-        spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
-        return spectrum
+        return spectrum_of(rows, self.l2)
 
     def solve(self, start: Array) -> tuple[Array, Noise]:
         """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
@@ -366,6 +361,16 @@ class LeastSquares:
             rows, others = self._forward(theta), self._forward(theta, LONGER)
             gaps = np.linalg.norm(rows - others, axis=0)
             return bool(np.all(gaps < ALIKE * np.linalg.norm(rows, axis=0)))
+
+
+def spectrum_of(rows: Array, l2: float) -> Array:
+    """Squared singular values of rows, (m, k) to (k,), zero where they are lost in rounding."""
+    if l2 == 0:  # only their number counts, and units must not hide any
+        rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
+    values = np.linalg.svd(rows, compute_uv=False) ** 2
+    spectrum = np.zeros(rows.shape[1])
+    spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
+    return spectrum
 
 
 def _sizes(theta: Array) -> Array:

@@ -7,6 +7,7 @@ some -28, and that point means nothing.
 
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -19,12 +20,16 @@ MOVES = 0.5  # length of the moves of all terms over the first of these: none of
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
 
 
+# Of rows that are a part of the data nothing follows: the other parts may hold the parameters.
+OF_A_PART: ContextVar[bool] = ContextVar("OF_A_PART", default=False)
+
+
 def check_runaways(model: FittedModel, fitted: bool) -> None:
     """Warn of parameters along which the log-likelihood is level on one side, and falls behind.
 
     A fit of which every parameter runs away has found nothing, and is refused.
     """
-    found = dict(_runaways(model))
+    found = {} if OF_A_PART.get() else dict(_runaways(model))
     if not found:
         return
     names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
@@ -56,6 +61,13 @@ def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
         way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
         if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:
             yield j, way
+
+
+def level_ways(model: FittedModel) -> frozenset[tuple[int, int]]:
+    """Positions and directions in which the log-likelihood is level: of a part, none may matter."""
+    top = model.objective(model.theta)
+    ways = ((j, way) for j in range(model.d) for way in (1, -1))
+    return frozenset((j, way) for j, way in ways if _levels_off(model, j, way, top))
 
 
 def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:

@@ -181,6 +181,7 @@ class HostModel(FittedModel):
     df: float = np.inf
     claimed: Claimed | None = None
     penalty_note: str = ""
+    penalty_by_rows: bool = False
     tether: float = 0.0
     effective: float = np.nan
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -19,7 +19,14 @@ from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
 from implicit_delta.models.sklearn.selection import refuse_supervised
-from implicit_delta.models.sklearn.table import SUPPORTED, Builder, Built, Weights, penalty_note
+from implicit_delta.models.sklearn.table import (
+    OF_MEAN_LOSS,
+    SUPPORTED,
+    Builder,
+    Built,
+    Weights,
+    penalty_note,
+)
 from implicit_delta.models.weights import observation_weights
 
 
@@ -122,6 +129,7 @@ def from_sklearn(
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
+        penalty_by_rows=type(last).__name__ in OF_MEAN_LOSS,
         constraints=constraints_of(bounds, (), built.b, built.names),
         predictor=predictor if coordinates.basis is None else InCoordinates(predictor, coordinates),
     )

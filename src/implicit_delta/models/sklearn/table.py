@@ -261,6 +261,7 @@ def _refuse_several_outputs(estimator: Any, y: Any) -> None:
         )
 
 
+OF_MEAN_LOSS = {"PoissonRegressor", "GammaRegressor", "TweedieRegressor"}
 # The setting of each estimator that penalizes, and a fit without a penalty.
 UNPENALIZED = {
     "Ridge": ("alpha", "use LinearRegression()"),

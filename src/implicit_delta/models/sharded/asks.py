@@ -1,0 +1,270 @@
+"""Questions that are put to one shard, and changes of one: functions that travel by name."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.runaway import level_ways
+from implicit_delta.models.sharded.shard import Shard
+
+OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """All that has to be alike in the shards, or is added up once.
+
+    `weights` is None where all are one; `value` is the log-likelihood of these rows, `level` are
+    directions in which these rows hold nothing, and `others` is known of the training.
+    """
+
+    label: str
+    kind: str
+    n: int
+    theta: Array
+    names: tuple[str, ...] | None
+    layout: Layout | None
+    l2: float
+    penalized: bool
+    penalty_by_rows: bool
+    pull: Array
+    weight_kind: WeightKind
+    weights: Array | None
+    curvature: Curvature
+    constraints: Constraints | None
+    fixed: dict[int, float]
+    bends: bool
+    df: float
+    value: float
+    level: frozenset[tuple[int, int]]
+    others: dict[str, Any]
+
+
+def described(shard: Shard) -> Described:
+    """Describe a shard as `build` has made it, with its penalty."""
+    model = shard.model
+    if obstacle := _obstacle(model):
+        raise UnsupportedModelError(f"This model is no part of a sum over parts: {obstacle}.")
+    theta = np.asarray(model.theta, dtype=np.float64)
+    return Described(
+        shard.label,
+        model.maker or type(model).__name__,
+        model.n,
+        theta,
+        model.names,
+        model.layout,
+        model.l2,
+        model.penalized,
+        model.penalty_by_rows,
+        _pull(model, theta),
+        model.weight_kind,
+        None if np.all(model.weights == 1) else model.weights,
+        model.curvature,
+        model.constraints,
+        dict(model.fixed),
+        model.bends,
+        model.df,
+        float(model.unpenalized().objective(theta)),
+        level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
+        {name: getattr(model, name) for name in OF_TRAINING},
+    )
+
+
+def _pull(model: FittedModel, theta: Array) -> Array:
+    return model.penalty_score(theta) if model.penalized else np.zeros_like(theta)
+
+
+def _obstacle(model: FittedModel) -> str:
+    """Tell why a model is no sum over rows, if it is not."""
+    if model.sandwiched:
+        return "it is known by influences alone and has no log-likelihood"
+    if model.mixed:
+        return "its terms are not those of rows"
+    if model.chart is not None or len(model.strata) > 1:
+        return "it is itself made of several models"
+    if model.claimed is not None:
+        return f"its covariance ({model.claimed.name}) is that of a fit to this part alone"
+    return ""
+
+
+def labeled_value(shard: Shard) -> tuple[str, float]:
+    """Label, and log-likelihood of the rows at the theta of the shard."""
+    model = shard.model
+    with model.apart():  # a remembered value would hide data that have changed
+        return shard.label, float(model.unpenalized().objective(np.asarray(model.theta)))
+
+
+def objective(shard: Shard, theta: Array) -> Any:
+    """Objective of the shard."""
+    return _heard(shard, lambda model: model.objective(theta))
+
+
+def score(shard: Shard, theta: Array) -> Any:
+    """Gradient of the objective, (d,)."""
+    return _heard(shard, lambda model: model.score(theta))
+
+
+def rough_score(shard: Shard, theta: Array) -> Any:
+    """Gradient of the objective, roughly, (d,)."""
+    return _heard(shard, lambda model: model.rough_score(theta))
+
+
+def information(shard: Shard, theta: Array, v: Array, curvature: Curvature) -> Any:
+    """Curvature times v, (d, k)."""
+    return _heard(shard, lambda model: model.information(theta, v, curvature))
+
+
+def _heard(shard: Shard, member: Any) -> Any:
+    """Ask the model; of a shard without any weight the penalty is left."""
+    if not shard.silent:
+        return member(shard.model)
+    return member(shard.model) - member(shard.model.unpenalized())
+
+
+def terms(shard: Shard, theta: Array) -> Array:
+    """Terms of the rows, (n,)."""
+    return shard.model.terms(theta)
+
+
+def terms_along(shard: Shard, theta: Array, v: Array) -> Array:
+    """Derivatives of the terms, (n, k)."""
+    return shard.model.terms_along(theta, v)
+
+
+def whitened(shard: Shard, theta: Array, v: Array) -> list[Whitened]:
+    """Whitened rows."""
+    return list(shard.model.whitened(theta, v))
+
+
+def squared_residuals(shard: Shard) -> Array | None:
+    """Squared whitened residuals, (n,)."""
+    return shard.model.squared_residuals()
+
+
+def scatter(shard: Shard, theta: Array, v: Array) -> Any:
+    """Sum of outer products, (k, k)."""
+    return 0.0 * (v.T @ v) if shard.silent else shard.model.scatter(theta, v)
+
+
+def cluster_sums(
+    shard: Shard, codes: NDArray[np.intp], theta: Array, v: Array
+) -> tuple[NDArray[np.intp], Array]:
+    """Sums of weighted influences by cluster: the codes that are here, (g,), and (g, k)."""
+    model = shard.model
+    if shard.silent:
+        return np.zeros(0, dtype=np.intp), np.zeros((0, v.shape[1]))
+    found, places = np.unique(codes, return_inverse=True)
+    sums = np.zeros((found.size, v.shape[1]))
+    np.add.at(sums, places, model.counts[:, None] * model.influences(theta, v))
+    return found, sums
+
+
+def batch_score(shard: Shard, rows: RowNumbers, theta: Array, scale: float) -> Array:
+    """Score of some rows of the shard, times a factor, less the penalty, (d,)."""
+    model = shard.model
+    pull = _pull(model, theta)
+    if not len(rows) or shard.silent:
+        return -pull
+    own = model.batch_score(theta, rows) + pull
+    return np.asarray(own * (scale * len(rows) / model.n) - pull)
+
+
+def units(shard: Shard) -> Array:
+    """Standard errors of single parameters, from these rows, (d,)."""
+    return shard.model.units
+
+
+def log_likelihood(shard: Shard) -> float:
+    """Log-likelihood with all its constants."""
+    return 0.0 if shard.silent else shard.model.log_likelihood()
+
+
+def evaluate(shard: Shard, psi: Psi, theta: Array) -> Any:
+    """Psi at theta."""
+    return shard.model.evaluate(psi, theta)
+
+
+def evaluate_tangent(shard: Shard, psi: Psi, theta: Array, delta: Array) -> Any:
+    """Psi of the tangent."""
+    return shard.model.evaluate_tangent(psi, theta, delta)
+
+
+def jacobian(shard: Shard, psi: Psi, theta: Array) -> Array:
+    """Jacobian of psi, (K, d)."""
+    return shard.model.jacobian(psi, theta)
+
+
+def penalty_score(shard: Shard, theta: Array) -> Array:
+    """Gradient of the penalty, (d,)."""
+    return shard.model.penalty_score(theta)
+
+
+def penalty_information(shard: Shard, theta: Array, v: Array) -> Array:
+    """Hessian of the penalty times v."""
+    return shard.model.penalty_information(theta, v)
+
+
+def drift_causes(shard: Shard) -> str:
+    """Usual causes of drift."""
+    return shard.model.drift_causes()
+
+
+def doubt_of(shard: Shard, psi: Any) -> str:
+    """Describe what psi most likely gets wrong."""
+    return shard.model.doubt_of(psi)
+
+
+def pseudo(shard: Shard) -> str:
+    """Options with which terms are no log-densities."""
+    return shard.model.pseudo
+
+
+def penalized_if(shard: Shard, penalized: bool) -> FittedModel:
+    """Leave the penalty out of all shards but one."""
+    return shard.model if penalized else shard.model.unpenalized()
+
+
+def reweighted(shard: Shard, weights: Array) -> Shard:
+    """Weigh the rows otherwise; without any weight the shard is silent."""
+    if not np.any(weights):
+        return replace(shard, silent=True)
+    return replace(shard, model=shard.model.reweighted(weights), silent=False)
+
+
+def at(shard: Shard, theta: Array) -> FittedModel:
+    """Move to another theta."""
+    return shard.model.at(theta)
+
+
+def tethered(shard: Shard, tether: tuple[float, float]) -> FittedModel:
+    """Tie a network to its start by a ridge of this strength, and effective parameters."""
+    strength, effective = tether
+    return replace(shard.model, tether=strength, effective=effective)  # type: ignore[type-var]
+
+
+def curvature_noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
+    """Vectors with the Gauss-Newton matrix of the shard as covariance, (d, count)."""
+    return shard.model.curvature_noise(theta, np.random.default_rng(seed), count)
+
+
+def along(shard: Shard, chart: Chart) -> FittedModel:
+    """Take the coordinates of a chart."""
+    return shard.model.along(chart)
+
+
+def redrawn(shard: Shard, seed: int) -> FittedModel:
+    """Draw new targets."""
+    return shard.model.redrawn(np.random.default_rng(seed))
+
+
+def tangent(shard: Shard, share: None) -> FittedModel:
+    """Take the tangent of a network."""
+    return shard.model.tangent()

@@ -1,0 +1,315 @@
+"""A fitted model that is a sum over shards: methods see no difference."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.loglik import SADDLE
+from implicit_delta.models.named_theta import Layout, as_named
+from implicit_delta.models.noise import Noise
+from implicit_delta.models.sharded import asks
+from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.noise import mean_square_over, scale_of_weights, with_noise
+from implicit_delta.models.sharded.shard import Ask
+from implicit_delta.models.sharded.units import (
+    Everywhere,
+    count_of_rows,
+    jacobian_of_rows,
+    jacobian_of_sums,
+    lives_on_shards,
+    on_shards,
+)
+from implicit_delta.numerics.arrays import symmetric
+
+CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
+NOT_FIXED = (
+    "Parameters of a model over shards are fixed where it is built: write the number into the "
+    "log-likelihood that `build(part)` makes, and leave the parameter out of theta."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardedModel(FittedModel):
+    """The sum of the models of all shards; made by `from_shards`.
+
+    Only vectors of d and K numbers travel between shards and this object, but for rows that are
+    asked for (`influence=True`, "HC3", units of an average), which come in the order of the parts.
+    The penalty is that of the first shard, or of a mean loss the sum of all.
+
+    Attributes
+    ----------
+    engine : Engine
+        Where the shards live.
+    sizes : tuple of int
+        Rows of each shard.
+    values : tuple of float
+        Log-likelihood of each shard as it was built, by which changed data are seen.
+    origin : Engine
+        The shards as they were built.
+    """
+
+    engine: Engine
+    origin: Engine
+    sizes: tuple[int, ...]
+    values: tuple[float, ...]
+    theta: Array
+    weights: Array
+    l2: float = 0.0
+    has_penalty: bool = False
+    penalty_by_rows: bool = False
+    names: tuple[str, ...] | None = None
+    layout: Layout | None = None
+    weight_kind: WeightKind = "frequency"
+    curvature: Curvature = "hessian"
+    df: float = np.inf
+    constraints: Constraints | None = None
+    chart: Chart | None = None
+    whole: FittedModel | None = None
+    fixed: Mapping[int, float] = field(default_factory=dict)
+    bends: bool = False
+    start: Array | None = None
+    no_start: str = ""
+    held: int = 0
+    checkpoints: Array | None = None
+    replicates: Array | None = None
+    penalty_note: str = ""
+    tether: float = 0.0
+    effective: float = np.nan
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        """Name theta."""
+        if self.layout is not None and self.chart is None:
+            object.__setattr__(self, "theta", as_named(self.theta, self.layout))
+
+    @property
+    def passes(self) -> int:
+        return self.engine.counter.count
+
+    @property
+    def shards(self) -> int:  # type: ignore[override]
+        return self.engine.count
+
+    @property
+    def travelled_bytes(self) -> tuple[int, int]:
+        return self.engine.traffic.sent, self.engine.traffic.received
+
+    def objective(self, theta: Array) -> float:
+        return float(self.engine.sum(asks.objective, _plain(theta)))
+
+    def score(self, theta: Array) -> Array:
+        return self.engine.sum(asks.score, _plain(theta))
+
+    def rough_score(self, theta: Array) -> Array:
+        return self.engine.sum(asks.rough_score, _plain(theta))
+
+    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
+        return self.engine.sum(asks.information, _plain(theta), np.asarray(v), curvature)
+
+    def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
+        """Add up, over rows or over clusters: those that span shards are added up by label."""
+        if clusters is None:
+            return self.engine.sum(asks.scatter, _plain(theta), v)
+        sums = np.zeros((clusters.count + 1, v.shape[1]))  # the last for rows without weight
+        codes = self._split(clusters.codes)
+        for found, own in self.engine.each(asks.cluster_sums, _plain(theta), v, shares=codes):
+            sums[found] += own
+        return np.asarray(sums[:-1].T @ sums[:-1])
+
+    def terms(self, theta: Array) -> Array:
+        return np.concatenate(list(self.engine.each(asks.terms, _plain(theta))))
+
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        return np.concatenate(list(self.engine.each(asks.terms_along, _plain(theta), v)))
+
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        for rows in self.engine.each(asks.whitened, _plain(theta), v, name=False):
+            yield from rows
+
+    def squared_residuals(self) -> Array | None:
+        parts = list(self.engine.each(asks.squared_residuals))
+        return None if any(part is None for part in parts) else np.concatenate(parts)
+
+    def evaluate(self, psi: Psi, theta: Array) -> Any:
+        if lives_on_shards(psi) is not None:
+            return psi(Everywhere(self.engine, _plain(theta)))
+        return self.engine.first(asks.evaluate, psi, theta)
+
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        return self.engine.first(asks.evaluate_tangent, psi, theta, delta)
+
+    def jacobian(self, psi: Psi, theta: Array) -> Array:
+        on = lives_on_shards(psi)
+        if on is None:
+            return np.asarray(self.engine.first(asks.jacobian, psi, theta))
+        return self._jacobian_of_rows(on, psi, _plain(theta))
+
+    def _jacobian_of_rows(self, on: on_shards, psi: Any, theta: Array) -> Array:
+        """Differentiate where the rows are: a mean or a total is a sum over shards, too."""
+        if hasattr(psi, "k"):  # one of several values
+            return self._jacobian_of_rows(on, psi.psi, theta)[psi.k : psi.k + 1]
+        if not hasattr(psi, "coefficients"):
+            return np.vstack(list(self.engine.each(jacobian_of_rows, on.h, theta)))
+        sizes = list(self.engine.each(count_of_rows, on.h, theta))
+        own = np.split(psi.coefficients(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+        return self.engine.sum(jacobian_of_sums, on.h, theta, shares=own)
+
+    @cached_property
+    def units(self) -> Array:
+        own = np.array(list(self.engine.each(asks.units)))
+        return np.asarray(1 / np.sqrt(np.sum(own**-2.0, axis=0)))
+
+    def reweighted(self, weights: Array) -> "ShardedModel":
+        checked = as_weights(weights, self.n)
+        engine = self.engine.changed(asks.reweighted, self._split(checked))
+        return replace(self, engine=engine, weights=checked)
+
+    def at(self, theta: Array) -> "ShardedModel":
+        point = as_parameters(theta)
+        engine = self.engine.changed(asks.at, [point] * self.engine.count)
+        if np.array_equal(point, self.theta):
+            return replace(self, engine=engine, theta=point)
+        return replace(self, engine=engine, theta=point, checkpoints=None, replicates=None)
+
+    def along(self, chart: Chart) -> "ShardedModel":
+        engine = self.engine.changed(asks.along, [chart] * self.engine.count)
+        return replace(
+            self,
+            engine=engine,
+            theta=chart.coordinates(self.theta),
+            l2=self.l2 if chart.fixes else 0.0,
+            names=self.names and tuple(self.names[j] for j in chart.free),
+            chart=chart,
+            whole=self,
+        )
+
+    def redrawn(self, rng: np.random.Generator) -> "ShardedModel":
+        """Draw new targets, with a seed for each shard: they depend on the sharding."""
+        engine = self.engine.changed(asks.redrawn, self._seeds(rng))
+        engine.first(asks.labeled_value)  # what cannot be drawn is refused now
+        return replace(self, engine=engine)
+
+    def tangent(self) -> "ShardedModel":
+        engine = self.engine.changed(asks.tangent, [None] * self.engine.count)
+        engine.first(asks.labeled_value)
+        return replace(self, engine=engine)
+
+    def tethered(self) -> "ShardedModel":
+        """Tie the model to its start by the evidence of all shards; see `BatchedModel.tethered`."""
+        if not self.bends:
+            return super().tethered()
+        model = self.with_noise(mean_square_over) if np.isfinite(self.df) else self
+        scale = float(self.engine.first(scale_of_weights, self.weights))
+        tie = evidence_of(model, scale)
+        held = scale * tie.strength, tie.effective
+        ties = [held if i == 0 else (0.0, np.nan) for i in range(self.shards)]
+        engine = model.engine.changed(asks.tethered, ties)
+        return replace(model, engine=engine, tether=held[0], effective=held[1], curvature="ggn")
+
+    def with_noise(self, rule: Callable[[Engine, FittedModel], Noise]) -> "ShardedModel":
+        """Plug a noise variance of all shards in."""
+        noise = rule(self.engine, self)
+        engine = self.engine.changed(with_noise, [noise] * self.shards)
+        return replace(self, engine=engine, df=noise.df)
+
+    def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
+        """Add up draws of the shards, each with a seed of its own."""
+        seeds = self._seeds(rng)
+        own = list(self.engine.each(asks.curvature_noise, _plain(theta), count, shares=seeds))
+        return None if any(noise is None for noise in own) else np.sum(own, axis=0)
+
+    def _seeds(self, rng: np.random.Generator) -> list[int]:
+        return [int(seed) for seed in rng.integers(2**62, size=self.shards)]
+
+    def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        ends = np.cumsum(self.sizes)
+        owners = np.searchsorted(ends, rows, side="right")
+        starts = ends - self.sizes
+        shares = [rows[owners == i] - starts[i] for i in range(len(ends))]
+        return self.engine.sum(asks.batch_score, _plain(theta), self.n / len(rows), shares=shares)
+
+    @property
+    def pseudo(self) -> str:
+        return str(self.engine.first(asks.pseudo))
+
+    @property
+    def penalized(self) -> bool:
+        return self.has_penalty
+
+    def penalty_score(self, theta: Array) -> Array:
+        return self._of_penalty(asks.penalty_score, _plain(theta))
+
+    def penalty_information(self, theta: Array, v: Array) -> Array:
+        return self._of_penalty(asks.penalty_information, _plain(theta), v)
+
+    def _of_penalty(self, ask: Ask, *arguments: Any) -> Array:
+        """Ask the shard that has the penalty, or all where each has its own."""
+        one = self.engine.sum if self.penalty_by_rows else self.engine.first
+        return np.asarray(one(ask, *arguments))
+
+    def unpenalized(self) -> "ShardedModel":
+        engine = self.engine.changed(asks.penalized_if, [False] * self.engine.count)
+        return replace(self, engine=engine, l2=0.0, tether=0.0, has_penalty=False)
+
+    def check_unchanged(self) -> None:
+        found = self.origin.each(asks.labeled_value)
+        for known, (label, value) in zip(self.values, found, strict=True):
+            if not abs(value - known) <= CHANGED * max(abs(known), 1.0):
+                raise UnsupportedModelError(
+                    f"The log-likelihood of {label} was {known:.10g} when the model was made, and "
+                    f"is {value:.10g} now at the same parameters: its data have changed since, or "
+                    "build is random. Make the model again with `from_shards`."
+                )
+
+    def check_maximum(self) -> None:
+        if self.curvature == "hessian" or self.tether:
+            return
+        units = self.units
+        matrix = symmetric(units[:, None] * self.information(self.theta, np.diag(units)))
+        least = np.linalg.eigvalsh(matrix)[0] if np.isfinite(matrix).all() else 0.0
+        if least < SADDLE:
+            raise NotAMaximumError.saddle(float(least))
+
+    def doubt_of(self, psi: Any) -> str:
+        return str(self.engine.first(asks.doubt_of, psi))
+
+    def drift_causes(self) -> str:
+        return str(self.engine.first(asks.drift_causes))
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "FittedModel":
+        raise UnsupportedModelError(NOT_FIXED)
+
+    def release(self, *names: Any) -> "FittedModel":
+        raise UnsupportedModelError(NOT_FIXED)
+
+    def log_likelihood(self) -> float:
+        if np.isfinite(self.df):  # whose variance maximizes the sum, and not those of the shards
+            return np.nan
+        return float(self.engine.sum(asks.log_likelihood))
+
+    @property
+    def maker(self) -> str:
+        return "from_shards"
+
+    def describe(self) -> dict[str, str]:
+        rows = f"{min(self.sizes)} to {max(self.sizes)} rows each"
+        return {"shards": f"{self.engine.count} of {self.kind}, {rows}", **super().describe()}
+
+    def _split(self, rows: Any) -> Sequence[Any]:
+        """Cut an array of rows into those of the shards."""
+        return np.split(rows, np.cumsum(self.sizes)[:-1])
+
+
+def _plain(theta: Array) -> Array:
+    """Leave names behind: shards put them back."""
+    return np.array(theta, dtype=np.float64)

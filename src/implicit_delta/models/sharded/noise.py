@@ -1,0 +1,124 @@
+"""Noise variance of squared error over all shards: sums of squares and of slopes travel."""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.batched import BatchedModel
+from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
+from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
+from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.weights import as_mean_one, count_of
+
+UNKNOWN = (
+    "{kind} has estimated a noise variance from these rows alone, and such variances of parts are "
+    "not joined. Build the parts with `from_residuals`, or with `from_torch` or `from_jax` and "
+    "`Gaussian()`; or fit with a variance that is given as a number."
+)
+UNDER = (
+    "With constraints the noise variance of all parts is not estimated: give it as a number, "
+    "`from_residuals(..., variance=...)`."
+)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Sum of squared residuals of a shard, in the unit of the data, and the rule it stands for."""
+
+    total: float
+    outputs: int
+    rule: str | None
+    network: bool
+
+
+def squares(shard: Shard) -> Squares:
+    """Add up the squared residuals of a shard."""
+    model = shard.model
+    if isinstance(model, BatchedModel) and model.noise_rule is not None:
+        rule = None if model.noise_rule == "None" else model.noise_rule
+        return Squares(*model.sum_of_squares(), rule, True)
+    rows = model.loglik if isinstance(model, LoglikModel) else None
+    if not isinstance(rows, GaussianResiduals):
+        raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
+    if model.constraints is not None:
+        raise UnsupportedModelError(UNDER)
+    total = float(model.weights @ rows.problem.residuals(np.asarray(model.theta)) ** 2)
+    return Squares(total, 1, str(rows.problem.variance), False)
+
+
+def triangle(shard: Shard) -> Array:
+    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack, (d, d)."""
+    model = shard.model
+    assert isinstance(model, LoglikModel)
+    assert isinstance(model.loglik, GaussianResiduals)
+    slopes = model.loglik.problem.jacobian(np.asarray(model.theta))
+    return np.asarray(np.linalg.qr(np.sqrt(model.weights)[:, None] * slopes, mode="r"))
+
+
+def unit_gram(shard: Shard) -> Array:
+    """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
+    model = shard.model.unpenalized()
+    assert isinstance(model, BatchedModel)
+    variance = cast(Gaussian, model.program.supervised.likelihood).noise
+    return np.asarray(variance * model.gauss_newton_matrix(model.theta))
+
+
+def noise_over(engine: Engine, model: FittedModel) -> Noise:
+    """Estimate the variance from all shards of a model, by the rule of the first."""
+    found, total, count = _totals(engine, model)
+    rule, l2 = found.rule, model.l2
+    if not found.network:
+        counted = rule == "unbiased" or l2 > 0
+        spectrum = spectrum_of(np.vstack(list(engine.each(triangle))), l2) if counted else None
+        return noise_variance(total, count, spectrum, l2, str(rule), model.d, WORDING)
+    theta = np.asarray(model.theta)
+
+    def matrix() -> Array:
+        return engine.sum(unit_gram) + l2 * np.eye(model.d)
+
+    known = not model.penalized or np.allclose(model.penalty_score(theta), l2 * theta)
+    return noise_by_rule(rule, model, total, count, matrix if known else None)
+
+
+def mean_square_over(engine: Engine, model: FittedModel) -> Noise:
+    """Take the mean squared residual of all shards as the noise variance."""
+    _, total, count = _totals(engine, model)
+    return Noise(total / count, np.inf)
+
+
+def _totals(engine: Engine, model: FittedModel) -> tuple[Squares, float, float]:
+    """Squares of the first shard, the sum of all, and the number of residuals."""
+    found: list[Squares] = list(engine.each(squares))
+    total = sum(own.total for own in found) * as_mean_one(model.weights, model.weight_kind)
+    return found[0], total, count_of(model.weights, model.weight_kind) * found[0].outputs
+
+
+def scale_of_weights(shard: Shard, weights: Array) -> float:
+    """Mean of the weights of all rows, of a network and where these have no scale."""
+    model = shard.model
+    return model.scale_of_weights(weights) if isinstance(model, BatchedModel) else 1.0
+
+
+def with_noise(shard: Shard, noise: Noise) -> FittedModel:
+    """Plug the variance of all shards in."""
+    model = shard.model
+    if isinstance(model, BatchedModel):
+        return model.of_noise(noise)
+    assert isinstance(model, LoglikModel)
+    assert isinstance(model.loglik, GaussianResiduals)
+    made = model.loglik.problem.model(model.theta, noise.variance)
+    return replace(
+        model,
+        loglik=made.loglik,
+        row_scores=made.row_scores,
+        gauss_newton=made.gauss_newton,
+        residuals=made.residuals,
+        df=noise.df,
+    )

@@ -1,0 +1,94 @@
+"""One shard: a part of the data with its model, and errors that name it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from implicit_delta.errors import ImplicitDeltaError
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import OF_A_PART
+
+LONGEST = 60  # characters of a part in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The model of one part.
+
+    Attributes
+    ----------
+    model : FittedModel
+        Of these rows alone; only that of the first shard has a penalty.
+    part : object
+        What `build` was given.
+    label : str
+        Number and short name of the part, for messages.
+    silent : bool
+        Whether no row of it has any weight: what is left of its sums is the penalty.
+    """
+
+    model: FittedModel
+    part: Any
+    label: str
+    silent: bool = False
+
+
+class Answer(NamedTuple):
+    """The answer of a shard, and the passes over its rows that it took."""
+
+    value: Any
+    passes: int
+
+
+Ask = Callable[..., Any]  # ask(shard, *arguments), a function of a module: it may travel by name
+
+
+def label_of(number: int, part: Any) -> str:
+    """Name a part by its number, from 0, and by its path or type."""
+    if isinstance(part, str) or hasattr(part, "__fspath__"):
+        return f"part {number} ({str(part)[-LONGEST:]})"
+    if isinstance(part, int | float | slice | range):
+        return f"part {number} ({part!r:.{LONGEST}})"
+    return f"part {number} ({type(part).__name__})"
+
+
+def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
+    """Build the model of a part; an error names it."""
+    token = OF_A_PART.set(True)
+    try:
+        model = build(part)
+    except Exception as error:
+        raise named(error, f"build failed for {label}") from error
+    finally:
+        OF_A_PART.reset(token)
+    if not isinstance(model, FittedModel):
+        raise TypeError(
+            f"build returned {type(model).__name__} for {label}, but must return a fitted model "
+            "of that part, `return idm.from_loglik(loglik_of(part), theta=theta)`."
+        )
+    if model.n == 0:
+        raise ValueError(f"There are no rows in {label}: leave it out of `parts`.")
+    return Shard(model, part, label)
+
+
+def answered(shard: Shard, ask: Ask, arguments: tuple[Any, ...], name: bool = True) -> Answer:
+    """Ask a shard; an error names its part."""
+    before = shard.model.passes
+    try:
+        value = ask(shard, *arguments)
+    except Exception as error:
+        if not name:
+            raise
+        raise named(error, f"In {shard.label}") from error
+    return Answer(value, shard.model.passes - before)
+
+
+def named(error: Exception, where: str) -> Exception:
+    """Put the part in front of the text of an error, of the same class where that is ours."""
+    text = f"{where}: {error}" if isinstance(error, ImplicitDeltaError | ValueError) else (
+        f"{where}: {type(error).__name__}: {error}"
+    )  # fmt: skip
+    if isinstance(error, ImplicitDeltaError):
+        error.args = (text, *error.args[1:])  # with the attributes that it has
+        return error
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)

@@ -1,0 +1,184 @@
+"""Make a model of parts of the data, which may be larger than memory."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.progress import WAIT
+from implicit_delta._core.types import Array
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.sharded import asks
+from implicit_delta.models.sharded.asks import Described
+from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.model import ShardedModel
+from implicit_delta.models.sharded.noise import noise_over
+from implicit_delta.models.sharded.serial import KEEP, Serial
+
+logger = logging.getLogger("implicit_delta")
+SAME = 1e-9  # of a parameter: copies of one vector may be rounded
+ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
+PASSES = 10  # of a usual `infer`, to foretell its time
+
+
+def from_shards(
+    build: Callable[[Any], FittedModel], parts: Sequence[Any], *, keep: float = KEEP
+) -> ShardedModel:
+    """Make a fitted model that is the sum of the models of parts of the data.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(part)`` makes the fitted model of the rows of one part, by any ``from_*``, at the
+        *common* parameters: it gives ``theta=`` and does not fit. It must return the same model
+        each time, as parts that do not fit into memory are built again. Penalties and `l2` are
+        those of the whole: every part has the same, and it counts once.
+    parts : sequence
+        Paths, slices, tables: whatever `build` takes. Rows are numbered in this order, as for
+        ``clusters=``.
+    keep : float
+        Bytes of the built models that stay in memory; with 0 only the first, beside the one at
+        work.
+
+    Returns
+    -------
+    ShardedModel
+        For `infer`, `profile`, `polish` and all methods. Finish a fit over all parts with
+        ``polish(model)``.
+
+    Examples
+    --------
+    >>> import implicit_delta as idm
+    >>> y = np.array([3, 0, 2, 5, 1, 4, 2, 3])
+    >>> def build(rows):
+    ...     return idm.from_loglik(lambda th: y[rows] * th[0] - np.exp(th[0]), theta=[0.9])
+    >>> model = idm.polish(from_shards(build, [slice(0, 5), slice(5, 8)]))
+    >>> round(idm.infer(model, lambda th: np.exp(th[0])).standard_error, 3)
+    0.559
+    """
+    if not callable(build):
+        raise TypeError(f"build is a function of one part, not {type(build).__name__}.")
+    given = _listed(parts)
+    if not keep >= 0:
+        raise ValueError(f"keep is a number of bytes, 0 or more, not {keep!r}.")
+    return model_over(Serial(build, given, keep))
+
+
+def model_over(engine: Engine) -> ShardedModel:
+    """Make the model of the shards of an engine: look at each once, and compare."""
+    found: list[Described] = list(engine.each(asks.described))
+    for other in found:
+        _check(found[0], other)
+    first, sizes = found[0], tuple(own.n for own in found)
+    engine = engine.of_sizes(sizes)
+    alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
+    whole = engine.changed(asks.penalized_if, alone)
+    model = ShardedModel(
+        engine=whole,
+        origin=engine,
+        sizes=sizes,
+        values=tuple(own.value for own in found),
+        theta=first.theta,
+        weights=_joined(found),
+        l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
+        has_penalty=first.penalized,
+        penalty_by_rows=first.penalty_by_rows,
+        names=first.names,
+        layout=first.layout,
+        weight_kind=first.weight_kind,
+        curvature=first.curvature,
+        constraints=first.constraints,
+        fixed=first.fixed,
+        bends=first.bends,
+        kind=first.kind,
+        **first.others,
+    )
+    model = model.with_noise(noise_over) if np.isfinite(first.df) else model
+    if frozenset.intersection(*(own.level for own in found)):  # not even together
+        check_runaways(model, False)
+    _tell_plan(model)
+    return model
+
+
+def _listed(parts: Any) -> tuple[Any, ...]:
+    if isinstance(parts, Iterator):
+        raise TypeError(
+            "parts is an iterator, which can be walked once only: give a list of paths, slices or "
+            "tables, `from_shards(build, sorted(folder.glob('*.parquet')))`."
+        )
+    if isinstance(parts, str | bytes) or not hasattr(parts, "__len__"):
+        raise TypeError(f"parts is a sequence of parts, not {type(parts).__name__} {parts!r:.60}.")
+    given = tuple(parts)
+    if not given:
+        raise ValueError("parts is empty: there is no model without data.")
+    paths = [str(part) for part in given if isinstance(part, str) or hasattr(part, "__fspath__")]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is there twice in parts, and its rows would count twice.")
+    return given
+
+
+def _check(first: Described, other: Described) -> None:
+    """Refuse shards that are not parts of one model."""
+    pairs = [
+        ("kind", first.kind, other.kind),
+        ("number of parameters", first.theta.size, other.theta.size),
+        ("names", first.names, other.names),
+        ("weight_kind", first.weight_kind, other.weight_kind),
+        ("curvature", first.curvature, other.curvature),
+        ("fixed parameters", first.fixed, other.fixed),
+        ("constraints", str(first.constraints), str(other.constraints)),
+    ]
+    for what, one, two in pairs:
+        if one != two:
+            raise ValueError(
+                f"The {what} of {other.label} is {two!s:.80}, and that of {first.label} "
+                f"{one!s:.80}. All parts need the same model; columns that are made of the data "
+                "(dummies, categories) have to be those of the whole table."
+            )
+    gap = float(np.max(abs(first.theta - other.theta) / np.maximum(abs(first.theta), 1e-3)))
+    if gap > SAME:
+        raise ValueError(
+            f"The parameters of {other.label} differ from those of {first.label}, by up to "
+            f"{gap:.2g} of their size: build has fitted each part by itself. Give it the common "
+            "parameters, `from_loglik(loglik_of(part), theta=theta)`, and finish the fit over all "
+            "parts with `polish(model)`."
+        )
+    _check_penalties(first, other)
+    if not np.isfinite(other.value):
+        raise ValueError(
+            f"The log-likelihood of {other.label} is {other.value}: are there missing values in "
+            "its data, or parameters outside their range?"
+        )
+
+
+def _check_penalties(first: Described, other: Described) -> None:
+    """Refuse different penalties: there is one, of the whole."""
+    if first.penalty_by_rows:
+        return
+    gap, size = np.max(abs(first.pull - other.pull)), np.max(abs(first.pull) + abs(other.pull))
+    if gap > ALIKE * size or first.l2 != other.l2:
+        raise ValueError(
+            f"The penalty of {other.label} (l2={other.l2:g}) is not that of {first.label} "
+            f"(l2={first.l2:g}). It belongs to the whole model and counts once: give the same, "
+            "undivided, in every part."
+        )
+
+
+def _joined(found: list[Described]) -> Array:
+    """Weights of all rows, (n,); where they are one they take no memory."""
+    if all(own.weights is None for own in found):
+        return np.broadcast_to(np.float64(1.0), (sum(own.n for own in found),))
+    return np.concatenate([np.ones(own.n) if own.weights is None else own.weights for own in found])
+
+
+def _tell_plan(model: ShardedModel) -> None:
+    """Tell what a pass takes, loudly if an answer will take long."""
+    seconds = model.engine.counter.seconds
+    text = (
+        f"from_shards: {model.engine.count} shards, {model.n} rows, {model.d} parameters; a pass "
+        f"takes about {seconds:.1g} s, `infer` about {PASSES} passes"
+    )
+    (logger.warning if PASSES * seconds >= WAIT else logger.info)(text)
