@@ -68,8 +68,8 @@ linecov: $(VENV)/.test ## Lines of the package that the tests run
 coverage: $(VENV)/.test ## Coverage of intervals, by simulation (QUICK=1: a small version)
 	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick)
 
-bench: $(VENV)/.bench ## Side by side with other libraries (ONLY=core: one of them; DATA=dir: data sets)
-	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(DATA),--data $(DATA))
+bench: $(VENV)/.bench ## Ratios beside the stored ones (ONLY=core: one file; STORE=1: keep them; DATA=dir)
+	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(STORE),--store) $(if $(DATA),--data $(DATA))
 
 bench-env: $(VENV)/.laplace ## Install the peers of `make bench`: laplace-torch and delicatessen
 

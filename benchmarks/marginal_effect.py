@@ -14,7 +14,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 import implicit_delta as idm
-from benchmarks.timing import medians, timed
+from benchmarks.timing import Case, medians, timed
 
 LIMIT, QUESTION_LIMIT = 10, 5  # times the formula by hand
 
@@ -74,6 +74,16 @@ class Problem:
         covariance = np.asarray(self.results.cov_params())
         variance = delta_method(self.results.params, lambda b: [self.effect(b)], covariance)
         return float(np.sqrt(np.squeeze(variance)))
+
+
+def cases(n=100_000, d=20):
+    problem = Problem(n, d)
+    name = "average effect, n = 1e5, d = 20: psi "
+    yield Case(name + "traced", 2, problem.by_infer, problem.by_hand, before=10.9, rounds=11)
+    yield Case(name + "opaque", 10, problem.by_differences, problem.by_hand, before=42)
+    yield Case(
+        name + "average_comparison", 2, problem.by_question, problem.by_hand, before=5.3, rounds=11
+    )
 
 
 def main(n=100_000, d=20):

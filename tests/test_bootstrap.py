@@ -200,3 +200,17 @@ def test_what_is_no_bootstrap(options, error, message):
 def test_influences_need_another_method():
     with pytest.raises(idm.UnsupportedModelError, match="Bootstrap does not find"):
         idm.infer(exponential(sample(20, seed=9)), mean, idm.Bootstrap(5, rng=0), influence=True)
+
+
+@pytest.mark.filterwarnings("error::implicit_delta.NonlinearityWarning")
+@pytest.mark.parametrize(("replicates", "seed"), [(5, 4), (5, 85), (20, 374), (20, 1567)])
+def test_chance_alone_is_no_disagreement(replicates, seed):
+    """These seeds make the spread of few replicates 1.5 to 2 times as wide as it is."""
+    y = np.random.default_rng(0).normal(size=50)
+    model = idm.from_loglik(
+        lambda th: -((y - th[0]) ** 2) / (2 * np.var(y)),
+        start=[0.0],
+        score=lambda th: (y - th[0])[:, None] / np.var(y),
+    )
+    estimate = idm.infer(model, lambda th: th[0], idm.Bootstrap(replicates, rng=seed))
+    assert estimate.standard_error > 1.5 * np.std(y) / np.sqrt(50)

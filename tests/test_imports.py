@@ -1,6 +1,9 @@
 """The directions between rooms, held by the import graph of the source."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,3 +151,49 @@ def test_docstrings_open_with_a_verb_or_a_noun():
         and (text := ast.get_docstring(node) or "").startswith(("What ", "How ", "Who "))
     ]
     assert not opened
+
+
+HEAVY = {
+    "scipy.stats", "joblib", "tqdm", "pandas", "matplotlib", "torch", "jax", "statsmodels",
+    "sklearn",
+}  # fmt: skip
+MODEL = """
+import numpy as np
+y = np.random.default_rng(0).normal(size=50)
+model = idm.from_loglik(lambda th: -((y - th[0]) ** 2) / 2, start=[0.0])
+"""
+FIRST_INFER = MODEL + "str(idm.infer(model, lambda th: th[0]))"
+
+
+@pytest.mark.parametrize(
+    ("statements", "absent"),
+    [
+        ("", HEAVY | {"numpy", "scipy"}),
+        ("[getattr(idm, name) for name in idm.__all__]", HEAVY),
+        (FIRST_INFER, HEAVY),
+        (MODEL + "str(model.summary())", HEAVY),
+    ],
+    ids=["import", "all names", "the first infer", "summary alone"],
+)
+def test_heavy_packages_are_loaded_when_needed(statements, absent):
+    program = f"import sys, implicit_delta as idm\n{statements}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+    )  # fmt: skip
+    assert not done.stderr
+    assert not absent & set(done.stdout.split())
+
+
+def test_type_checkers_see_the_names_that_are_loaded():
+    block = next(node for node in MODULES[ROOT].body if isinstance(node, ast.If)).body
+    seen = {alias.asname: node.module for node in block for alias in node.names}
+    assert seen == {name: f"{ROOT}.{home}" for name, home in implicit_delta._HOMES.items()}
+
+
+def test_names_and_rooms_are_found_by_attribute():
+    assert set(implicit_delta.__all__) <= set(dir(implicit_delta))
+    assert implicit_delta.infer is implicit_delta.inference.infer.infer
+    assert implicit_delta.models.base.FittedModel is implicit_delta.FittedModel
+    with pytest.raises(AttributeError, match="no attribute 'infre'"):
+        implicit_delta.infre  # noqa: B018

@@ -196,6 +196,18 @@ def goldens():
     return header, rows
 
 
+def benchmarks():
+    """Ratios to formulas by hand and counts, with the aims."""
+    stored = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    header = ["work", "stored", "aim", "before", "unit"]
+    rows = []
+    for name, row in sorted(stored.items()):
+        numbers = [row["value"], row["aim"], row["before"]]
+        cells = ["" if x is None else f"{x:.3g}" for x in numbers]
+        rows.append([name, *cells, row["unit"], not row["value"] <= row["aim"]])
+    return header, rows
+
+
 def hostile():
     """Number of attacks in each file of the hostile suite."""
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]

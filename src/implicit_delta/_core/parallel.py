@@ -6,8 +6,6 @@ from functools import partial
 from pickle import PicklingError, dumps
 from typing import Any
 
-from joblib import Parallel, delayed
-
 
 def run_all(
     function: Callable[..., Any],
@@ -16,6 +14,8 @@ def run_all(
     done: Callable[[Any], object],
 ) -> list[Any]:
     """Call the function with each tuple of arguments; `done` gets each result, in order."""
+    from joblib import delayed
+
     results: list[Any] = []
     sent: list[Any] = []
 
@@ -34,8 +34,10 @@ def run_all(
     return results
 
 
-def _pool(n_jobs: int) -> Parallel:
+def _pool(n_jobs: int) -> Any:
     """Give results one by one, or all at the end where a backend (that of Ray) cannot."""
+    from joblib import Parallel
+
     try:
         return Parallel(n_jobs=n_jobs, return_as="generator")
     except ValueError:

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tqdm import tqdm
-
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.warn import hushed
 
@@ -31,6 +29,8 @@ logger.addFilter(lambda record: not hushed())
 
 def progress(label: str, total: float | None = None, unit: str = "it") -> Any:
     """Open a bar, a context manager with `update`."""
+    from tqdm import tqdm
+
     notebook, shown = _in_notebook(), _shown()
     # A bar that is shown leaves `disable` alone, so that tqdm's own TQDM_DISABLE still counts.
     look: dict[str, Any] = {"leave": False, "dynamic_ncols": True} if shown else {"disable": True}
@@ -100,6 +100,8 @@ def _notebook_bar(**options: Any) -> Any:
     red.
     """
     if importlib.util.find_spec("ipywidgets") is None:
+        from tqdm import tqdm
+
         return tqdm(file=sys.stdout, **options)
     from tqdm.notebook import tqdm as widget
 

@@ -23,9 +23,11 @@ from implicit_delta.estimate.combination import (
 )
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.expressions import read_expression
+from implicit_delta.estimate.held import changed, covariance_of, parts_of
 from implicit_delta.estimate.joint import base_of, check_positive, joint_diagnostics
 from implicit_delta.estimate.lineage import Lineage, mark_of
-from implicit_delta.estimate.quantiles import deviations, welch_df
+from implicit_delta.estimate.maps import chosen, selection, smallest
+from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.estimate.selection import selected
 from implicit_delta.estimate.slopes import Slopes, slopes_of
 
@@ -83,7 +85,7 @@ def join(
     """
     if len(estimates) == 1 and isinstance(estimates[0], list | tuple):
         raise TypeError("join takes estimates one by one: `join(a, b)`, or `join(*estimates)`.")
-    if not estimates or any(not hasattr(estimate, "covariance") for estimate in estimates):
+    if not estimates or any(not hasattr(estimate, "lineage") for estimate in estimates):
         raise TypeError("join takes one estimate or more, as `infer` returns them.")
     if independent not in (True, False):
         raise ValueError(f"independent is True or False, not {independent!r}")
@@ -99,14 +101,14 @@ def join(
         draws=_paired(estimates, lineage),
     )
     if len(lineage.leaves) > 1:
-        check_positive(found.covariance)
+        check_positive(covariance_of(found))
     return found
 
 
 def select(estimate: Estimate, key: Any) -> Estimate:
     """Take some evaluations, or one as a scalar; see `Estimate.__getitem__`."""
     places = selected(key, estimate.names)
-    rows = np.eye(len(estimate.names))[np.atleast_1d(places)]
+    rows = selection(np.atleast_1d(places), len(estimate.names))
     names = tuple(estimate.names[k] for k in np.atleast_1d(places))
     return mapped(estimate, rows, np.atleast_1d(estimate.value)[places], names)
 
@@ -144,20 +146,20 @@ def apply(
             "`est.apply(lambda v: v[0] / v[1])`. For a linear expression use `est.contrast(...)`."
         )
     function = _OfEntry(f) if isinstance(estimate.value, float) else f
-    found = slopes_of(function, np.atleast_1d(estimate.value), estimate.covariance, strict=strict)
+    found = slopes_of(
+        function, np.atleast_1d(estimate.value), covariance_of(estimate), strict=strict
+    )
     count = found.jacobian.shape[0]
     labels = _applied(estimate, f, found) if names is None else checked_names(names, count)
-    changed = mapped(estimate, found.jacobian, found.value, labels, function=function)
+    result = mapped(estimate, found.jacobian, found.value, labels, function=function)
     if not found.bend > np.nan_to_num(estimate.diagnostics.nonlinearity):
-        return changed
-    return replace(
-        changed, diagnostics=replace(changed.diagnostics, nonlinearity=float(found.bend))
-    )
+        return result
+    return changed(result, diagnostics=replace(result.diagnostics, nonlinearity=float(found.bend)))
 
 
 def mapped(
     estimate: Estimate,
-    C: Array,
+    C: Any,
     value: ArrayLike,
     names: Sequence[str],
     *,
@@ -197,7 +199,7 @@ def mapped(
 
 def _made(
     base: Estimate,
-    J: Array,
+    J: Any,
     value: ArrayLike,
     names: Sequence[str],
     lineage: Lineage,
@@ -207,39 +209,39 @@ def _made(
     selecting: bool = True,
 ) -> Estimate:
     """Make the estimate with the Jacobian J by those of the base; see whether it is a selection."""
-    parts = {part: combine(J, V) for part, V in base.parts.items()}
-    V = added(parts) if base.errors_add else combine(J, base.covariance)
-    if np.any(base.covariance) and not np.any(V):
+    parts = {part: combine(J, V) for part, V in parts_of(base).items()}
+    V = added(parts) if base.errors_add else combine(J, covariance_of(base))
+    if np.any(covariance_of(base).diagonal()) and not np.any(V.diagonal()):
         notes = {**diagnostics.notes, "variance": NOTHING_LEFT}
         diagnostics = replace(diagnostics, notes=notes)
-    chosen = np.argmax(J, axis=1)
-    selection = np.array_equal(J, np.eye(J.shape[1])[chosen])
-    keeps = selection and base.acceleration is not None
+    places = chosen(J)
     same = (
         selecting
-        and selection
-        and np.array_equal(np.ravel(value), np.atleast_1d(base.value)[chosen])
+        and places is not None
+        and np.array_equal(np.ravel(value), np.atleast_1d(base.value)[places])
     )
     if not same:
         notes = {name: note for name, note in diagnostics.notes.items() if name != "question"}
         diagnostics = replace(diagnostics, notes=notes)
     return type(base)(
         value=np.asarray(value),
-        covariance=V,
+        covariance=V,  # type: ignore[arg-type]
         names=tuple(names),
         method=base.method,
         diagnostics=diagnostics,
         influence=None if base.influence is None else base.influence @ J.T,
-        parts=parts,
+        parts=parts,  # type: ignore[arg-type]
         draws=draws,
         errors_add=base.errors_add,
         df=_degrees(lineage),
         target=base.target,
-        acceleration=np.asarray(base.acceleration)[chosen] if keeps else None,
+        acceleration=None
+        if places is None or base.acceleration is None
+        else base.acceleration[places],
         drift=None if base.drift is None else J @ base.drift,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
-        scale=np.broadcast_to(base.scale, len(base.names))[chosen] if same else "",
+        scale=tuple(np.broadcast_to(base.scale, len(base.names))[places]) if same else "",
         lineage=replace(lineage, mark=mark_of(value, V)),
     )
 
@@ -248,13 +250,14 @@ def _degrees(lineage: Lineage) -> Array:
     """Degrees of freedom: Welch's between separate samples, else the smallest that take part."""
     variances, dfs, several, each = [], [], 0, False
     for leaf, own in zip(lineage.leaves, lineage.columns(), strict=True):
-        rows, errors = lineage.jacobian[:, own], deviations(leaf.covariance)
-        moving = (rows != 0) & (errors > 0)
-        df = np.broadcast_to(leaf.df, rows.shape)
-        dfs.append(np.min(df, axis=1, where=moving, initial=np.inf))
-        variances.append(np.diag(combine(rows, leaf.covariance)))
-        several = several + np.count_nonzero(moving, axis=1)
-        each |= bool(np.ndim(leaf.df)) and bool(np.any(moving))
+        rows, V = lineage.jacobian[:, own], covariance_of(leaf)
+        moving = V.diagonal() > 0
+        taken = (rows != 0) @ (1.0 * moving)
+        dfs.append(smallest(rows, np.where(moving, leaf.df, np.inf)))
+        if lineage.independent:
+            variances.append(combine(rows, V).diagonal())
+        several = several + taken
+        each |= bool(np.ndim(leaf.df)) and bool(np.any(taken))
     if each and np.any(several > 1):
         warn(
             "The degrees of freedom of a combination do not follow from those of its parts "
@@ -274,13 +277,13 @@ def _paired(estimates: Sequence[Estimate], lineage: Lineage) -> Array | None:
     return np.hstack(draws) if alike and len(lineage.leaves) == 1 else None
 
 
-def _mapped_draws(base: Estimate, C: Array, function: Callable[[Any], Any] | None) -> Array | None:
+def _mapped_draws(base: Estimate, C: Any, function: Callable[[Any], Any] | None) -> Array | None:
     """Map draws of the model's part, and stretch them to the total anew."""
     if base.draws is None:
         return None
-    parts = {part: combine(C, V) for part, V in base.parts.items()}
-    V = added(parts) if base.errors_add else combine(C, base.covariance)
-    before, after = stretch(base.parts, base.covariance), stretch(parts, V)
+    parts = {part: combine(C, V) for part, V in parts_of(base).items()}
+    V = added(parts) if base.errors_add else combine(C, covariance_of(base))
+    before, after = stretch(parts_of(base), covariance_of(base)), stretch(parts, V)
     if function is None:
         return combine_draws(C, base.draws, before, after)
     center = base.draws.mean(axis=0)

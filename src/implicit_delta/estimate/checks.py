@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta._core.factored import Covariance, Factored, settled
 from implicit_delta._core.labels import as_names, distinct
 from implicit_delta._core.types import Array
+from implicit_delta.estimate.held import Parts, held_parts, locked
 from implicit_delta.estimate.rows import Rows
 
 ASYMMETRIC = 1e-8  # of SE_j SE_k: sums in another order differ by less, a wrong matrix by more
@@ -16,7 +18,7 @@ ASYMMETRIC = 1e-8  # of SE_j SE_k: sums in another order differ by less, a wrong
 
 def checked_content(
     value: ArrayLike,
-    covariance: ArrayLike,
+    covariance: ArrayLike | Factored,
     names: Iterable[str] | str,
     *,
     parts: Mapping[str, ArrayLike],
@@ -54,14 +56,23 @@ def checked_content(
         "value": float(values) if values.ndim == 0 else values,
         "names": labels,
         "covariance": checked_covariance("covariance", covariance, labels),
-        "parts": MappingProxyType(
-            {str(p): checked_covariance(f"parts[{p!r}]", V, labels) for p, V in parts.items()}
-        ),
+        "parts": _checked_parts(parts, labels),
         "df": checked_df(df, K),
         "target": str(target),
         "scale": checked_scale(scale, values.ravel()),
         "rows": _checked_rows(rows, found["influence"]),
     }
+
+
+def _checked_parts(
+    parts: Mapping[str, ArrayLike | Factored], names: tuple[str, ...]
+) -> Mapping[str, Array]:
+    checked = {
+        str(part): checked_covariance(f"parts[{part!r}]", V, names)
+        for part, V in held_parts(parts).items()
+    }
+    many = any(isinstance(V, Factored) for V in checked.values())
+    return Parts(checked) if many else MappingProxyType(checked)  # type: ignore[arg-type]
 
 
 def _checked_rows(rows: Rows | None, influence: Array | None) -> Rows | None:
@@ -98,18 +109,44 @@ def real_numbers(what: str, content: ArrayLike) -> Array:
     return np.array(given, dtype=np.float64)
 
 
-def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) -> Array:
+def checked_covariance(
+    what: str, content: ArrayLike | Factored, names: tuple[str, ...]
+) -> Covariance:
     """Copy a symmetric (K, K) array without negative variances, and lock it."""
+    if isinstance(content, Factored):
+        return _checked_factors(what, content, names)
     V = read_only(what, content, width=len(names))
     if V.shape[0] != V.shape[1]:
         raise ValueError(f"{what} has shape {V.shape}; it must be square")
-    worst = int(np.argmin(np.diag(V)))
-    if V[worst, worst] < 0:
+    _check_variances(what, V, names)
+    _check_symmetry(what, V, names)
+    return V
+
+
+def _checked_factors(what: str, content: Factored, names: tuple[str, ...]) -> Covariance:
+    """Copy factors (K, r) and (r, r), and lock them; few evaluations get their matrix."""
+    if len(content) != len(names):
+        raise ValueError(f"{what} has shape {content.shape} for {len(names)} evaluations")
+    middle = content.middle
+    if middle is not None:
+        middle = read_only(what, (middle + middle.T) / 2)
+    V = settled(Factored(read_only(what, content.left), middle))
+    _check_variances(what, V, names)
+    return V if isinstance(V, Factored) else locked(V)
+
+
+def _check_variances(what: str, V: Covariance, names: tuple[str, ...]) -> None:
+    variances = V.diagonal()
+    worst = int(np.argmin(variances))
+    if variances[worst] < 0:
         raise ValueError(
-            f"{what} gives {names[worst]!r} the negative variance {V[worst, worst]:.3g}. Usual "
+            f"{what} gives {names[worst]!r} the negative variance {variances[worst]:.3g}. Usual "
             "causes: an inexact solve, an optimum that is not one, or a combination of evaluations "
             "whose covariance is not positive semi-definite. Tighten the solver or polish the fit."
         )
+
+
+def _check_symmetry(what: str, V: Array, names: tuple[str, ...]) -> None:
     errors = np.sqrt(np.diag(V))
     gap = abs(V - V.T) - ASYMMETRIC * np.outer(errors, errors)
     if np.any(gap > 0):
@@ -119,7 +156,6 @@ def checked_covariance(what: str, content: ArrayLike, names: tuple[str, ...]) ->
             f"{V[k, j]:.6g} the other way. If the difference is an error of computation, give "
             "`(V + V.T) / 2`."
         )
-    return V
 
 
 def checked_names(names: Iterable[str] | str, count: int | None = None) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ class Diagnostics:
         standard error: 0 is straight, 1 means that one end does not move.
     bias : float
         Second-order bias of psi in standard errors, the largest: half the trace of its Hessian
-        times the covariance of the parameters, for up to 30 of these.
+        times the covariance of the parameters, for up to 30 of these. One below 0.01 is an estimate
+        from three random directions.
     asymmetry : float
         Largest ``|V - V'|`` relative to ``SE_j SE_k``, before the covariance was symmetrized.
     residual : float

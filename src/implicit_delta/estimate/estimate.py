@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_delta._core.dependence import dominating
+from implicit_delta._core.factored import scaled
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import algebra
 from implicit_delta.estimate.checks import checked_content, checked_null
 from implicit_delta.estimate.combination import SOURCE, added
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.files import content_of, fields_of
+from implicit_delta.estimate.held import MadeWhenAsked, content, covariance_of, parts_of
 from implicit_delta.estimate.influential import Influential, strongest
 from implicit_delta.estimate.intervals import ends_of, least_df, on_log_scale
 from implicit_delta.estimate.lineage import Lineage
@@ -48,7 +50,7 @@ class Estimate:
     value : float or (K,) array
         Psi at the fitted parameters; a scalar psi stays a float. All arrays are read-only copies.
     covariance : (K, K) array
-        Estimated covariance of ``value``.
+        Estimated covariance of ``value``; of more than 500 evaluations made when asked for.
     names : tuple of str
         One name per evaluation.
     method : str
@@ -130,19 +132,17 @@ class Estimate:
     __array_ufunc__ = None  # so that arrays leave arithmetic to the estimate
 
     def __post_init__(self) -> None:
-        content = {item.name: getattr(self, item.name) for item in fields(self)}
-        for name, checked in checked_content(**content).items():
+        for name, checked in checked_content(**content(self)).items():
             object.__setattr__(self, name, checked)
 
     def __reduce__(self) -> tuple[type[Estimate], tuple[Any, ...]]:
         """Rebuild through the constructor: a pickled array would come back writable."""
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
-        return type(self), tuple({**state, "parts": dict(self.parts)}.values())
+        return type(self), tuple({**content(self), "parts": dict(parts_of(self))}.values())
 
     @property
     def standard_error(self) -> float | Array:
         """Square roots of the diagonal of the covariance, shaped like ``value``."""
-        return self._like_value(deviations(self.covariance))
+        return self._like_value(deviations(covariance_of(self)))
 
     @property
     def budget(self) -> Budget:
@@ -151,7 +151,7 @@ class Estimate:
         A model of several data sets has a line for each in place of ``model``.
         Where a training stopped early also its ``drift``, a possible bias that is not in the total.
         """
-        parts = self.parts or {"model": self.covariance}
+        parts = parts_of(self) or {"model": covariance_of(self)}
         errors = {
             part.removeprefix(SOURCE): self._like_value(deviations(V)) for part, V in parts.items()
         }
@@ -265,11 +265,11 @@ class Estimate:
         tested = logs & (transform is None)
         gap, slopes = gaps(np.atleast_1d(self.value), nulls, tested, self.names)
         if joint:
-            V = added(self.parts, dominating) if self.errors_add else self.covariance
-            V = V * np.outer(slopes, slopes)
+            V = added(parts_of(self), dominating) if self.errors_add else covariance_of(self)
+            V = scaled(V, slopes)
             return WaldTest(*joint_test(gap, V, least_df(self), several=np.ndim(self.df) > 0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            statistic = gap / (slopes * deviations(self.covariance))
+            statistic = gap / (slopes * deviations(covariance_of(self)))
         p_value = two_sided(statistic, self.df)
         return WaldTest(self._like_value(statistic), self._like_value(p_value))
 
@@ -640,13 +640,13 @@ class Estimate:
         x : (K,) array, optional
             Position of each evaluation, for a line with a band.
         kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
-            A band when ``x`` is given, else intervals for up to 30 evaluations, else an image of
-            the correlations. ``"forest"`` is the coefficient plot, with ``sort=True`` the largest
-            on top and with ``numbers=False`` without the numbers at the right; ``"groups"`` puts
-            evaluations of one group (``by=``, or names ``"group: series"``) into one row, in a
-            color for each series (``series=``). ``"covariance"`` is that image, of covariances if
-            ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of each training
-            row, with the labels of the ten largest.
+            A band when ``x`` is given or for more than 2000 evaluations, else intervals for up to
+            30, else an image of the correlations. ``"forest"`` is the coefficient plot, with
+            ``sort=True`` the largest on top and with ``numbers=False`` without the numbers;
+            ``"groups"`` puts evaluations of one group (``by=``, or names ``"group: series"``) into
+            one row, in a color for each series (``series=``). ``"covariance"`` is that image, of
+            covariances if ``x`` or ``correlation=False`` is given; ``"influence"`` draws that of
+            each training row, with the labels of the ten largest.
         confidence_level, simultaneous
             As in :meth:`confidence_interval`.
         transform : {"log", "logit", "identity", "exp", "expit"} or (forward, inverse), optional
@@ -678,3 +678,6 @@ class Estimate:
 
     def _like_value(self, numbers: Array) -> float | Array:
         return float(numbers[0]) if isinstance(self.value, float) else numbers
+
+
+Estimate.covariance = MadeWhenAsked()  # type: ignore[assignment]

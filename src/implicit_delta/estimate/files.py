@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.combination import adds
 from implicit_delta.estimate.diagnostics import restored
+from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.rows import Rows
-from implicit_delta.estimate.storage import plain
+from implicit_delta.estimate.storage import FACTORED, LEFT, MIDDLE, plain
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -55,26 +57,47 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
         many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
     arrays = {name: array for name, array in many.items() if array is not None}
-    parts = {f"part{i}": V for i, V in enumerate(estimate.parts.values())}
-    return texts, {
-        "value": estimate.value, "covariance": estimate.covariance, **arrays, **parts
-    }  # fmt: skip
+    covariances = {"covariance": covariance_of(estimate)}
+    covariances |= {f"part{i}": V for i, V in enumerate(parts_of(estimate).values())}
+    factored = any(isinstance(V, Factored) for V in covariances.values())
+    if factored:
+        texts["version"] = FACTORED
+    return texts, {"value": estimate.value, **arrays, **_written(covariances)}
+
+
+def _written(covariances: Mapping[str, Covariance]) -> dict[str, Array]:
+    """Name the arrays of covariances: matrices, or the factors of one."""
+    arrays: dict[str, Array] = {}
+    for name, V in covariances.items():
+        if isinstance(V, Factored):
+            arrays[name + LEFT] = V.left
+            arrays |= {} if V.middle is None else {name + MIDDLE: V.middle}
+        else:
+            arrays[name] = V
+    return arrays
+
+
+def _covariance(name: str, arrays: Mapping[str, Array]) -> Covariance:
+    if name + LEFT in arrays:
+        return Factored(arrays[name + LEFT], arrays.get(name + MIDDLE))
+    return arrays[name]
 
 
 def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
     """Return the fields of the estimate that a file holds."""
-    parts = {name: arrays[f"part{i}"] for i, name in enumerate(texts["parts"])}
+    parts = {name: _covariance(f"part{i}", arrays) for i, name in enumerate(texts["parts"])}
+    covariance = _covariance("covariance", arrays)
     known = {"identity": str(texts["identity"])} if "identity" in texts else {}
     return {
         "value": arrays["value"],
-        "covariance": arrays["covariance"],
+        "covariance": covariance,
         "names": texts["names"],
         "method": texts["method"],
         "diagnostics": restored(texts["diagnostics"]),
         "influence": arrays.get("influence"),
         "parts": parts,
         "draws": arrays.get("draws"),
-        "errors_add": texts.get("errors_add", adds(parts, arrays["covariance"])),
+        "errors_add": texts.get("errors_add", adds(parts, covariance)),
         "df": arrays.get("df", np.inf),
         "target": texts.get("target", ""),
         "scale": texts.get("scale", ""),

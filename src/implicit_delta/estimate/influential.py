@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.labels import distinct
 from implicit_delta._core.types import Array
+from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, shortened
 
@@ -107,7 +108,7 @@ def strongest(estimate: Estimate, k: int) -> Influential:
     count = operator.index(k)
     if count < 0:
         raise ValueError(f"k is the number of rows to return, not {k!r}")
-    errors = deviations(estimate.covariance)
+    errors = deviations(covariance_of(estimate))
     scaled = np.abs(estimate.influence) / np.where(errors > 0, errors, 1.0)
     found = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
     texts = None if estimate.rows is None else estimate.rows.shown()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
+from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import (
     deviations,
     sidak_quantile,
@@ -34,12 +35,13 @@ def ends_of(
         return _replicate_ends(estimate, kind, level, transform, simultaneous)
     if kind != "normal":
         raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
+    V = covariance_of(estimate)
     critical: float | Array = t_quantile(level, estimate.df)
     if simultaneous and estimate.errors_add:
-        critical = sidak_quantile(estimate.covariance, level, least_df(estimate))
+        critical = sidak_quantile(V, level, least_df(estimate))
     elif simultaneous:
-        critical = sup_t_quantile(estimate.covariance, level, rng, least_df(estimate))
-    value, error = np.atleast_1d(estimate.value), deviations(estimate.covariance)
+        critical = sup_t_quantile(V, level, rng, least_df(estimate))
+    value, error = np.atleast_1d(estimate.value), deviations(V)
     if transform is not None and transform != IDENTITY:
         return ends_on_scale(transform, value, error, critical, estimate.names)
     ends = value - critical * error, value + critical * error
@@ -58,7 +60,7 @@ def on_log_scale(estimate: Estimate) -> NDArray[np.bool_]:
 
 def least_df(estimate: Estimate) -> float:
     """Return the smallest degrees of freedom among what moves: those of all of it together."""
-    moving = np.diag(estimate.covariance) > 0
+    moving = covariance_of(estimate).diagonal() > 0
     return float(np.min(np.broadcast_to(estimate.df, moving.shape), where=moving, initial=np.inf))
 
 
@@ -66,7 +68,7 @@ def _replicate_ends(
     estimate: Estimate, kind: str, level: float, transform: Transform | None, simultaneous: bool
 ) -> tuple[Array, Array]:
     draws = check_replicates(
-        kind, estimate.draws, estimate.covariance, estimate.names, estimate.method
+        kind, estimate.draws, covariance_of(estimate), estimate.names, estimate.method
     )
     if (transform is not None and transform != IDENTITY) or simultaneous:
         raise ValueError(

@@ -15,18 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 
+from implicit_delta._core.factored import Covariance, Factored, block_diagonal
 from implicit_delta._core.labels import distinct
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added, without_sources
 from implicit_delta.estimate.diagnostics import Diagnostics
+from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.rows import Rows, matched_by_order, other_response, same_rows
 
@@ -58,9 +59,12 @@ def base_of(lineage: Lineage) -> Estimate:
     if any("rows" in piece for piece in pieces):
         pieces = [_renamed(piece) for piece in pieces]
     columns, names = lineage.columns(), distinct([name for leaf in leaves for name in leaf.names])
-    none = [np.zeros_like(leaf.covariance) for leaf in leaves]
-    parts = {
-        part: block_diag(*(p.get(part, zero) for p, zero in zip(pieces, none, strict=True)))
+    apart = all(lineage.separates(a, b) for a, b in combinations(leaves, 2))
+    if not apart:
+        pieces = [{part: np.array(V) for part, V in piece.items()} for piece in pieces]
+    none = [0.0 * covariance_of(leaf) for leaf in leaves]
+    parts: dict[str, Any] = {
+        part: block_diagonal([p.get(part, zero) for p, zero in zip(pieces, none, strict=True)])
         for part in dict.fromkeys(part for piece in pieces for part in piece)
     }
     for i, j in combinations(range(len(leaves)), 2):
@@ -70,12 +74,16 @@ def base_of(lineage: Lineage) -> Estimate:
             parts[part][columns[i], columns[j]] = V
             parts[part][columns[j], columns[i]] = V.T
         _warn_of_samples(leaves[i], leaves[j])
-        taking = [np.any(lineage.jacobian[:, columns[k]], axis=0) for k in (i, j)]
+        taking = [abs(lineage.jacobian[:, columns[k]]).sum(axis=0) > 0 for k in (i, j)]
         _warn_of_kinds((leaves[i], leaves[j]), (pieces[i], pieces[j]), taking)
     adds = any(leaf.errors_add for leaf in leaves)
-    total = added(parts) if adds else sum(parts.values(), np.zeros((len(names),) * 2))
-    for leaf, own in zip(leaves, columns, strict=True):
-        total[own, own] = leaf.covariance  # exactly, and not the sum of its parts
+    total: Any
+    if apart:
+        total = block_diagonal([covariance_of(leaf) for leaf in leaves])
+    else:
+        total = added(parts) if adds else sum(parts.values(), np.zeros((len(names),) * 2))
+        for leaf, own in zip(leaves, columns, strict=True):
+            total[own, own] = leaf.covariance  # exactly, and not the sum of its parts
     same = not any(lineage.separates(leaves[0], leaf) for leaf in leaves[1:])
     rows, influence = _side_by_side(leaves) if same else (None, None)
     return type(leaves[0])(
@@ -141,10 +149,10 @@ def _transport(S: Array, V: Array, size: Array, names: Sequence[str]) -> Array:
     return np.asarray(size[:, None] * T / size)
 
 
-def _pieces(leaf: Estimate) -> dict[str, Array]:
+def _pieces(leaf: Estimate) -> dict[str, Any]:
     """Split a covariance into parts that add up: an average over training rows is one of them."""
-    parts = without_sources(leaf.parts) or {"model": leaf.covariance}
-    if leaf.errors_add:
+    parts = without_sources(parts_of(leaf)) or {"model": covariance_of(leaf)}
+    if leaf.errors_add or (len(parts) == 1 and "model" in parts and not leaf.parts):
         return parts
     total = sum(parts.values(), np.zeros_like(leaf.covariance))
     errors = deviations(leaf.covariance)
@@ -291,8 +299,10 @@ def _evaluation(
     return np.asarray(mine.T @ theirs)
 
 
-def check_positive(V: Array) -> None:
+def check_positive(V: Covariance) -> None:
     """Refuse an indefinite covariance, which only two-way clustered errors can make."""
+    if isinstance(V, Factored):
+        return  # of separate samples, each of which is positive
     errors = deviations(V)
     moving = errors > 0
     correlation = (V / np.outer(errors + ~moving, errors + ~moving))[np.ix_(moving, moving)]

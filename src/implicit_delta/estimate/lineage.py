@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.types import Array
+from implicit_delta._core.factored import Covariance, Factored, equal
+from implicit_delta.estimate.held import covariance_of
+from implicit_delta.estimate.maps import after, identity, nothing, stacked
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -27,7 +29,7 @@ class Lineage:
     Attributes
     ----------
     leaves : tuple of Estimate
-    jacobian : (K, sum of their K) array
+    jacobian : (K, sum of their K) array, sparse where these are very many
     apart : frozenset of pairs of identities
         Leaves from separate samples.
     straight : bool
@@ -37,7 +39,7 @@ class Lineage:
     """
 
     leaves: tuple[Estimate, ...]
-    jacobian: Array
+    jacobian: Any
     apart: frozenset[frozenset[str]] = frozenset()
     straight: bool = True
     mark: bytes = b""
@@ -46,9 +48,9 @@ class Lineage:
     def of(cls, estimate: Estimate) -> Lineage:
         """Return the lineage of an estimate; that of a leaf, or of a changed copy, is itself."""
         known = estimate.lineage
-        if known is not None and known.mark == mark_of(estimate.value, estimate.covariance):
+        if known is not None and known.mark == mark_of(estimate.value, covariance_of(estimate)):
             return known
-        return cls((estimate,), np.eye(len(estimate.names)))
+        return cls((estimate,), identity(len(estimate.names)))
 
     @classmethod
     def joined(cls, estimates: Sequence[Estimate], independent: bool) -> Lineage:
@@ -56,7 +58,7 @@ class Lineage:
         known = [one for one in estimates if one.lineage is not None]
         parents = [cls.of(next((k for k in known if alike(one, k)), one)) for one in estimates]
         leaves = _distinct([leaf for parent in parents for leaf in parent.leaves])
-        jacobian = np.concatenate([parent._over(leaves) for parent in parents])
+        jacobian = stacked([parent._over(leaves) for parent in parents], axis=0)
         apart = frozenset[frozenset[str]]().union(*(parent.apart for parent in parents))
         if independent:
             apart |= _separate(parents)
@@ -78,26 +80,28 @@ class Lineage:
         ends = np.cumsum([0, *(len(leaf.names) for leaf in self.leaves)])
         return [slice(*pair) for pair in pairwise(ends)]
 
-    def times(self, C: Array, *, straight: bool = True) -> Lineage:
+    def times(self, C: Any, *, straight: bool = True) -> Lineage:
         """Apply a linear map, or the derivative of another one."""
-        jacobian = np.asarray(C @ self.jacobian)
+        jacobian = after(C, self.jacobian)
         return replace(self, jacobian=jacobian, straight=self.straight and straight)
 
     def trimmed(self) -> Lineage:
         """Leave out the leaves that no evaluation depends on; one always stays."""
         columns = self.columns()
-        used = [i for i, part in enumerate(columns) if np.any(self.jacobian[:, part])] or [0]
-        jacobian = np.concatenate([self.jacobian[:, columns[i]] for i in used], axis=1)
+        used = [
+            i for i, part in enumerate(columns) if self.jacobian[:, part].nonzero()[0].size
+        ] or [0]
+        jacobian = stacked([self.jacobian[:, columns[i]] for i in used], axis=1)
         return replace(self, leaves=tuple(self.leaves[i] for i in used), jacobian=jacobian)
 
-    def _over(self, leaves: Sequence[Estimate]) -> Array:
+    def _over(self, leaves: Sequence[Estimate]) -> Any:
         """Spread the columns over more leaves."""
         own = list(zip(self.leaves, self.columns(), strict=True))
-        blocks = [np.zeros((len(self.jacobian), len(leaf.names))) for leaf in leaves]
+        blocks = [nothing(self.jacobian.shape[0], len(leaf.names)) for leaf in leaves]
         for leaf, part in own:
             place = next(i for i, other in enumerate(leaves) if alike(leaf, other))
-            blocks[place] += self.jacobian[:, part]
-        return np.concatenate(blocks, axis=1)
+            blocks[place] = blocks[place] + self.jacobian[:, part]
+        return stacked(blocks, axis=1)
 
 
 def alike(one: Estimate, other: Estimate) -> bool:
@@ -109,14 +113,15 @@ def alike(one: Estimate, other: Estimate) -> bool:
         known and np.array_equal(np.asarray(one.influence), np.asarray(other.influence))
     ):
         return False  # equal numbers without rows may be a coincidence
-    return np.array_equal(one.value, other.value) and np.array_equal(
-        one.covariance, other.covariance
+    return np.array_equal(one.value, other.value) and equal(
+        covariance_of(one), covariance_of(other)
     )
 
 
-def mark_of(value: ArrayLike, covariance: ArrayLike) -> bytes:
+def mark_of(value: ArrayLike, V: Covariance) -> bytes:
     """Digest of values and their covariance."""
-    numbers = np.concatenate([np.ravel(np.asarray(part, float)) for part in (value, covariance)])
+    content = (value, V.left, V.inner) if isinstance(V, Factored) else (value, V)
+    numbers = np.concatenate([np.ravel(np.asarray(part, float)) for part in content])
     return hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.algebra import apply, join, mapped
 from implicit_delta.estimate.combination import combination_names, grouped
+from implicit_delta.estimate.maps import diagonal, identity, stacked
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -34,7 +35,7 @@ def times(a: Estimate, b: Any) -> Any:
     number = _numbers(b, a)
     if number is None:
         return NotImplemented
-    rows = np.atleast_1d(number)[:, None] * _spread(a, number.shape)
+    rows = _scaled(a, number)
     return mapped(a, rows, a.value * number, combination_names(rows, a.names))
 
 
@@ -61,13 +62,13 @@ def under(a: Estimate, b: Any) -> Any:
 
 
 def _is_estimate(b: Any) -> bool:
-    return hasattr(b, "covariance") and hasattr(b, "lineage")
+    return hasattr(b, "errors_add") and hasattr(b, "lineage")
 
 
 def _sum(a: Estimate, b: Estimate, sign: float) -> Estimate:
     value = a.value + sign * _broadcast(a, b)
     both = join(a, b)
-    rows = np.hstack([_spread(a, np.shape(value)), sign * _spread(b, np.shape(value))])
+    rows = stacked([_spread(a, np.shape(value)), sign * _spread(b, np.shape(value))], axis=1)
     return mapped(both, rows, value, combination_names(rows, both.names))
 
 
@@ -109,14 +110,22 @@ def _check_order(labels: Iterable[Any], names: tuple[str, ...]) -> None:
         )
 
 
-def _spread(a: Estimate, shape: tuple[int, ...]) -> Array:
+def _scaled(a: Estimate, number: Array) -> Any:
+    """Multiply each evaluation by a number, or one by several."""
+    rows, factors = _spread(a, number.shape), np.atleast_1d(number)
+    if len(a.names) == 1:
+        return factors[:, None] * rows
+    return diagonal(np.broadcast_to(factors, len(a.names)))
+
+
+def _spread(a: Estimate, shape: tuple[int, ...]) -> Any:
     """Repeat one evaluation for several results, (q, K)."""
     K, count = len(a.names), shape[0] if shape else 1
     if K == 1:
         return np.ones((count, 1))
     if shape and count not in (1, K):
         raise ValueError(f"{count} numbers for {K} evaluations: give one, or one for each.")
-    return np.eye(K)
+    return identity(K)
 
 
 def _numbers(b: Any, a: Estimate) -> Array | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from implicit_delta.estimate import Estimate
 
-FEW = 30
+FEW, MOST = 30, 2000  # evaluations whose intervals are drawn apart, and whose correlations are
 
 
 def estimate_plot(
@@ -45,12 +45,15 @@ def estimate_plot(
     x : (K,) array, optional
         Position of each evaluation.
     kind : {"interval", "band", "forest", "groups", "covariance", "influence"}, optional
-        A band when ``x`` is given, intervals for up to 30 evaluations, else the correlations.
+        A band when ``x`` is given or for more than 2000 evaluations, intervals for up to 30, else
+        the correlations.
     confidence_level, simultaneous, transform, null
         As in :meth:`Estimate.plot`.
     **style
         Passed to the function that draws.
     """
+    if kind is None and x is None and len(estimate.names) > MOST:
+        x = np.arange(len(estimate.names))
     kind = kind or _fitting_kind(estimate, x)
     if kind in ("covariance", "influence"):
         if transform is not None or null is not None:

@@ -5,10 +5,15 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
 
+from implicit_delta._core.factored import Covariance, Factored, scaled
 from implicit_delta._core.types import Array
 
+DRAWS, FEWEST_DRAWS = 100_000, 10_000  # of a maximum: a critical value to 0.1 %, and to 0.3 %
+MOST_PRODUCTS = 3e10  # of draws with the roots of all evaluations: some seconds
+AT_A_TIME, TILE = 2_000_000, 2000  # numbers, and evaluations: memory does not grow with K
 INDEFINITE = 1e-8  # times K: an eigenvalue of a correlation that rounding can make negative
 
 
@@ -51,49 +56,58 @@ def welch_df(variances: Sequence[Array], dfs: Sequence[float | Array]) -> Array:
         return np.asarray(np.where(doubt > 0, total**2 / doubt, np.inf))
 
 
-def sidak_quantile(V: Array, level: float, df: float = np.inf) -> float:
+def sidak_quantile(V: Covariance, level: float, df: float = np.inf) -> float:
     """Return the quantile of ``max_k |T_k|`` for as many independent evaluations as can move.
 
     No correlation makes it larger (Sidak's inequality).
     """
-    each = level ** (1 / max(int(np.count_nonzero(np.diag(V))), 1))
+    each = level ** (1 / max(int(np.count_nonzero(V.diagonal())), 1))
     return float(t_quantile(each, df))
 
 
 def sup_t_quantile(
-    V: Array,
+    V: Covariance,
     level: float,
     rng: int | np.random.Generator | None,
     df: float = np.inf,
-    draws: int = 100_000,
+    draws: int = DRAWS,
 ) -> float:
     """Return the quantile of ``max_k |T_k|`` for T multivariate t with the correlation of V.
 
     The simulated quantile is kept between those of one T and of K independent ones, which
     are the extremes for any correlation (Sidak's inequality).
     """
-    moving = np.diag(V) > 0
+    moving = V.diagonal() > 0
     K = int(moving.sum())
     one, independent = float(t_quantile(level, df)), sidak_quantile(V, level, df)
     if K <= 1:
         return one
-    root = _correlation_root(V[np.ix_(moving, moving)])
+    root = _correlation_root(_taken(V, moving))
+    draws = min(draws, max(FEWEST_DRAWS, int(MOST_PRODUCTS / root.size)))
     generator = np.random.default_rng(0 if rng is None else rng)
-    # 2 million numbers at a time: memory does not grow with K
-    chunk = max(1, 2_000_000 // K)
+    chunk = max(1, AT_A_TIME // min(K, TILE))
     sizes = [min(chunk, draws - start) for start in range(0, draws, chunk)]
     largest = np.concatenate(
-        [
-            np.abs(generator.standard_normal((size, root.shape[1])) @ root.T).max(axis=1)
-            for size in sizes
-        ]
+        [_largest(generator.standard_normal((size, root.shape[1])), root) for size in sizes]
     )
     if np.isfinite(df):
         largest /= np.sqrt(generator.chisquare(df, draws) / df)
     return float(np.clip(np.quantile(largest, level), one, independent))
 
 
-def _correlation_root(V: Array) -> Array:
+def _largest(z: Array, root: Array) -> Array:
+    """Return the largest ``|root @ z|`` of each draw, some evaluations at a time."""
+    found = np.zeros(len(z))
+    for k in range(0, len(root), TILE):
+        np.maximum(found, np.abs(z @ root[k : k + TILE].T).max(axis=1), out=found)
+    return found
+
+
+def _taken(V: Covariance, moving: NDArray[np.bool_]) -> Covariance:
+    return V.taken(moving) if isinstance(V, Factored) else V[np.ix_(moving, moving)]
+
+
+def _correlation_root(V: Covariance) -> Array:
     """Return R, (K, r), with ``R R'`` the correlation of V up to 1e-8 in every entry."""
     size, vectors = _correlation_spectrum(V)
     kept = np.cumsum(size) > 1e-8
@@ -101,10 +115,12 @@ def _correlation_root(V: Array) -> Array:
     return root
 
 
-def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
+def _correlation_spectrum(V: Covariance) -> tuple[Array, Array]:
     """Return the eigenvalues, ascending and not negative, and eigenvectors of the correlation."""
-    error = deviations(V)
-    size, vectors = np.linalg.eigh(V / np.outer(error, error))
+    correlation = scaled(V, 1 / deviations(V))
+    size, vectors = (
+        correlation.spectrum() if isinstance(correlation, Factored) else np.linalg.eigh(correlation)
+    )
     if size[0] < -INDEFINITE * len(V):
         raise ValueError(
             f"The covariance is not positive semi-definite: its correlation has the eigenvalue "
@@ -115,17 +131,17 @@ def _correlation_spectrum(V: Array) -> tuple[Array, Array]:
 
 
 def joint_test(
-    gap: Array, V: Array, df: float = np.inf, *, several: bool = False
+    gap: Array, V: Covariance, df: float = np.inf, *, several: bool = False
 ) -> tuple[float, float]:
     """Test that K gaps with covariance V are all zero: chi-squared or F, and its p-value.
 
     One scale that was estimated makes it F. Where each variance has degrees of freedom of its own,
     V is estimated as a whole, and the test is Hotelling's with the fewest of them.
     """
-    moving = np.diag(V) > 0
+    moving = V.diagonal() > 0
     if not moving.any():
         raise ValueError("no evaluation has any variance, so there is nothing to test against")
-    size, vectors = _correlation_spectrum(V[np.ix_(moving, moving)])
+    size, vectors = _correlation_spectrum(_taken(V, moving))
     # on the correlation scale, so that units do not decide what counts as no variance
     kept = size > 1e-10 * size[-1]
     along = vectors[:, kept].T @ (gap[moving] / deviations(V)[moving])
@@ -144,6 +160,6 @@ def joint_test(
     return F, float(fdtrc(rank, left, F))
 
 
-def deviations(V: Array) -> Array:
+def deviations(V: Covariance) -> Array:
     """Return the standard errors in a covariance."""
-    return np.sqrt(np.diag(V))
+    return np.sqrt(V.diagonal())

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
@@ -73,7 +74,7 @@ def _bca_levels(tails: Array, value: Array, draws: Array, acceleration: Array) -
 
 
 def check_replicates(
-    kind: str, draws: Array | None, covariance: Array, names: tuple[str, ...], method: str
+    kind: str, draws: Array | None, covariance: Covariance, names: tuple[str, ...], method: str
 ) -> Array:
     """Return the replicates if there are any to take quantiles of; explain otherwise."""
     if draws is None or len(draws) < 2:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.factored import Covariance, Factored, check_bytes, scaled
 from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -25,6 +26,10 @@ TRACE_STEP, TRACE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 # Of a function that is flat at the values: a move within 2 standard errors of one value, or in 4 of
 # 100 draws of all of them, is no rarity (2.3 % of draws lie beyond 2 standard errors).
 FAR, DRAWS, FEW = (1.0, 2.0), 100, 4
+IN_PSI = (
+    "The same holds for the derivative of a function of so many values: make it a part of psi, "
+    "`infer(model, lambda m: f(psi(m)))`, or apply it to some of them, `est[:1000].apply(f)`."
+)
 ROUNDING = 1e-9  # relative: a change that counts as none
 
 
@@ -37,7 +42,7 @@ class Slopes:
     bend: float
 
 
-def slopes_of(f: Callable[[Array], Any], x: Array, V: Array, *, strict: bool = True) -> Slopes:
+def slopes_of(f: Callable[[Array], Any], x: Array, V: Covariance, *, strict: bool = True) -> Slopes:
     """Differentiate f at values x with covariance V, and check that it is straight there.
 
     Parameters
@@ -56,6 +61,7 @@ def slopes_of(f: Callable[[Array], Any], x: Array, V: Array, *, strict: bool = T
             "f is random: it returned two different values for the same numbers. Fix its seed "
             "inside of f."
         )
+    check_bytes(int(np.sqrt(float(value.size) * x.size)), IN_PSI)
     bounded = _Same(f, value.shape)
     J = _jacobian(f, bounded, x, V)
     bend = _bend(bounded, x, V, J, np.atleast_1d(value))
@@ -103,7 +109,7 @@ class _Same:
         return np.atleast_1d(found)
 
 
-def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Array) -> Array:
+def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -> Array:
     """Trace f, and difference it where that fails, in steps of the standard errors."""
     errors = deviations(V)
     units = np.where(errors > 0, errors, 1e-3 * np.maximum(np.abs(x), 1.0))
@@ -111,6 +117,7 @@ def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Array) -> Arr
         traced = trace(f, x)
     if traced is not None and _agrees(*traced, same, x, units):
         return traced[1]
+    check_bytes(x.size, IN_PSI)
     try:
         found = differentiate(same, x, np.diag(units))
         constant = constant_beside(same, x, units)
@@ -143,7 +150,7 @@ def _agrees(value: Array, J: Array, same: _Same, x: Array, units: Array) -> bool
     return bool(np.all(right) and np.array_equal(value, same(x)))
 
 
-def _bend(f: _Same, x: Array, V: Array, J: Array, value: Array) -> float:
+def _bend(f: _Same, x: Array, V: Covariance, J: Array, value: Array) -> float:
     """Return the largest bend of an output within half a standard error.
 
     Along its own response, where ahead and behind are compared with each other and with the
@@ -180,11 +187,12 @@ def _bend(f: _Same, x: Array, V: Array, J: Array, value: Array) -> float:
 
 
 def _moves_further(
-    f: _Same, x: Array, V: Array, axes: Array, value: Array, size: Array
+    f: _Same, x: Array, V: Covariance, axes: Array, value: Array, size: Array
 ) -> NDArray[np.bool_]:
     """Look for moves of each output, (K,), within two standard errors: a step, a kink, a bump."""
     errors = deviations(V)
-    alone = (V[errors > 0] / errors[errors > 0, None])[:MOST_PROBED]
+    places = np.flatnonzero(errors > 0)[:MOST_PROBED]
+    alone = (V.rows(places) if isinstance(V, Factored) else V[places]) / errors[places, None]
     steps = [sign * far * u for u in alone for far in FAR for sign in (1, -1)]
     drawn = np.random.default_rng(0).normal(size=(DRAWS, len(axes))) @ axes
     near, wide = (
@@ -204,11 +212,12 @@ def _along(ahead: float, behind: float, expected: float) -> float:
     return float(max(abs(ahead - behind) / rise, mismatch))
 
 
-def _axes(V: Array) -> Array:
+def _axes(V: Covariance) -> Array:
     """Principal axes of V, one standard error long, the longest ones, and two mixtures of them."""
     errors = deviations(V)
     units = np.where(errors > 0, errors, 1.0)
-    values, vectors = np.linalg.eigh(V / np.outer(units, units))
+    unit = scaled(V, 1 / units)
+    values, vectors = unit.spectrum() if isinstance(unit, Factored) else np.linalg.eigh(unit)
     kept = np.flatnonzero(values > 1e-12 * max(values[-1], 0.0))[::-1][:MOST_PROBED]
     if not kept.size or not np.any(errors):
         return np.zeros((0, len(V)))

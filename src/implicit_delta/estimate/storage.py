@@ -15,7 +15,13 @@ import numpy as np
 
 FORMAT = "implicit-delta estimate"
 VERSION = 3  # what changes the meaning of a number gets another one; a new diagnostic does not
-READ = (1, 2, VERSION)  # 1 does not know whether standard errors add, 2 no degrees of freedom
+FACTORED = 4  # covariances in factors; files without any are of version 3, which all releases read
+READ = (
+    1,
+    2,
+    VERSION,
+    FACTORED,
+)  # 1 does not know whether standard errors add, 2 no degrees of freedom
 DEEPEST = 8  # levels of JSON: a header has three, and notes may have some of their own
 UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
@@ -23,6 +29,7 @@ PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bomb
 BY_ROW = {"influence", "draws", "deviations"}  # (rows, K)
 OF_ROWS = {"rows_counts", "rows_labels", *(f"rows_way{i}" for i in range(3))}  # (rows,)
 OF_EACH = {"df", "acceleration", "drift"}  # (K,)
+LEFT, MIDDLE = "_left", "_middle"  # of covariances in factors: (K, r) and (r, r)
 OPTIONAL = {*BY_ROW, *OF_ROWS, *OF_EACH}
 
 T = TypeVar("T")
@@ -70,8 +77,11 @@ def _content(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         members = _members(archive, os.fstat(file.fileno()).st_size)
         header = _header(archive, members.pop("header"))
-        needed = {"value", "covariance", *(f"part{i}" for i in range(len(header["parts"])))}
-        if not needed <= set(members) <= needed | OPTIONAL:
+        matrices = ["covariance", *(f"part{i}" for i in range(len(header["parts"])))]
+        factored = {name for name in matrices if name + LEFT in members}
+        needed = {"value", *(name + LEFT * (name in factored) for name in matrices)}
+        allowed = needed | OPTIONAL | {name + MIDDLE for name in factored}
+        if not needed <= set(members) <= allowed:
             raise ValueError(f"other arrays than {needed}")
         K = len(header["names"])
         return header, {name: _array(archive, name, entry, K) for name, entry in members.items()}
@@ -104,7 +114,7 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     if header["version"] not in READ:
         raise _LaterVersion(
             f"has version {header['version']} of the format, and this release reads versions up "
-            f"to {VERSION}. Install the release that wrote it, or a later one."
+            f"to {FACTORED}. Install the release that wrote it, or a later one."
         )
     _check_depth(header, DEEPEST)
     for key in ("names", "parts"):
@@ -147,6 +157,10 @@ def _fits(name: str, shape: tuple[int, ...], K: int) -> bool:
         return len(shape) == 2 and shape[1] == K and shape[0] >= 0
     if name in OF_ROWS:
         return len(shape) == 1
+    if name.endswith(LEFT):
+        return len(shape) == 2 and shape[0] == K
+    if name.endswith(MIDDLE):
+        return len(shape) == 2 and shape[0] == shape[1]
     return shape == ((K,) if name in OF_EACH else (K, K))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.checks import checked_null
+from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import deviations, two_sided
 from implicit_delta.estimate.transforms import Shown, Transform, on_scale
 
@@ -31,7 +32,7 @@ def columns_of(
         return _with_ends(estimate, level, transform, estimate.to_dict(level, null=null))
     shown = Shown(SHOWN[transform])
     nulls = checked_null(shown.null if null is None else null, len(estimate.names))
-    value, errors = np.atleast_1d(estimate.value), deviations(estimate.covariance)
+    value, errors = np.atleast_1d(estimate.value), deviations(covariance_of(estimate))
     center, error = on_scale(transform, value, errors)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.where(error > 0, (center - shown.back(nulls)) / error, np.nan)

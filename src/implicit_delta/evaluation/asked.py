@@ -64,14 +64,14 @@ class Asked:
         parts = [p[:, None] * s for p, s in zip(partials, slopes, strict=True)]
         return self._one(np.sum(parts, axis=0))
 
-    def bend(self, theta: Array, steps: Array) -> Array | None:
-        """Sum of second differences along steps (S, d), to second order: (K,), if known."""
+    def bends(self, theta: Array, steps: Array) -> Array | None:
+        """Second differences along steps (S, d), to second order: (S, K), if known."""
         if self.grouping is None or self.outcomes is not None:
             return None
         means = self._side_means(theta)
         slopes = [slope @ steps.T for slope in self._side_slopes(theta)]
         bends = [self._bends(side, theta, steps) for side in self.sides]
-        total = np.zeros_like(means[0])
+        total = []
         for k in range(len(steps)):
             ends: Any = 0.0
             for sign in (1.0, -1.0):
@@ -83,8 +83,8 @@ class Asked:
                 if len(moved) < len(means):
                     return None
                 ends = ends + self._contrasted(moved)
-            total += ends - 2 * self._contrasted(means)
-        return self._one(total)
+            total.append(self._one(ends - 2 * self._contrasted(means)))
+        return np.array(total)
 
     def component(self, k: int) -> "Asked":
         return replace(self, picked=k)

@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.dependence import add_errors as add_errors
+from implicit_delta._core.factored import Covariance, quadratic
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
@@ -175,12 +176,12 @@ class Sampling:
 
     Attributes
     ----------
-    covariance : (K, K) array
+    covariance : (K, K) array or Factored
     df : float
         The number of clusters less one; infinite for rows that are independent.
     """
 
-    covariance: Array
+    covariance: Covariance
     df: float = np.inf
 
     def component(self, k: int) -> "Sampling":
@@ -200,7 +201,7 @@ def sampling_of_mean(
     sums = deviations if clusters is None else clusters.sums(deviations)
     if df is None:
         df = np.inf if clusters is None else len(sums) - 1.0
-    return Sampling(np.asarray(sums.T @ sums * (len(sums) / (len(sums) - 1))), df)
+    return Sampling(quadratic(sums.T) * (len(sums) / (len(sums) - 1)), df)
 
 
 def clusters_of(labels: Any, rows: Any) -> Clusters | None:

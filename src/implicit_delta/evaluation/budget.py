@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.dependence import add_errors
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.evaluation import Evaluation
 from implicit_delta.numerics.arrays import ratio
@@ -17,9 +18,9 @@ class TotalError:
 
     Attributes
     ----------
-    covariance : (K, K) array
+    covariance : (K, K) array or Factored
         The total.
-    parts : mapping of str to (K, K) array
+    parts : mapping of str to (K, K) array or Factored
         ``model``, ``evaluation`` and ``noise``, or for a bootstrap of the rows of an average
         ``rows`` in place of the first two, and whatever else was added, such as ``training``;
         empty if there is only the model.
@@ -31,8 +32,8 @@ class TotalError:
         Whether the standard errors of model and evaluation were added.
     """
 
-    covariance: Array
-    parts: Mapping[str, Array]
+    covariance: Covariance
+    parts: Mapping[str, Covariance]
     influence: Array | None
     draws: Array | None
     errors_add: bool = False
@@ -40,12 +41,12 @@ class TotalError:
 
 def total_error(
     evaluation: Evaluation,
-    covariance: Array,
+    covariance: Covariance,
     influence: Array | None = None,
     draws: Array | None = None,
-    sandwich: Callable[[Array], Array] | None = None,
+    sandwich: Callable[[Array], Covariance] | None = None,
     whole: bool = False,
-    others: Mapping[str, Array] | None = None,
+    others: Mapping[str, Covariance] | None = None,
 ) -> TotalError:
     """Combine the model's part with what the evaluation adds.
 
@@ -65,7 +66,8 @@ def total_error(
     others : mapping of str to (K, K) array, optional
         Independent sources of error, which add.
     """
-    parts, total = {"rows" if whole else "model": covariance}, covariance
+    parts: dict[str, Covariance] = {"rows" if whole else "model": covariance}
+    total = covariance
     unknown = evaluation.sample == "unknown"
     if evaluation.sample == "training" and not whole:
         assert influence is not None
@@ -76,8 +78,8 @@ def total_error(
         total = sandwich(influence)
     elif evaluation.sampling is not None and not whole:
         parts["evaluation"] = evaluation.sampling.covariance
-        combine = add_errors if unknown else np.add
-        total = combine(covariance, parts["evaluation"])
+        sampled = parts["evaluation"]
+        total = add_errors(covariance, sampled) if unknown else covariance + sampled
     noise = {} if evaluation.noise is None else {"noise": evaluation.noise}
     for name, added in {**noise, **(others or {})}.items():
         parts[name] = added
@@ -87,11 +89,11 @@ def total_error(
     return TotalError(total, parts, influence, stretched(draws, covariance, total), unknown)
 
 
-def stretched(draws: Array | None, own: Array, covariance: Array) -> Array | None:
+def stretched(draws: Array | None, own: Covariance, covariance: Covariance) -> Array | None:
     """Stretch draws (B, K) whose covariance is `own` to the variances of another covariance."""
     if draws is None:
         return None
-    before, after = np.diag(own), np.diag(covariance)
+    before, after = own.diagonal(), covariance.diagonal()
     stretch = np.sqrt(ratio(after, before, otherwise=1.0))
     center = draws.mean(axis=0)
     return np.asarray(center + stretch * (draws - center)) if np.any(stretch != 1) else draws

@@ -177,15 +177,15 @@ class Evaluation:
             return self
         return replace(self, scale=psi.scale, notes={**self.notes, "question": psi.sentence()})
 
-    def bend(self, steps: Array) -> Array:
-        """Sum of second differences of psi along steps (S, d) from the model's theta: (K,)."""
+    def bends(self, steps: Array) -> Array:
+        """Second differences of psi along steps (S, d) from the model's theta: (S, K)."""
         theta = self.model.theta
-        known = self.function.bend(theta, steps) if isinstance(self.function, Asked) else None
-        if known is not None:
-            return known
-        center = self(theta)
-        ends = (self(theta + step) + self(theta - step) - 2 * center for step in steps)
-        return np.asarray(sum(ends, np.zeros_like(center)))
+        exact = self.function.bends(theta, steps) if isinstance(self.function, Asked) else None
+        if exact is not None:
+            return exact
+        known = isinstance(self.function, _PsiOfModel) and self.noise is None
+        center = self.value if known else self(theta)
+        return np.array([self(theta + step) + self(theta - step) - 2 * center for step in steps])
 
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""

@@ -6,6 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import begin_answer, warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
@@ -131,7 +132,7 @@ def assemble(
         part.covariance,
         part.rows,
         _robust_draws(response, part.covariance, part.replaced),
-        lambda rows: part.sandwich.of_rows(evaluation.model, rows),
+        lambda rows: part.sandwich.positive(part.sandwich.of_rows(evaluation.model, rows)),
         whole=response.whole,
         others=noise.parts,
     )
@@ -141,7 +142,7 @@ def assemble(
     check_bend(bend, strict, evaluation, response, advice)
     if response.doubt is not None:
         warn(str(response.doubt), type(response.doubt))
-    errors = np.sqrt(np.diag(total.covariance))
+    errors = np.sqrt(total.covariance.diagonal())
     own = sandwich is not None or brought is not None or response.refitted
     claimed = None if own or evaluation.fitted is None else evaluation.model.claimed
     to_come = moves_to_come(evaluation, response)
@@ -153,7 +154,7 @@ def assemble(
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
-        covariance=total.covariance,
+        covariance=total.covariance,  # type: ignore[arg-type]
         names=evaluation.names,
         method=response.method,
         diagnostics=Diagnostics(
@@ -179,7 +180,7 @@ def assemble(
             warnings=cost.warnings,
         ),
         influence=total.influence,
-        parts=by_source(evaluation, response, part, total.parts),
+        parts=by_source(evaluation, response, part, total.parts),  # type: ignore[arg-type]
         draws=total.draws,
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,
@@ -198,6 +199,10 @@ def _deviations(evaluation: Evaluation) -> Array | None:
         return None
     shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
     V, m = evaluation.sampling.covariance, len(shares)
+    if isinstance(V, Factored):
+        plain = V.left.shape[1] == m and V.middle is None
+        alike = plain and np.allclose(V.left.T, shares * np.sqrt(m / (m - 1)), rtol=1e-9, atol=0)
+        return shares if alike else None
     gap, errors = abs(shares.T @ shares * (m / (m - 1)) - V), np.sqrt(np.diag(V))
     return shares if np.all(gap <= 1e-9 * np.outer(errors, errors)) else None
 
@@ -210,13 +215,13 @@ def _total_df(
     rest = _sampled_df(evaluation, own, parts, total.errors_add)
     if not noise.parts:
         return rest
-    added = [np.diag(V) for V in noise.parts.values()]
-    left = np.maximum(np.diag(total.covariance) - np.sum(added, axis=0), 0.0)
+    added = [V.diagonal() for V in noise.parts.values()]
+    left = np.maximum(total.covariance.diagonal() - np.sum(added, axis=0), 0.0)
     return welch_df([left, *added], [rest, *noise.df.values()])
 
 
 def _sampled_df(
-    evaluation: Evaluation, own: float | Array, parts: Mapping[str, Array], errors_add: bool
+    evaluation: Evaluation, own: float | Array, parts: Mapping[str, Covariance], errors_add: bool
 ) -> float | Array:
     """Degrees of freedom of the model's part, and of clusters of evaluation rows."""
     if len(parts) < 2 or evaluation.sample == "training":
@@ -225,11 +230,11 @@ def _sampled_df(
     if errors_add:
         return np.minimum(own, sampling) if np.isfinite(sampling) else own
     known = {"model": own, "evaluation": sampling}
-    variances = [np.diag(V) for V in parts.values()]
+    variances = [V.diagonal() for V in parts.values()]
     return welch_df(variances, [known.get(name, np.inf) for name in parts])
 
 
-def _weight_of_bend(response: Response, covariance: Array, total: TotalError) -> float:
+def _weight_of_bend(response: Response, covariance: Covariance, total: TotalError) -> float:
     """Return how much of the bend of psi shows in the interval.
 
     It grows with the errors of the parameters, which a robust variance may find larger, and is
@@ -237,13 +242,13 @@ def _weight_of_bend(response: Response, covariance: Array, total: TotalError) ->
     """
     model = total.parts.get("model", covariance)
     found, own, whole = (
-        np.sqrt(np.diag(V)) for V in (response.covariance, model, total.covariance)
+        np.sqrt(V.diagonal()) for V in (response.covariance, model, total.covariance)
     )
     diluted = np.minimum(ratio(own, whole, otherwise=1.0), 1.0)
     return float(np.max(ratio(own, found, otherwise=1.0) * diluted))
 
 
-def _robust_draws(response: Response, covariance: Array, replaced: bool) -> Array | None:
+def _robust_draws(response: Response, covariance: Covariance, replaced: bool) -> Array | None:
     """Stretch draws to another covariance; none are kept of a psi that bends over them.
 
     The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -215,6 +214,12 @@ def _check(fit: Any, psi: Any, replicates: Any, kind: str) -> None:
     _check_wrapper(psi)
     if replicates != int(replicates) or replicates < 2:
         raise ValueError(f"replicates must be an integer above 1, not {replicates!r}.")
+    if kind == "one-step":
+        raise ValueError(
+            'kind="one-step" takes a Newton step on a log-likelihood, and `fit` shows none: '
+            '`infer(model, psi, Bootstrap(kind="one-step"))` of a model of `from_loglik`, '
+            "`from_statsmodels`, `from_sklearn` and the like."
+        )
     if kind not in ("resample", "bayesian"):
         raise ValueError(
             f'kind must be "resample" or "bayesian", not {kind!r}: new targets can be drawn from '
@@ -258,6 +263,8 @@ def _check_own_objects(
     question: FitAndPsi, fitted: Any, rows: DrawnData, n_jobs: int, stream: np.random.SeedSequence
 ) -> None:
     """Refuse threads for a fit that returns the same object each time."""
+    import joblib
+
     shared = getattr(joblib.parallel.get_active_backend()[0], "supports_sharedmem", False)
     if n_jobs == 1 or not shared or isinstance(fitted, float | int | np.generic):
         return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from implicit_delta.estimate import Diagnostics, Estimate
+from implicit_delta.estimate.held import changed
 from implicit_delta.estimate.report import Opinion, write_page
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def comparison_report(
     ]  # fmt: skip
     return write_page(
         path,
-        replace(estimates[first], names=tuple(comparison.names)),  # a function may name its own
+        changed(estimates[first], names=tuple(comparison.names)),  # a function may name its own
         title=title,
         question=question,
         confidence_level=comparison.confidence_level,

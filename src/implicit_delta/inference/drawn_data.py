@@ -5,7 +5,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -208,6 +207,8 @@ def _same(one: Any, other: Any) -> bool:
 
 def _same_bytes(one: Any, other: Any) -> bool:
     """Compare what is pickled, where that is the same for a copy."""
+    import joblib
+
     own = joblib.hash(one)
     return bool(own == joblib.hash(other) or own != joblib.hash(deepcopy(one)))
 

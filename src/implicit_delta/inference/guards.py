@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.thresholds import (
     BEND_REFUSES,
     BEND_WARNS,
@@ -53,7 +54,7 @@ SANDWICHED = (
 def guard(
     model: FittedModel,
     response: Response,
-    covariance: Array,
+    covariance: Covariance,
     strict: bool,
     debias: bool = False,
     noise: Array | float = 0.0,
@@ -66,7 +67,7 @@ def guard(
         drift = response.drift
         check_drift(model, drift, strict, debias)
     else:
-        errors, explained = np.sqrt(np.diag(covariance) + noise), NOISE_EXPLAINS * np.sqrt(noise)
+        errors, explained = np.sqrt(covariance.diagonal() + noise), NOISE_EXPLAINS * np.sqrt(noise)
         if model.tether:
             return np.nan  # a state of its own; see `check_stop`
         score = model.score(model.theta) if response.score is None else response.score
@@ -179,7 +180,7 @@ def _falls(
 ) -> Mapping[int, tuple[float, float]]:
     """Falls of the objective half a standard error along a few responses."""
     assert response.directions is not None
-    errors, top = np.sqrt(np.diag(response.covariance)), model.objective(model.theta)
+    errors, top = np.sqrt(response.covariance.diagonal()), model.objective(model.theta)
     steps = PROBE * response.directions / np.where(errors > 0, errors, 1.0)
     chosen = [int(np.argmax(errors)), *spread_out(np.flatnonzero(errors > 0), FEW)]
     return {k: falls_along(model, steps[:, k], score, top) for k in chosen if errors[k] > 0}

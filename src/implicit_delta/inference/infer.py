@@ -19,6 +19,7 @@ from implicit_delta.errors import (
     SaddlePointError,
 )
 from implicit_delta.estimate import Estimate
+from implicit_delta.estimate.held import changed
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
@@ -271,7 +272,7 @@ def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
     """Add the warnings that came after the estimate was made."""
     if texts == estimate.diagnostics.warnings:
         return estimate
-    return replace(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
+    return changed(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:

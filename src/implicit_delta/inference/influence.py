@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters, ways_of
+from implicit_delta._core.factored import MANY, Covariance, check_bytes, quadratic
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -30,6 +31,8 @@ FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance 
 POWERS = {"HC2": -0.5, "HC3": -1.0, "CR2": -0.5}  # of what the fit leaves of the noise
 SATTERTHWAITE = ("HC2", "CR2")
 MEMORIZED = 2.0  # times the error without an adjustment for leverage
+MOST_ROWS = 10**7  # influences that are made at a time
+FEWER = "Ask for fewer evaluations at a time."
 MOST_LOST = 0.01  # of a variance: half that of a standard error
 
 
@@ -157,23 +160,35 @@ class Sandwich:
             )
         return rows + change
 
-    def of_rows(self, model: FittedModel, rows: Array) -> Array:
+    def of_rows(self, model: FittedModel, rows: Array) -> Covariance:
         """Make the covariance of influences, (n, K) to (K, K)."""
         if self.hac is not None:
+            check_bytes(rows.shape[1], FEWER)
             return self.factor * self.hac.scatter(model.counts[:, None] * rows)
-        total = self.factor * scatter_of(rows, model.counts, self.clusters)
+        total = self.factor * _scatter(rows, model.counts, self.clusters)
         for way, factor in self.crossed:
-            total = total + factor * scatter_of(rows, model.counts, way)
-        return self._positive(total)
+            total = total + factor * _scatter(rows, model.counts, way)
+        return total
 
-    def of_directions(self, model: FittedModel, directions: Array) -> Array:
+    def of_directions(self, model: FittedModel, directions: Array) -> Covariance:
         """Make the covariance of responses, (d, K) to (K, K); no row leaves the data."""
         if self.hac is not None or self.name in POWERS:
             return self.of_rows(model, self.influences(model, directions))
         total = self.factor * model.scatter(model.theta, directions, self.clusters)
         for way, factor in self.crossed:
             total = total + factor * model.scatter(model.theta, directions, way)
-        return self._positive(total)
+        return total
+
+    def of_basis(self, model: FittedModel, basis: Array) -> Array:
+        """Make the covariance of responses along a basis of very many, (d, r) to (r, r).
+
+        Rows of leverage 1 matter along the responses themselves: there `df` looks for them.
+        """
+        if self.name not in POWERS:
+            return np.asarray(self.of_directions(model, basis))
+        change = leverage_of(model, basis, POWERS[self.name], self.clusters, moments=False)
+        rows = model.terms_along(model.theta, basis) + change.correction
+        return np.asarray(self.of_rows(model, model.per_observation(rows)))
 
     def df(self, model: FittedModel, response: Response) -> float | Array:
         """Degrees of freedom of t quantiles: one number, or (K,) for "HC2", "HC3" and "CR2".
@@ -186,15 +201,23 @@ class Sandwich:
         """
         if self.stopped:
             return np.inf
-        if self.name in SATTERTHWAITE:
-            return self._leverage(model, checked_directions(model, response)).df
-        if self.name == "HC3":
-            self._leverage(model, checked_directions(model, response))  # refuses by its own name
-            return replace(self, name="HC2").df(model, response)
+        if self.name in POWERS:
+            return self._satterthwaite(model, checked_directions(model, response))
         if model.weight_kind == "sampling":
             units = self.fewest or np.count_nonzero(model.weights)
             return float(max(units - model.d, 1))
         return model.df if self.fewest is None else float(self.fewest - 1)
+
+    def _satterthwaite(self, model: FittedModel, directions: Array) -> Array:
+        """Degrees of freedom, (K,), of some evaluations after the other: (n, K) may be too much."""
+        width, K = max(1, MOST_ROWS // model.n), directions.shape[1]
+        if width < K:
+            blocks = np.array_split(directions, -(-K // width), axis=1)
+            return np.concatenate([self._satterthwaite(model, block) for block in blocks])
+        found = self._leverage(model, directions)  # of HC3 too, which refuses by its own name
+        return (
+            replace(self, name="HC2")._leverage(model, directions) if self.name == "HC3" else found
+        ).df
 
     def refuse_beside(self, method: Method) -> None:
         """Refuse corrections that a method which is robust by itself would not make."""
@@ -210,9 +233,9 @@ class Sandwich:
                 "out, or leave the method out for the sandwich with that correction."
             )
 
-    def _positive(self, covariance: Array) -> Array:
+    def positive(self, covariance: Covariance) -> Covariance:
         """Refuse a two-way variance that is not positive: the groups overlap too much."""
-        if self.crossed and np.any(np.diag(covariance) <= 0):
+        if self.crossed and np.any(covariance.diagonal() <= 0):
             raise UnsupportedModelError(
                 "The two-way clustered variance is not positive: within the groups that are alike "
                 "in both ways the rows vary more than between the groups of each, which happens "
@@ -242,6 +265,17 @@ class Sandwich:
                 f"that does not rest on one {what}, or leave that parameter out of the model."
             )
         return found
+
+
+def _scatter(rows: Array, counts: Array, clusters: Clusters | None) -> Covariance:
+    """Sum outer products of rows, in the rank of these where evaluations are more."""
+    n, K = rows.shape
+    if max(MANY, n) >= K:
+        check_bytes(K, FEWER)
+        return scatter_of(rows, counts, clusters)
+    if clusters is None:
+        return quadratic(np.sqrt(counts) * rows.T)
+    return quadratic(clusters.sums(counts[:, None] * rows).T)
 
 
 def _hac(model: FittedModel, hac: HAC, clusters: Any) -> Sandwich:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
-from scipy.stats import chi2, f
+from scipy.special import chdtrc, fdtrc
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
@@ -148,10 +148,11 @@ def likelihood_ratio(m0: LoglikModel | Mapping[Any, float], m1: LoglikModel) -> 
 
 def mixture(statistic: float, df: float, edges: int = 0) -> float:
     """P-value of chi-squared or, with one parameter at its bound, of the mixture there."""
-    upper = float(chi2.sf(statistic, df))
+    statistic = max(statistic, 0.0)
+    upper = float(chdtrc(df, statistic))
     if edges != 1:
         return upper
-    lower = float(chi2.sf(statistic, df - 1)) if df > 1 else float(statistic <= ZERO)
+    lower = float(chdtrc(df - 1, statistic)) if df > 1 else float(statistic <= ZERO)
     return (upper + lower) / 2
 
 
@@ -418,7 +419,7 @@ def _f_test(s0: FitStatistics, s1: FitStatistics, df: int) -> NullTest:
     """Compare sums of squares, as R's `anova` does."""
     rise = s0.squares * s0.noise - s1.squares * s1.noise
     statistic = max(rise, 0.0) / df / (s1.squares * s1.noise / s1.df)
-    return NullTest("F", statistic, df, float(f.sf(statistic, df, s1.df)))
+    return NullTest("F", statistic, df, float(fdtrc(df, s1.df, statistic)))
 
 
 def _local_tests(
@@ -437,7 +438,7 @@ def _local_tests(
         wald = _rounded(wald)
         p_value = mixture(wald, df, edges)
         if fits[1].estimated and not edges:
-            p_value = float(f.sf(wald / df, df, fits[1].df))
+            p_value = float(fdtrc(df, fits[1].df, max(wald, 0.0) / df))
         tests.append(NullTest("Wald", wald, df, p_value))
     if score is not None:
         score = _rounded(score)

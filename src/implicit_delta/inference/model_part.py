@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored, quadratic
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
@@ -26,9 +27,9 @@ class ModelPart:
 
     Attributes
     ----------
-    raw : (K, K) array
+    raw : (K, K) array or Factored
         The covariance of the response itself, symmetric.
-    covariance : (K, K) array
+    covariance : (K, K) array or Factored
         The one that counts.
     df : float or (K,) array
     rows : (n, K) array or None
@@ -43,8 +44,8 @@ class ModelPart:
     notes : mapping
     """
 
-    raw: Array
-    covariance: Array
+    raw: Covariance
+    covariance: Covariance
     df: float | Array
     rows: Array | None
     sandwich: Sandwich
@@ -75,7 +76,7 @@ def model_part(
     if judged is not None and brought is None:
         warn_of_small_samples(judged, evaluation.model, response, rows)
     claimed = None if brought is not None else _claimed(evaluation, response, robust)
-    covariance = raw
+    covariance: Covariance = raw
     if brought is not None:
         covariance, notes = _brought(evaluation, brought), {**notes, "variance": "covariance="}
     elif robust is not None:
@@ -100,24 +101,30 @@ def model_part(
 
 def _robust(
     evaluation: Evaluation, response: Response, sandwich: Sandwich, rows: Array | None
-) -> Array:
-    model = evaluation.model
-    if rows is None:
-        return sandwich.of_directions(model, checked_directions(model, response)) + _stated(
-            model, response
-        )
-    return sandwich.of_rows(model, rows) + _stated(model, response)
+) -> Covariance:
+    model, V = evaluation.model, response.covariance
+    directions = checked_directions(model, response)
+    if isinstance(V, Factored) and response.basis is not None and not sandwich.stopped:
+        found: Covariance = Factored(V.left, sandwich.of_basis(model, response.basis))
+    elif rows is None:
+        found = sandwich.of_directions(model, directions)
+    else:
+        found = sandwich.of_rows(model, rows)
+    return sandwich.positive(found) + _stated(model, response)
 
 
-def _stated(model: FittedModel, response: Response) -> Array | float:
+def _stated(model: FittedModel, response: Response) -> Covariance | float:
     """Variance of what was measured once, whose row says nothing of it."""
     if response.directions is None:
         return 0.0
-    found = model.stated(model.theta, response.directions)
-    return 0.0 if found is None else found
+    V, many = response.covariance, response.basis is not None
+    found = model.stated(model.theta, response.basis if many else response.directions)  # type: ignore[arg-type]
+    if found is None:
+        return 0.0
+    return Factored(V.left, found) if many and isinstance(V, Factored) else found
 
 
-def _renoised(evaluation: Evaluation, covariance: Array) -> tuple[Array, float]:
+def _renoised(evaluation: Evaluation, covariance: Covariance) -> tuple[Covariance, float]:
     """Estimate the noise anew: that of the penalized fit holds its bias too."""
     model = evaluation.model
     excess = model.dispersion()  # unknown for several outputs
@@ -125,7 +132,7 @@ def _renoised(evaluation: Evaluation, covariance: Array) -> tuple[Array, float]:
     return covariance * (excess if np.isfinite(excess) else 1.0), freedom
 
 
-def _brought(evaluation: Evaluation, brought: Array) -> Array:
+def _brought(evaluation: Evaluation, brought: Array) -> Covariance:
     """Carry a covariance of the parameters over to psi."""
     if evaluation.sample == "training":
         raise ValueError(
@@ -133,10 +140,12 @@ def _brought(evaluation: Evaluation, brought: Array) -> Array:
             "covariance= does not tell. Use robust= or clusters=."
         )
     J = evaluation.jacobian(evaluation.model.theta)
-    return np.asarray(J @ brought @ J.T)
+    return quadratic(J, brought)
 
 
-def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | None) -> Array | None:
+def _claimed(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich | None
+) -> Covariance | None:
     """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
 
     A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
@@ -148,7 +157,7 @@ def _claimed(evaluation: Evaluation, response: Response, sandwich: Sandwich | No
     smooth = response.draws is None and model.chart is not None  # zero if constraints fix it
     if not smooth and not np.all(np.any(slopes, axis=-1)):
         slopes = model.information(model.theta, checked_directions(model, response)).T
-    return np.asarray(slopes @ model.claimed.covariance @ slopes.T)
+    return quadratic(slopes, model.claimed.covariance)
 
 
 def _of_rows(evaluation: Evaluation) -> Sandwich:
@@ -202,18 +211,21 @@ def _model_df(
 def _influence(
     evaluation: Evaluation, response: Response, sandwich: Sandwich, needed: bool, robust: bool
 ) -> Array | None:
-    """Make the influences, (n, K), where rows are needed, or few enough to keep unasked."""
+    """Make the influences, (n, K), where rows are needed, or few and here: kept unasked."""
     if not needed and not robust:
         return None
     model = evaluation.model
     directions = checked_directions(model, response)
-    if needed or model.n * evaluation.size <= MOST_KEPT:
+    if needed or (not model.shards and model.n * evaluation.size <= MOST_KEPT):
         return sandwich.influences(model, directions)
     return None
 
 
-def _symmetric(raw: Array, rank: int) -> tuple[Array, float, dict[str, float | str]]:
+def _symmetric(raw: Covariance, rank: int) -> tuple[Covariance, float, dict[str, float | str]]:
     """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
+    if isinstance(raw, Factored):
+        found, count = raw.positive()
+        return found, 0.0, {"negative_eigenvalues_dropped": float(count)} if count else {}
     errors = np.sqrt(np.clip(np.diag(raw), 0, None))
     size = np.outer(errors, errors)
     gap = abs(raw - raw.T)

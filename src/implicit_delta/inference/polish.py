@@ -215,7 +215,7 @@ def _look(finished: FittedModel, psi: Asked) -> Look:
     response = Infinitesimal().respond(evaluation.model, evaluation)
     assert response.directions is not None
     assert response.score is not None
-    errors = np.sqrt(np.diag(response.covariance))
+    errors = np.sqrt(response.covariance.diagonal())
     drift = ratio(np.abs(response.directions.T @ response.score), errors)
     return Look(evaluation.jacobian(evaluation.model.theta), errors, drift, "hessian")
 

@@ -64,7 +64,7 @@ class Look:
             return model.information(model.theta, v, curvature)
 
         solution = SOLVER.solve(curve, slopes.T, floor=model.l2 if curvature == "ggn" else 0.0)
-        errors = np.sqrt(np.diag(solution.quadratic))
+        errors = np.sqrt(solution.quadratic.diagonal())
         move = solution.x.T @ model.score(model.theta)
         move = move + (slopes.T - curve(solution.x)).T @ step
         return cls(slopes, errors, ratio(np.abs(move), errors), curvature)

@@ -73,7 +73,7 @@ def _warned_of_vanishing(model: FittedModel, response: Response, rows: Array) ->
     """Warn of a robust variance that is next to nothing beside the model's own."""
     if response.robust or model.sandwiched or len(model.strata) > 1:
         return False
-    own = np.sqrt(np.diag(response.covariance))
+    own = np.sqrt(response.covariance.diagonal())
     found = np.sqrt(model.counts @ rows**2)
     vanishes = np.any((found > 0) & (found < VANISHING * own))
     if vanishes:
@@ -160,7 +160,7 @@ def _by_influence(
         return Forecast()
     if response.robust or model.weight_kind == "sampling" or model.sandwiched:
         return Forecast()
-    below = model.counts @ rows**2 < np.diag(response.covariance)
+    below = model.counts @ rows**2 < response.covariance.diagonal()
     moving = rows[:, np.any(rows, axis=0) & below]
     moving = moving / np.max(abs(moving), axis=0, initial=1e-300)
     df = 3 * (model.counts @ moving**2) ** 2 / (model.counts @ moving**4)

@@ -1,9 +1,11 @@
 """Shares of the data sets of a combined model in the error of psi."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance, Factored, scaled
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.combination import SOURCE
 from implicit_delta.evaluation import Evaluation
@@ -15,8 +17,8 @@ ROUNDING = 1e-8  # of the variance of psi
 
 
 def by_source(
-    evaluation: Evaluation, response: Response, part: ModelPart, parts: Mapping[str, Array]
-) -> Mapping[str, Array]:
+    evaluation: Evaluation, response: Response, part: ModelPart, parts: Mapping[str, Covariance]
+) -> Mapping[str, Covariance]:
     r"""Split the model's part of a budget by the data sets that it comes from.
 
     With :math:`A = \sum_k A_k` and directions :math:`v = A^{-1} g`, the variance
@@ -28,32 +30,42 @@ def by_source(
         return parts
     if parts and "model" not in parts:
         return parts
-    v, split = response.directions, {}
+    split: dict[str, Covariance] = {}
     if not part.by_model and (part.rows is None or part.sandwich.clusters or part.sandwich.hac):
         return parts
     for source in model.sources:
         single = source.rows.stop - source.rows.start == 1
         if part.by_model or single:
-            split[source.name] = v.T @ model.information_of(model.theta, v, source.rows)
+            own = partial(model.information_of, model.theta, rows=source.rows)
+            split[source.name] = _along(response, own)
         else:
             split[source.name] = _of_rows(part, model, source.rows)
     if part.by_model and model.penalized:
-        split["penalty"] = v.T @ model.penalty_information(model.theta, v)
+        split["penalty"] = _along(response, partial(model.penalty_information, model.theta))
     shares = {SOURCE + name: _without_rounding(V, part.covariance) for name, V in split.items()}
-    if any(np.any(np.diag(V) < 0) for V in shares.values()):
+    if any(np.any(V.diagonal() < 0) for V in shares.values()):
         return parts  # a data set by itself may curve the other way
     return {**shares, **{name: V for name, V in parts.items() if name != "model"}}
 
 
-def _without_rounding(V: Array, total: Array) -> Array:
+def _without_rounding(V: Covariance, total: Covariance) -> Covariance:
     """Symmetrize; a variance that is nothing but rounding beside the total is zero."""
-    V = (V + V.T) / 2
-    none = abs(np.diag(V)) <= ROUNDING * np.diag(total)
-    V[none, :] = V[:, none] = 0.0
-    return V
+    V = (V + V.T) / 2 if isinstance(V, np.ndarray) else V
+    none = abs(V.diagonal()) <= ROUNDING * total.diagonal()
+    return scaled(V, np.where(none, 0.0, 1.0)) if none.any() else V
 
 
-def _of_rows(part: ModelPart, model: LoglikModel, rows: slice) -> Array:
+def _along(response: Response, information: Callable[[Array], Array]) -> Covariance:
+    """Return v' A_k v along the directions, or along the basis of very many."""
+    v, V = response.directions, response.covariance
+    if isinstance(V, Factored) and response.basis is not None:
+        middle = response.basis.T @ information(response.basis)
+        return Factored(V.left, (middle + middle.T) / 2)
+    assert v is not None
+    return np.asarray(v.T @ information(v))
+
+
+def _of_rows(part: ModelPart, model: LoglikModel, rows: slice) -> Covariance:
     assert part.rows is not None
     masked = np.zeros_like(part.rows)
     masked[rows] = part.rows[rows]

@@ -68,7 +68,7 @@ def _check_trained(model: FittedModel) -> None:
 def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> None:
     """Warn of a psi that rests on the start: of its variance A^-1 the ridge has nearly all."""
     assert response.directions is not None
-    whole = np.diag(response.covariance)
+    whole = response.covariance.diagonal()
     ridge = model.floor * np.sum(response.directions**2, axis=0)
     if np.any(whole - ridge < INFORMED * whole):
         warn(

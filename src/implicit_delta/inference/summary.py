@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.doors import DOORS
 from implicit_delta._core.types import Array
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.tables import aligned, estimate_table, percent
@@ -100,6 +99,3 @@ def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:
         fixed=tuple(estimate.names[j] for j in model.fixed),
         confidence_level=confidence_level,
     )
-
-
-DOORS["summary"] = summary_of

@@ -8,7 +8,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from implicit_delta._core.thresholds import SHRINKAGE_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ShrinkageWarning, UnsupportedModelError
+from implicit_delta.errors import (
+    ConvergenceError,
+    EvaluationError,
+    NotAMaximumError,
+    ShrinkageWarning,
+    UnsupportedModelError,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -67,6 +73,10 @@ def _warn(shrinkage: float, model: FittedModel) -> None:
 
 def newton_step(model: FittedModel) -> Array | None:
     """Return the step of theta toward the maximum without the penalty, (d,); None if unknown."""
+    rise = model.penalty_score(model.theta) + model.score(model.theta)
+    swift = _by_scores(model, rise)
+    if swift is not None:
+        return swift
     one = np.eye(model.d)
     try:
         # Of a network by its outputs: d products with the Hessian may outlast its training.
@@ -84,8 +94,18 @@ def newton_step(model: FittedModel) -> Array | None:
         return None
     if np.min(np.diag(root[0])) ** 2 < SINGULAR:
         return None
-    rise = model.penalty_score(model.theta) + model.score(model.theta)
     return np.asarray(cho_solve(root, rise / scale) / scale)
+
+
+def _by_scores(model: FittedModel, rise: Array) -> Array | None:
+    """Solve in the metric of the score rows, where these tell the curvature without a penalty."""
+    if model.outer_products is None or model.curvature != "hessian":
+        return None
+    bare = model.unpenalized().outer_products
+    try:
+        return None if bare is None else bare.solve(rise)
+    except (ConvergenceError, NotAMaximumError):
+        return None
 
 
 def debiased(model: FittedModel) -> FittedModel:

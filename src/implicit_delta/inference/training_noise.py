@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import matmul_toeplitz
 from scipy.special import stdtr
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
@@ -47,13 +48,13 @@ class TrainingNoise:
     @property
     def variance(self) -> Array | float:
         """Variances of all parts together, (K,), or none."""
-        return sum((np.diag(part) for part in self.parts.values()), 0.0)
+        return sum((part.diagonal() for part in self.parts.values()), 0.0)
 
-    def notes(self, total: Array) -> dict[str, float | str]:
+    def notes(self, total: Covariance) -> dict[str, float | str]:
         """Describe the states, with advice if they are most of the total covariance (K, K)."""
         found: dict[str, float | str] = {}
         for name, part in self.parts.items():
-            share = float(np.max(ratio(np.diag(part), np.diag(total))))
+            share = float(np.max(ratio(part.diagonal(), total.diagonal())))
             advice = f"; {share:.0%} of the variance: {self.remedy}" if share > DOMINATES else ""
             found[f"{name}_noise"] = self.states + advice
         return found

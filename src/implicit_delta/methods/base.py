@@ -8,6 +8,7 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.thresholds import UNCERTAIN
 from implicit_delta._core.types import Array
@@ -25,10 +26,13 @@ class Response:
 
     Attributes
     ----------
-    covariance : (K, K) array
-        Column k: :math:`d\psi / d\lambda` under :math:`\psi_k`. Not yet symmetric.
+    covariance : (K, K) array or Factored
+        Column k: :math:`d\psi / d\lambda` under :math:`\psi_k`. Not yet symmetric, unless of very
+        many evaluations: then it is L L', in the rank of the parameters.
     directions : (d, K) array or None
         Column k: :math:`d\theta / d\lambda` under :math:`\psi_k`, where the method finds it.
+    basis : (d, r) array or None
+        Of the directions of a factored covariance: they are ``basis @ L.T``.
     draws : (B, K) array or None
         Psi over replicates, for methods that make them.
     method : str
@@ -63,7 +67,7 @@ class Response:
         Diagnostics of this method alone.
     """
 
-    covariance: Array
+    covariance: Covariance
     method: str
     directions: Array | None = None
     draws: Array | None = None
@@ -76,6 +80,7 @@ class Response:
     score: Array | None = None
     exact: bool = False
     acceleration: Array | None = None
+    basis: Array | None = None
     falls: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     robust: bool = False
     refitted: bool = False

@@ -133,7 +133,7 @@ class FiniteDifference(Method):
         if self.lam is not None:
             return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
         pilot = self._pilot(maximizer).respond(model, evaluation)
-        errors = np.sqrt(np.diag(pilot.covariance))
+        errors = np.sqrt(pilot.covariance.diagonal())
         errors[errors == 0] = 1.0
         push = self.push or (SMOOTH_PUSH if maximizer.needs_gradient else OPAQUE_PUSH)
         return np.asarray(push / errors)[:, None]

@@ -10,11 +10,12 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
+from implicit_delta.methods.outcomes import monte_carlo_errors
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel, scatter_of
 from implicit_delta.numerics.arrays import ratio
 
-RESAMPLING = 1.5  # times its limit: far beyond the Monte-Carlo error and small samples
+RESAMPLING = 1.5  # times its limit, and the Monte-Carlo error: far beyond small samples
 MISFIT = 3.0  # times the error of the model: overdispersion alone seldom is ninefold
 MOST_ROWS = 10**7  # influences that are held at a time
 FEW_ROWS = (
@@ -52,14 +53,13 @@ class FirstOrder:
         evaluation: Evaluation,
         ascent: Ascent,
         replication: Replication,
-        errors: Array,
-        replicates: int,
+        draws: Array,
     ) -> "FirstOrder":
-        """Linearize, and compare with standard errors (K,) over replicates."""
+        """Linearize, and compare with the spread of psi over replicates, (B, K)."""
         model = evaluation.model
         if ascent.scale is None:
             return cls(reason=f"the response of more than {DENSE_LIMIT} parameters is not computed")
-        if model.d > replicates:  # the derivative of psi would cost more than the draws
+        if model.d > len(draws):  # the derivative of psi would cost more than the draws
             return cls(reason=f"that takes at least {model.d} replicates, one for each parameter")
         try:
             scaled = ascent.scale.half_transpose(evaluation.jacobian(model.theta).T)
@@ -70,7 +70,7 @@ class FirstOrder:
         stated = model.stated(model.theta, directions)
         scatter = scatter if stated is None else scatter + stated
         own = np.linalg.norm(scaled, axis=0)
-        doubt = _disagreement(errors, _limits(evaluation, replication, own, scatter))
+        doubt = _disagreement(draws, _limits(evaluation, replication, own, scatter))
         reason = _obstacle(evaluation, replication, rows, scatter)
         if rows is None or reason:
             return cls(doubt, reason=reason)
@@ -141,12 +141,14 @@ def _limits(
 
 
 def _disagreement(
-    errors: Array, limits: list[tuple[Array, float, str, str]]
+    draws: Array, limits: list[tuple[Array, float, str, str]]
 ) -> NonlinearityWarning | None:
+    """Doubt a spread that is beyond a limit by more than chance."""
+    errors, chance = np.std(draws, axis=0, ddof=1), 1 + monte_carlo_errors(draws)
     for expected, limit, name, causes in limits:
         times = ratio(errors, expected, otherwise=1.0)
-        k = int(np.argmax(times))
-        if times[k] > limit:
+        k = int(np.argmax(times / chance))
+        if times[k] > limit * chance[k]:
             return NonlinearityWarning(
                 f"The bootstrap has a standard error of {errors[k]:.4g}, {times[k]:.2g} times "
                 f"{name}, {expected[k]:.4g}. {causes}"

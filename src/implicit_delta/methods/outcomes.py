@@ -71,15 +71,20 @@ def report_failures(failures: list[str], replicates: int, otherwise: str) -> Non
     warn(text, ImplicitDeltaWarning)
 
 
-def monte_carlo_error(draws: Array) -> float:
-    """Relative error of the standard errors from the number of replicates, the largest.
+def monte_carlo_errors(draws: Array) -> Array:
+    """Relative error of each standard error from the number of replicates, (K,).
 
     Few squares may agree by accident: they are not known better than those of a normal.
     """
     squares = (draws - draws.mean(axis=0)) ** 2
     size = np.mean(squares, axis=0)
     spread = np.sqrt(np.maximum(np.var(squares, axis=0), 2 * size**2) / (len(draws) - 1))
-    return largest_ratio(spread, 2 * size)
+    return ratio(spread, 2 * size)
+
+
+def monte_carlo_error(draws: Array) -> float:
+    """Return the largest of these errors."""
+    return float(np.max(monte_carlo_errors(draws)))
 
 
 def largest_ratio(above: Array, below: Array) -> float:

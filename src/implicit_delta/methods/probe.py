@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
@@ -38,7 +39,7 @@ class Probe:
 
 
 def probe(
-    evaluation: Evaluation, directions: Array, covariance: Array, score: Array, exact: bool
+    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
 ) -> Probe:
     r"""Compare both sides of the maximum.
 
@@ -47,7 +48,7 @@ def probe(
     solve with the objective's own curvature, r is the length of the step instead. Of a ratio it is
     the logarithm that should.
     """
-    model, errors = evaluation.model, np.sqrt(np.diag(covariance))
+    model, errors = evaluation.model, np.sqrt(covariance.diagonal())
     moves: dict[int, tuple[float, float]] = {}
     for k in spread_out(np.flatnonzero(errors > 0), MOST_PROBES):
         step = PROBE / errors[k] * directions[:, k]

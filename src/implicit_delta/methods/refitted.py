@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.better import risen
+from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
@@ -28,6 +29,10 @@ class Refitted:
         Of the model of the drawn data and its maximum, (K,).
     top : float
         The objective of the data themselves, to tell of a higher one that a replicate leads to.
+    nearby : Nearby, optional
+        Steps that are tried before the ascent, which is there for what is left.
+    single : bool
+        Whether one of these steps is all.
     """
 
     model: FittedModel
@@ -35,10 +40,14 @@ class Refitted:
     replication: Replication
     measure: Callable[[FittedModel, Array], Array]
     top: float = np.inf
+    nearby: Nearby | None = None
+    single: bool = False
 
-    def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
-        """Refit so often, each time with a stream of random numbers of its own."""
-        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)]
+    def run(
+        self, seed: int, replicates: int, n_jobs: int, first: int | None = None
+    ) -> list[Outcome]:
+        """Refit so often, each time with a stream of its own; or to the first of these data."""
+        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)[:first]]
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
             return run_replicates(self, jobs, n_jobs, bar, self.replication.otherwise)
 
@@ -52,20 +61,35 @@ class Refitted:
         found, failure, theta, gain = None, "", None, 0.0
         try:
             replicate = self.replication.draw(self.model, np.random.default_rng(stream))
-            top = self.ascent.climb(replicate)
-            if not top.converged:
-                failure = top.message
-            elif _still_rises(replicate, top.x):
-                failure = "The drawn data have no finite maximum."
-            elif not replicate.allows(top.x):
-                failure = "The maximum of the drawn data violates a constraint."
-            else:
-                found = self.measure(replicate, top.x)
-                theta = top.x
+            end, failure = self._climbed(replicate)
+            if not failure:
+                found = self.measure(replicate, end)
+                theta = end
                 gain = risen(self.model, theta, self.top) if np.isfinite(self.top) else 0.0
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
         return Outcome(found, failure, self.model.passes - before, theta, gain)
+
+    def _climbed(self, replicate: FittedModel) -> tuple[Array, str]:
+        """Where the climb ends, (d,), and why that is no maximum, if it is none."""
+        if self.single:
+            assert self.nearby is not None
+            end = self.nearby.one_step(replicate)
+            return end, _violated(replicate, end)
+        near = None if self.nearby is None else self.nearby.maximum(replicate)
+        if near is not None and (near[1] or not _still_rises(replicate, near[0])):
+            return near[0], _violated(replicate, near[0])
+        top = self.ascent.climb(replicate)
+        if not top.converged:
+            return top.x, top.message
+        if _still_rises(replicate, top.x):
+            return top.x, "The drawn data have no finite maximum."
+        return top.x, _violated(replicate, top.x)
+
+
+def _violated(replicate: FittedModel, theta: Array) -> str:
+    allowed = replicate.allows(theta)
+    return "" if allowed else "The maximum of the drawn data violates a constraint."
 
 
 def _still_rises(model: FittedModel, theta: Array) -> bool:

@@ -64,6 +64,9 @@ class Replication(Protocol):
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         """Build the same model at the same theta on drawn data."""
 
+    def reweights(self, model: FittedModel) -> bool:
+        """Whether what is drawn differs from the data in the weights alone."""
+
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         """Influences of what is drawn as one, (G, K), and how often each is there, (G,)."""
 
@@ -103,6 +106,9 @@ class Rows:
                 often[part] = ratio(spread(own, self.kind, rng), own)
         return model.measured_again(rng).reweighted(model.weights * often)
 
+    def reweights(self, model: FittedModel) -> bool:
+        return model.measured_again(np.random.default_rng(0)) is model
+
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return rows, model.counts
 
@@ -130,6 +136,9 @@ class WholeClusters:
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
         return model.reweighted(model.weights * often[self.clusters.codes])
+
+    def reweights(self, model: FittedModel) -> bool:
+        return True
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
@@ -181,6 +190,9 @@ class Blocks:
         rows = (starts[:, None] + np.arange(self.length)).ravel()[:n] % n
         return model.reweighted(model.weights * np.bincount(rows, minlength=n))
 
+    def reweights(self, model: FittedModel) -> bool:
+        return True
+
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return self.clusters.sums(rows), np.ones(self.clusters.count)
 
@@ -211,6 +223,9 @@ class NewTargets:
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         return model.redrawn(rng)
+
+    def reweights(self, model: FittedModel) -> bool:
+        return False
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return model.counts[:, None] * rows, np.ones(model.n)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,12 +13,14 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.outer_products import OuterProducts, outer_products
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize, stiffened
 
 MOST_ROUNDS = 20
 IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
+IN_SHORT_ROUNDS = lbfgs(tolerance=1e-4, max_iterations=30)  # a new metric costs but one score
 FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 NEARBY = 1e-2  # of a standard error: Newton steps lead to the maximum
 SHORT, MOST_STEPS = 1e-6, 10  # a step of this length leaves its square
@@ -51,9 +53,12 @@ def maximum_of(
         return near, 1
     theta, iterations = model.theta, 0
     climb = _Climb(model, Budget(budget), done, model.passes)
-    if maximizer is None and model.d > CHEAP_LIMIT:
-        maximizer = newton_krylov
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
+        known = _by_scores(climb, bar) if maximizer is None else None
+        if known is not None:
+            return known
+        if maximizer is None and model.d > CHEAP_LIMIT:
+            maximizer = newton_krylov
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
             if scale is not None and at_maximum:
@@ -78,16 +83,38 @@ def _from_nearby(model: FittedModel) -> Array | None:
         scale, at_maximum = (None, False) if near is None else _scale(near, near.theta)
         if near is None or scale is None or not at_maximum:
             return None
-        return _by_newton(near, scale)
+        return _by_newton(near, near.theta, scale)
     except (ImplicitDeltaError, ArithmeticError, ValueError):  # L need not be defined everywhere
         return None
 
 
-def _by_newton(near: FittedModel, scale: Factor) -> Array | None:
+def _by_scores(climb: "_Climb", bar: Any) -> tuple[Array, int] | None:
+    """Climb in the metric of the score rows, renewed on the way; None unless that ends well."""
+    model, iterations = climb.model, 0
+    theta, scale = model.theta, model.metric(model.theta)
+    for _ in range(MOST_ROUNDS):
+        if scale is None:
+            return None
+        hill = replace(climb.objective(scale, bar), gradient=model.swift_score)
+        found = IN_SHORT_ROUNDS.maximize(hill, theta)
+        theta, iterations = found.x, iterations + found.iterations
+        scale = model.metric(theta)
+        if scale is None or not found.converged:
+            continue
+        try:
+            known = outer_products(scale, model.swift_score, theta)
+            end = None if known is None else _by_newton(model, theta, known)
+        except (ImplicitDeltaError, ArithmeticError, ValueError):
+            return None
+        return None if end is None else (end, iterations)
+    return None
+
+
+def _by_newton(model: FittedModel, theta: Array, scale: Factor | OuterProducts) -> Array | None:
     """Newton steps with one curvature; the last one is so short that it needs no proof."""
-    theta, size = near.theta, NEARBY
+    size = NEARBY
     for _ in range(MOST_STEPS):
-        slope = near.score(theta)
+        slope = model.swift_score(theta)
         before, size = size, float(np.linalg.norm(scale.half_transpose(slope)))
         if not size < before:
             return None

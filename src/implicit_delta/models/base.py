@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.doors import DOORS
+from implicit_delta._core.doors import door
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.prediction import Predictor
+from implicit_delta.numerics.solvers import Factor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
@@ -206,10 +208,38 @@ class FittedModel(ABC):
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT
 
+    def single(self) -> "FittedModel | None":
+        """Return the same in single precision, for cheaper products; None if there is none."""
+        return None
+
+    def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
+        """Matrix (d, d) that is at most the Gauss-Newton matrix, near to it and cheaper to form.
+
+        None where there is none, or where the products that make up for the rest, some ten for
+        each of so many columns, take longer.
+        """
+        return None
+
     @property
     def floor(self) -> float:
         """Lower bound of the Gauss-Newton curvature: that of the ridges."""
         return self.l2 + self.tether
+
+    @property
+    def outer_products(self) -> OuterProducts | None:
+        """Curvature at theta in the metric of the score rows, where these tell it."""
+        return None
+
+    def metric(self, theta: Array) -> Factor | None:
+        """Factorize the sum of outer products of the score rows, where these are at hand."""
+        return None
+
+    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
+        """Whether the terms are known to move along each parameter, (d,); False is unknown.
+
+        Over a share of its size (or of one), by their slopes and in all, at least so much.
+        """
+        return np.zeros(self.d, dtype=bool)
 
     @property
     def travelled(self) -> Array:
@@ -235,6 +265,14 @@ class FittedModel(ABC):
 
     def rough_score(self, theta: Array) -> Array:
         """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
+        return self.score(theta)
+
+    def short_score(self, theta: Array, like: "FittedModel") -> Array:
+        """Gradient of L; if by differences, by one over a small part of each unit of a model."""
+        return self.score(theta)
+
+    def swift_score(self, theta: Array) -> Array:
+        """Gradient of L for products that are checked later, (d,); NaN where there is none."""
         return self.score(theta)
 
     def apart(self, empty: bool = True) -> AbstractContextManager[None]:
@@ -427,7 +465,7 @@ class FittedModel(ABC):
         -------
         Summary
         """
-        return DOORS["summary"](self, confidence_level)
+        return door("summary")(self, confidence_level)
 
     def as_start(self, theta: Array) -> str:
         """Write all parameters as one would give them as `start=`."""

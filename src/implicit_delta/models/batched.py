@@ -33,6 +33,7 @@ from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import Noise, estimated_noise
+from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
 from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
@@ -45,6 +46,11 @@ BATCH_BYTES = 2**28  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
+# A part of the Gauss-Newton matrix saves most of the time of forming it, unless that is short, much
+# is kept, or products for many columns or eigenvalues of many outputs take as long.
+LONG = 1e10  # multiplications: a quarter of a second
+PRODUCTS, OUTPUTS = 70, 50  # parameters for each column, and for each output
+MOST_KEPT = 0.5  # of the eigenvalues
 PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
 Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
@@ -215,6 +221,19 @@ class BatchedModel(FittedModel):
         """The whole Gauss-Newton matrix (d, d), kept for the last theta."""
         return cast(Array, self._kept(theta, "matrix", self._form))
 
+    def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
+        """As of any model: without directions in which the outputs hardly bend."""
+        few = columns < DENSE_FROM and columns * PRODUCTS <= self.d
+        return self._part(theta, columns) if few else None
+
+    @in_context
+    def _part(self, theta: Array, columns: int) -> Array | None:
+        if self._last.holds(theta, "matrix") or not self._splits():
+            return None
+        with contextlib.suppress(*NO_BATCHING):
+            return self._form_part(theta, columns)
+        return None
+
     @in_context
     def terms_along(self, theta: Array, v: Array) -> Array:
         return np.concatenate(list(self._along(theta, v)))
@@ -340,6 +359,8 @@ class BatchedModel(FittedModel):
         return np.asarray(total + own.reshape(v.shape))
 
     def unpenalized(self) -> Self:
+        if self.program.penalty is None:
+            return self._with_ridges(l2=0.0, tether=0.0)  # with what the program has compiled
         return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
 
     def tethered(self) -> Self:
@@ -353,7 +374,16 @@ class BatchedModel(FittedModel):
         model = self._with_mean_square() if self.noise_rule else self
         scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
-        return replace(model, tether=scale * tie.strength, effective=tie.effective)
+        return model._with_ridges(tether=scale * tie.strength, effective=tie.effective)
+
+    def _with_ridges(self, **changes: Any) -> Self:
+        """Change ridges; a Gauss-Newton matrix that was formed is handed on, not formed again."""
+        changed = replace(self, **changes)
+        if self._last.holds(self.theta, "matrix"):
+            matrix = self.gauss_newton_matrix(self.theta).copy()
+            matrix[np.diag_indices(self.d)] += changed.floor - self.floor
+            changed._last.get(changed.theta, "matrix", lambda: matrix)
+        return changed
 
     def scale_of_weights(self, weights: Array) -> float:
         """Mean of weights that are no counts, and so have no scale.
@@ -529,15 +559,57 @@ class BatchedModel(FittedModel):
 
     def _form(self, theta: Array) -> Array:
         """Form the Gauss-Newton matrix from Jacobians of rows."""
-        flat, identity = self.functional.flat(theta), np.eye(self.d)
+        flat = self.functional.flat(theta)
         self.counter.count += 1
         matrix = self._gram(flat)
         if matrix is None:
-            return self._products(theta, identity, "ggn")
+            return self._products(theta, np.eye(self.d), "ggn")
+        return self._with_penalty(matrix, flat)
+
+    def _with_penalty(self, matrix: Array, flat: Any) -> Array:
         if self.program.penalty is not None:
             product = self.program.product(self.program.hessian, flat)
-            matrix += self.functional.numpy(product(self._block(identity)))[: self.d]
-        return matrix + self.floor * identity
+            matrix += self.functional.numpy(product(self._block(np.eye(self.d))))[: self.d]
+        matrix[np.diag_indices(self.d)] += self.floor
+        return matrix
+
+    def _splits(self) -> bool:
+        """Whether a part of the Gauss-Newton matrix is worth a look: it takes long, outputs little.
+
+        Rounding in single precision would show in what makes up for the rest.
+        """
+        if not isinstance(self.row_terms, SupervisedTerms) or self.d > GAUSS_NEWTON_LIMIT:
+            return False
+        outputs = self._output_size()
+        double = self.functional.numpy(self.functional.flat(self.theta)).dtype == np.float64
+        return double and OUTPUTS * outputs <= self.d and self.n * outputs * self.d**2 >= LONG
+
+    def _form_part(self, theta: Array, columns: int) -> Array | None:
+        flat = self.functional.flat(theta)
+        self.counter.count += 1
+        values = np.concatenate([curved.values for _, curved in self._output_curvatures(flat)])
+        cut = negligible_below(values, columns)
+        if np.mean(values > cut) > MOST_KEPT:
+            return None
+        return self._with_penalty(gram(self._factors_above(flat, cut), self.d), flat)
+
+    def _factors_above(self, flat: Any, cut: float) -> Iterator[Array]:
+        """Factors of the Gauss-Newton matrix for larger eigenvalues of the outputs' curvature."""
+        for batch, curved in self._output_curvatures(flat):
+            rows, roots = curved.above(cut)
+            taken = self.program.calculus.map(lambda leaf, rows=rows: leaf[rows], batch)
+            yield self._run(self.program.pulled, flat, taken, self.functional.flat(roots))
+
+    def _output_curvatures(self, flat: Any) -> Iterator[tuple[Any, OutputCurvature]]:
+        terms, stop = self.program.supervised, 0
+        for batch, size in self._split():
+            start, stop = stop, stop + size
+            outputs = np.asarray(self._run(self.program.outputs, flat, batch), dtype=np.float64)
+            if any(len(leaf) != len(outputs) for leaf in self.program.calculus.leaves(batch)):
+                raise ValueError("Some array of a batch has not a row for each observation.")
+            targets = np.asarray(self.functional.numpy(terms.targets(batch)))
+            weights = self.weights[start:stop]
+            yield batch, OutputCurvature.of(terms.likelihood, outputs, targets, weights)
 
     def _gram(self, flat: Any) -> Array | None:
         """Gauss-Newton matrix of the data from factors; None where columns are better.
@@ -562,12 +634,17 @@ class BatchedModel(FittedModel):
 
     def _factors(self, flat: Any, way: Callable[..., Any]) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix, of as many rows at a time as fit into memory."""
-        stop, most = 0, max(1, JACOBIAN_BYTES // (8 * self._output_size() * self.d))
-        for batch, size in self.batches.split(most, self.sizes):
+        stop = 0
+        for batch, size in self._split():
             start, stop = stop, stop + size
             weights = self.functional.flat(self.weights[start:stop])
             factors = self._run(way, flat, batch, weights)
             yield factors.astype(np.float64, copy=False)
+
+    def _split(self) -> Iterator[tuple[Any, int]]:
+        """Batches, with their sizes, of which the Jacobians fit into memory."""
+        most = max(1, JACOBIAN_BYTES // (8 * self._output_size() * self.d))
+        return self.batches.split(most, self.sizes)
 
     @in_context
     def _output_size(self) -> int:

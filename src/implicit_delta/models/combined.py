@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import multivariate_normal
 
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
@@ -99,6 +98,8 @@ def measurement(covariance: Any = None, /, **values: tuple[float, float] | float
     >>> idm.infer(idm.measurement(eff=(0.9, 0.02)), "eff").standard_error
     0.02
     """
+    from scipy.stats import multivariate_normal
+
     if not values:
         raise TypeError("measurement takes parameters by name: `measurement(eff=(0.9, 0.02))`.")
     centers, V = _measured(values, covariance)

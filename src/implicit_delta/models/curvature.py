@@ -13,7 +13,9 @@ def gram(factors: Iterable[Array], d: int) -> Array:
     matrix = np.zeros((d, d), order="F")
     for U in factors:
         matrix = dsyrk(1.0, U.T, beta=1.0, c=matrix, overwrite_c=True, lower=True)
-    return np.asarray(np.tril(matrix) + np.tril(matrix, -1).T)
+    matrix += matrix.T  # of zeros above the diagonal, which doubles
+    matrix[np.diag_indices(d)] /= 2
+    return matrix
 
 
 def times(matrix: Array, v: Array) -> Array:

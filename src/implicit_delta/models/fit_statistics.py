@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.weights import count_of
@@ -75,7 +75,7 @@ class FitStatistics:
         """Probability of a larger chi-square; NaN unless the noise variance was given."""
         if self.estimated or self.df <= 0:
             return np.nan
-        return float(chi2.sf(self.squares, self.df))
+        return float(chdtrc(self.df, self.squares))
 
 
 def free_parameters(model: FittedModel) -> int:

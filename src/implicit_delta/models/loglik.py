@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import (
     Counter,
@@ -20,7 +21,12 @@ from implicit_delta._core.hints import hinting
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import ConvergenceError, NotAMaximumError, UnsupportedModelError
+from implicit_delta.errors import (
+    ConvergenceError,
+    ImplicitDeltaError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.checks import check_derivative, check_repeatable, check_unchanged
 from implicit_delta.models.constrained_fit import (
@@ -35,6 +41,12 @@ from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, named_point, names_of, speaking
+from implicit_delta.models.outer_products import (
+    OuterProducts,
+    metric,
+    outer_products,
+    worth_a_metric,
+)
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
@@ -45,10 +57,21 @@ from implicit_delta.models.starts import (
     points_of,
     spelled_optima,
 )
+from implicit_delta.models.traced_loglik import (
+    TracedScore,
+    can_be_traced,
+    exact_hessian,
+    is_traced,
+    looks_smooth,
+    rows_along,
+    tells_the_truth,
+    weighted_rows,
+)
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
+    SHORT_STEP,
     RunningSlopes,
     bends_far,
     constant_beside,
@@ -57,10 +80,11 @@ from implicit_delta.numerics.derivatives import (
     rough_second_differences,
     rough_slopes,
     second_differences,
+    summed_differences,
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
-from implicit_delta.numerics.solvers import factorize
+from implicit_delta.numerics.solvers import Factor, factorize
 from implicit_delta.numerics.tracing import trace
 
 HINTS = {
@@ -71,7 +95,9 @@ HINTS = {
 STEPS = 12  # of a usual climb, to foretell its calls
 # Where it ends is looked at with care, so its scale may be that of a start far away.
 APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
+SHORT = 1e-4  # of the size of a parameter: bends of a penalty that has a derivative
 SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
+MANY = 8  # products by short steps are worth another that checks them
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
@@ -157,7 +183,8 @@ def from_loglik(
         `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
         the maxima that were found.
     score : callable, optional
-        Derivative of each term, (d,) to (n, d). Without it, derivatives are taken numerically.
+        Derivative of each term, (d,) to (n, d). Without it, derivatives are traced through NumPy
+        where that is possible and saves time, and taken numerically elsewhere.
     penalty : callable, optional
         A function of theta that was subtracted from the log-likelihood.
     l2 : float
@@ -228,22 +255,13 @@ def from_loglik(
         )
     if not np.isfinite(float(subtracted)):
         raise ValueError(f"penalty(theta) is {subtracted!r} at the given parameters.")
+    if score is None:
+        model = _with_traced_score(model, start is not None)
     if start is None:
+        model = _verified(model)
         check_runaways(model, False)
         return checked_under_constraints(model)
-    climbing = replace(model, climbing=True)
-    try:
-        if starts is not None:
-            fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
-        else:
-            best = constrained_maximum(climbing)
-            fitted = replace(model, theta=as_parameters(best))  # it remembers the last differences
-    except (ConvergenceError, UnsupportedModelError) as error:
-        if terms.dtype != np.float64 and isinstance(error, ConvergenceError):
-            raise ConvergenceError(IN_SINGLE) from error
-        question = sign_question(climbing)
-        raise (ConvergenceError(f"{error} {question}") if question else error) from error
-    warn_of_sign(climbing, fitted)
+    fitted = _fitted_from(model, starts, given, terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
     else:
@@ -252,12 +270,74 @@ def from_loglik(
     return fitted
 
 
+def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
+    """Trace the log-likelihood, if that can be done and its penalty can be traced too."""
+    point, penalty = np.array(model.theta), model.penalty
+    if not can_be_traced(model.loglik, point, checked):
+        return model
+    if penalty is not None and not can_be_traced(OneTerm(penalty), point, checked):
+        return model
+    return replace(model, row_scores=TracedScore(model.loglik, model.counter))
+
+
+def _verified(model: "LoglikModel") -> "LoglikModel":
+    """Keep traced derivatives at a maximum only if differences over its units agree with them."""
+    if not is_traced(model.row_scores):
+        return model
+    functions: list[Callable[[Array], Any]] = [
+        model.loglik,
+        *([] if model.penalty is None else [OneTerm(model.penalty)]),
+    ]
+    point = np.array(model.theta)
+    try:
+        with np.errstate(all="ignore"):
+            right = all(tells_the_truth(f, point, model.units) for f in functions)
+    except (ArithmeticError, ValueError):
+        right = False
+    return model if right else replace(model, row_scores=None)
+
+
+def _fitted_from(
+    model: "LoglikModel", starts: Any, given: Any, dtype: np.dtype[Any]
+) -> "LoglikModel":
+    """Fit; where traced derivatives fail, or do not hold where they lead, by differences."""
+    if is_traced(model.row_scores):
+        try:
+            fitted = _climbed(model, starts, given)
+        except (ImplicitDeltaError, ArithmeticError, ValueError):
+            fitted = None
+        if fitted is not None and is_traced(_verified(fitted).row_scores):
+            warn_of_sign(replace(model, climbing=True), fitted)
+            return fitted
+        model = replace(model, row_scores=None, recent=None)
+    climbing = replace(model, climbing=True)
+    try:
+        fitted = _climbed(model, starts, given)
+    except (ConvergenceError, UnsupportedModelError) as error:
+        if dtype != np.float64 and isinstance(error, ConvergenceError):
+            raise ConvergenceError(IN_SINGLE) from error
+        question = sign_question(climbing)
+        raise (ConvergenceError(f"{error} {question}") if question else error) from error
+    warn_of_sign(climbing, fitted)
+    return fitted
+
+
+def _climbed(model: "LoglikModel", starts: Any, given: Any) -> "LoglikModel":
+    climbing = replace(model, climbing=True)
+    if starts is not None:
+        fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
+        return fitted
+    best = constrained_maximum(climbing)
+    return replace(model, theta=as_parameters(best))  # it remembers the last differences
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LoglikModel(FittedModel):
     """A NumPy log-likelihood at its maximum; made by `from_loglik` and `from_residuals`.
 
-    Derivatives that are not given are taken numerically, in steps of a fraction of the standard
-    error of each parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
+    Derivatives that are not given are traced where that is possible (from `TRACE_FROM` parameters
+    on), and elsewhere taken numerically, in steps of a fraction of the standard error of each
+    parameter. Only rows with `gauss_newton` have a Gauss-Newton curvature: it
     returns (n, d) rows u_i such that the curvature is the weighted sum of u_i u_i', and `residuals`
     the (n,) residuals of the same scale. The Jacobian of
     psi is exact where psi can be traced, and by differences elsewhere. Every call of the
@@ -310,7 +390,76 @@ class LoglikModel(FittedModel):
     def units(self) -> Array:
         """The standard error of each parameter, the others held fixed: the unit of all steps."""
         assert self.recent is not None
+        exact = self._traced_units()
+        if exact is not None:
+            return exact
+        known = self.outer_products if self.constraints is None else None
+        if known is not None:
+            return known.units
         return natural_units(self._parts, self._origin(self.theta), self.recent.units)
+
+    def _traced_units(self) -> Array | None:
+        """Units of the curvature, where that is traced; on the way a guess will do."""
+        if not is_traced(self.row_scores) or not self._forms_hessian:
+            return None
+        origin = self._origin(np.array(self.theta)).copy()
+        if self.climbing:
+            return self._row_units(origin)
+        found = self._last.get(origin, "traced", lambda: self._traced_hessian(origin))
+        return None if found is None else np.asarray(found[1])
+
+    def _row_units(self, theta: Array) -> Array | None:
+        """Units from the squares of the rows' derivatives, unless these vanish."""
+        assert self.recent is not None
+        if self.recent.origin is not None and np.array_equal(theta, self.recent.origin):
+            return self.recent.units
+        squares = weighted(self.weights, (self._rows(theta) ** 2).T).sum(axis=1) + self.l2
+        return 1 / np.sqrt(squares) if self.n > 1 and np.all(squares > 0) else None
+
+    @cached_property
+    def outer_products(self) -> OuterProducts | None:
+        theta = np.array(self.theta)
+        return outer_products(self.metric(theta), self.swift_score, theta)
+
+    def metric(self, theta: Array) -> Factor | None:
+        if self._forms_hessian or not worth_a_metric(self.n, self.d):
+            return None
+        weights = self.weights**2 if self.weight_kind == "precision" else self.weights
+        ridges = self.l2 + self._swift_penalty_bend(theta)
+        return metric(self._counted(theta, self.weights), weights, ridges)
+
+    def swift_score(self, theta: Array) -> Array:
+        if self.row_scores is None or self.penalty is None:
+            return self.score(theta)
+        rows = self._weighted_rows(theta, self.weights)
+        return np.asarray(rows - self.l2 * theta - self._swift_penalty_score(theta))
+
+    def _swift_penalty_score(self, theta: Array) -> Array:
+        """Trace the derivative of the penalty, (d,); NaN if that cannot be done."""
+        penalty = self.penalty
+        traced = None if penalty is None else trace(penalty, theta)
+        if (
+            penalty is None
+            or traced is None
+            or not np.allclose(traced[0], penalty(theta.copy()), rtol=1e-12, atol=0)
+        ):
+            return np.full(self.d, np.nan)
+        return np.asarray(traced[1][0])
+
+    def _swift_penalty_bend(self, theta: Array) -> Array:
+        """Second derivative of the penalty along each parameter, (d,), as if these were apart."""
+        if self.penalty is None:
+            return np.zeros(self.d)
+        step = SHORT * np.maximum(abs(theta), 1.0)
+        ahead, behind = (self._swift_penalty_score(theta + way * step) for way in (1, -1))
+        return np.maximum((ahead - behind) / (2 * step), 0.0)
+
+    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
+        if self.row_scores is None:
+            return super().moves_beside(share, least)
+        rows = self._counted(self.theta, self.weights)
+        slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, self.weights))
+        return np.asarray(slopes * share * np.maximum(abs(self.theta), 1.0) > least)
 
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
@@ -363,6 +512,11 @@ class LoglikModel(FittedModel):
         slopes, _ = rough_slopes(self._parts, theta, self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
+    def short_score(self, theta: Array, like: FittedModel) -> Array:
+        if self.row_scores is not None:
+            return self.score(theta)
+        return summed_differences(self._parts, theta, SHORT_STEP * like.units)
+
     def objective(self, theta: Array) -> float:
         return float(np.sum(self._parts(theta)))
 
@@ -377,26 +531,50 @@ class LoglikModel(FittedModel):
 
     def approached(self) -> "LoglikModel | None":
         """Climb with one difference a slope, as long as nothing but a start is known."""
-        if self.row_scores is not None or not self.climbing or self.d > CHEAP_LIMIT:
+        traced = is_traced(self.row_scores)
+        given = self.row_scores is not None and not traced
+        if given or not self.climbing or self.d > CHEAP_LIMIT:
             return None
-        slopes = RunningSlopes(self._parts, self.units)
+        slopes = self.score if traced else RunningSlopes(self._parts, self.units)
         scale = factorize(np.diag(1 / self.units**2))
         with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
             found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
         if not found.converged:  # it may have run away, and its units with it
             return None
         assert self.recent is not None
-        self.recent.units, self.recent.origin = slopes.units, found.x
-        return replace(self, theta=found.x)
+        near = replace(self, theta=found.x)
+        units = slopes.units if isinstance(slopes, RunningSlopes) else near.units
+        self.recent.units, self.recent.origin = units, found.x
+        return near
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         if curvature == "ggn":
             return self._gauss_newton_product(theta, v)
-        if self.row_scores is None:
+        if self._forms_hessian:
             theta = self._origin(theta).copy()
             matrix = self._last.get(theta, "hessian", lambda: self._hessian(theta))
             return np.asarray(matrix @ v)
+        swift = self._swift_products(theta, v)
+        return self._products(theta, v) if swift is None else swift
+
+    def _products(self, theta: Array, v: Array) -> Array:
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
+
+    @property
+    def _forms_hessian(self) -> bool:
+        """Whether products are those of a matrix that is kept: of few traced parameters, too."""
+        return self.row_scores is None or (is_traced(self.row_scores) and self.d <= CHEAP_LIMIT)
+
+    def _swift_products(self, theta: Array, v: Array) -> Array | None:
+        """Multiply many directions by short steps, and a mixture of them with care."""
+        if v.ndim < 2 or v.shape[1] < MANY or not np.array_equal(theta, self.theta):
+            return None
+        known = self.outer_products
+        if known is None:
+            return None
+        mixture = np.random.default_rng(0).choice([-1.0, 1.0], size=(v.shape[1], 1))
+        images, with_care = known.images(v), self._products(theta, v @ mixture)
+        return images if known.agrees(images @ mixture, with_care) else None
 
     def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
         """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
@@ -405,9 +583,10 @@ class LoglikModel(FittedModel):
         if self.curvature == "ggn":
             own = self._gauss_newton_rows(theta)
             return np.asarray(own.T @ (weights * (own @ v).T).T)
-        if self.row_scores is not None:
+        scores = self.row_scores
+        if scores is not None:
             return -self._directional(
-                lambda point: weights @ self._rows(point), theta, v, self.units[:, None]
+                lambda point: weighted_rows(scores, point, weights), theta, v, self.units[:, None]
             )
         bend = second_differences(
             lambda point: weights * self._recalled(point), theta, np.diag(self.units)
@@ -456,7 +635,8 @@ class LoglikModel(FittedModel):
     def terms_along(self, theta: Array, v: Array) -> Array:
         self.check_rows()
         if self.row_scores is not None:
-            return np.asarray(self._rows(theta) @ v)
+            self.counter.count += not is_traced(self.row_scores)
+            return rows_along(self.row_scores, theta, v)
         return self._directional(self._recalled, theta, v)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
@@ -569,6 +749,9 @@ class LoglikModel(FittedModel):
     def penalty_score(self, theta: Array) -> Array:
         if self.penalty is None:
             return super().penalty_score(theta)
+        traced = trace(self.penalty, theta) if is_traced(self.row_scores) else None
+        if traced is not None and np.all(np.isfinite(traced[1])):
+            return np.asarray(traced[1][0] + self.l2 * theta)
         return self._gradient(self._penalty, theta)
 
     def penalty_information(self, theta: Array, v: Array) -> Array:
@@ -584,7 +767,8 @@ class LoglikModel(FittedModel):
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
-        told = {"log-likelihood": _name(self.loglik), **penalty, **super().describe()}
+        exact = {"derivatives": "exact, by tracing"} if is_traced(self.row_scores) else {}
+        told = {"log-likelihood": _name(self.loglik), **exact, **penalty, **super().describe()}
         return {**told, **under, **optima}
 
     def _score(self, theta: Array, weights: Array) -> Array:
@@ -592,9 +776,13 @@ class LoglikModel(FittedModel):
         if self.row_scores is None:
             other = None if weights is self.weights else weights
             return self._gradient(lambda point: self._parts(point, other), theta)
-        rows = self._rows(theta)
-        rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
-        return np.asarray(weights @ rows - self.penalty_score(theta))
+        return np.asarray(self._weighted_rows(theta, weights) - self.penalty_score(theta))
+
+    def _weighted_rows(self, theta: Array, weights: Array) -> Array:
+        if is_traced(self.row_scores):
+            assert self.row_scores is not None
+            return weighted_rows(self.row_scores, theta, weights)
+        return np.asarray(weights @ self._counted(theta, weights))
 
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""
@@ -626,8 +814,15 @@ class LoglikModel(FittedModel):
 
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
-        self.counter.count += 1
-        return np.array(self.row_scores(theta.copy()), dtype=np.float64)
+        self.counter.count += not is_traced(self.row_scores)
+        return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
+
+    def _counted(self, theta: Array, weights: Array) -> Array:
+        """Rows (n, d); zero for those of no weight."""
+        rows = self._rows(theta)
+        if self._all_count if weights is self.weights else weights.all():
+            return rows
+        return np.where(weights[:, None] > 0, rows, 0.0)
 
     def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         try:
@@ -664,7 +859,11 @@ class LoglikModel(FittedModel):
         return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
 
     def _hessian(self, theta: Array) -> Array:
-        """Minus the Hessian of L by second differences, (d, d)."""
+        """Minus the Hessian of L, (d, d): of traced gradients, or by second differences."""
+        if is_traced(self.row_scores):
+            found = self._last.get(theta, "traced", lambda: self._traced_hessian(theta))
+            if found is not None:
+                return np.asarray(found[0])
         with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
             matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
@@ -677,6 +876,19 @@ class LoglikModel(FittedModel):
             self._check_flat(theta, flat)
         self._check_certain(error, max(abs(values).min(), FLAT * max(values[-1], 1.0)))
         return matrix
+
+    def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:
+        """Minus the Hessian by differences of traced gradients, and its units, where it settles."""
+        slope, steps = partial(self._score, weights=self.weights), self._row_units(theta)
+        if steps is None:
+            return None
+        with np.errstate(all="ignore"), self.foretold("gradients", 2 * self.d):
+            found = exact_hessian(slope, theta, steps)
+            if found is None or not (
+                self.climbing or looks_smooth(slope, theta, found[1], found[0])
+            ):
+                return None
+        return -found[0], found[1]
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
         """Refuse directions that look flat from here and are not: L bends far away along them.
@@ -738,6 +950,17 @@ class Along:
 
 
 @dataclass(frozen=True, eq=False)
+class OneTerm:
+    """A penalty as a function (d,) to (1,)."""
+
+    penalty: Callable[[Array], Any]
+
+    def __call__(self, theta: Array) -> Any:
+        """Evaluate."""
+        return np.atleast_1d(self.penalty(theta))
+
+
+@dataclass(frozen=True, eq=False)
 class RowsAlong:
     """Derivatives (n, d) of rows, in the coordinates of a chart: (n, k)."""
 
@@ -748,6 +971,21 @@ class RowsAlong:
         """Apply the chain rule."""
         theta = self.chart.point(z)
         return np.asarray(np.asarray(self.function(theta), float) @ self.chart.slope(theta))
+
+    @property
+    def traced(self) -> bool:
+        """Whether the derivatives are traced."""
+        return is_traced(self.function)
+
+    def weighted(self, z: Array, weights: Array) -> Array:
+        """Weighted sum of the rows, (k,)."""
+        theta = self.chart.point(z)
+        return np.asarray(weighted_rows(self.function, theta, weights) @ self.chart.slope(theta))
+
+    def along(self, z: Array, v: Array) -> Array:
+        """Rows along directions (k,) or (k, m)."""
+        theta = self.chart.point(z)
+        return rows_along(self.function, theta, self.chart.slope(theta) @ v)
 
 
 @dataclass(frozen=True, eq=False)

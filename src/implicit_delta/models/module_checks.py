@@ -140,11 +140,15 @@ def check_gradient(
     A part of psi that was detached changes all the same. Steps of two sizes must both disagree:
     psi may bend, or have a kink nearby.
     """
-    z = np.random.default_rng(0).normal(size=theta.size) * (abs(theta) + np.mean(abs(theta)))
+    z = np.random.default_rng(0).standard_normal(theta.size, dtype=theta.dtype.type)
+    scale = abs(theta)
+    z *= np.add(scale, np.mean(scale), out=scale)  # in place: there may be ten million
+    del scale
     worst = np.inf
     for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
         step = (size * z).astype(theta.dtype)
-        ahead, behind = (np.ravel(psi(theta + way)).astype(np.float64) for way in (step, -step))
+        ahead = np.ravel(psi(theta + step)).astype(np.float64)
+        behind = np.ravel(psi(theta - step)).astype(np.float64)
         if ahead.size != len(rows) or not np.all(np.isfinite(ahead - behind)):
             return
         rise, claimed = (ahead - behind) / 2, rows @ step

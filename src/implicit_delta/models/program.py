@@ -198,14 +198,27 @@ class Program(ABC):
         parts = [factor(row, weight) for row, weight in zip(rows, weights, strict=True)]
         return np.concatenate([self.functional.numpy(part) for part in parts])
 
+    def pulled(self, flat: Any, batch: Any, cotangents: Any) -> Any:
+        """J_i' u_i of each row for cotangents u, (b, C): (b, d)."""
+
+        def pull_back(row: Any, cotangent: Any) -> Any:
+            _, value, pull = self._row(flat, batch, row)
+            return pull(cotangent.reshape(value.shape))[0]
+
+        return self.calculus.vmap(pull_back)(self.calculus.leaves(batch), cotangents)
+
+    def _row(self, flat: Any, batch: Any, row: Any) -> tuple[Any, Any, Function]:
+        """Batch of one row, from its arrays, with its output and the function u to J'u."""
+        arrays = iter(row)
+        single = self.calculus.map(lambda _: next(arrays)[None], batch)
+        return single, *self.calculus.vjp(lambda point: self.outputs(point, single)[0], flat)
+
     def _factor(self, flat: Any, batch: Any) -> Function:
         """Factor of one row, (C, d), as a function of its arrays and its weight."""
         calculus, terms = self.calculus, self.supervised
 
         def factor(row: Any, weight: Any) -> Any:
-            arrays = iter(row)
-            single = calculus.map(lambda _: next(arrays)[None], batch)
-            value, pull = calculus.vjp(lambda point: self.outputs(point, single)[0], flat)
+            single, value, pull = self._row(flat, batch, row)
             basis = calculus.identity(value)
             mass = weight * terms.likelihood.mass(value[None], terms.targets(single))
             rooted = terms.likelihood.root(value[None])(basis.reshape(-1, 1, *value.shape))

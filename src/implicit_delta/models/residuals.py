@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from implicit_delta._core.arguments import check_rows
+from implicit_delta._core.arguments import Counter, check_rows
 from implicit_delta._core.cache import Recent
 from implicit_delta._core.hints import hinting
 from implicit_delta._core.types import Array, WeightKind
-from implicit_delta.errors import ConvergenceError
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
@@ -21,6 +21,12 @@ from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
+from implicit_delta.models.traced_loglik import (
+    TracedScore,
+    can_be_traced,
+    is_traced,
+    tells_the_truth,
+)
 from implicit_delta.models.weights import (
     as_mean_one,
     count_of,
@@ -29,6 +35,7 @@ from implicit_delta.models.weights import (
     warn_of_precisions,
 )
 from implicit_delta.numerics.settled import settled_jacobian
+from implicit_delta.numerics.tracing.traced import Traced, unwrap
 
 MOST_ALTERNATIONS = 50
 LONG, SHORT = 1e-2, 1e-7  # steps, of the size of a parameter: first of many, and the only one
@@ -135,7 +142,10 @@ def from_residuals(
         rule = "mle" if l2 else "unbiased"
     under = constraints_of(bounds, constraints, point, layout, start is not None)
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
-    if start is not None:
+    traced = _traced(problem, point, start is not None) if jacobian is None else None
+    if traced is not None:
+        problem, point, (noise, df) = traced
+    elif start is not None:
         point, (noise, df) = problem.solve(point)
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
@@ -147,6 +157,26 @@ def from_residuals(
     model = replace(model, names=names_of(layout))
     check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
+
+
+def _traced(
+    problem: "LeastSquares", point: Array, fits: bool
+) -> "tuple[LeastSquares, Array, Noise] | None":
+    """Solve with a traced Jacobian; None where that cannot be, or differences do not agree."""
+    residuals = problem.function
+    if not can_be_traced(residuals, point, fits):
+        return None
+    exact = replace(problem, derivative=TracedScore(residuals))
+    try:
+        with np.errstate(all="ignore"):
+            theta, noise = exact.solve(point) if fits else (point, exact.noise(point))
+            rows = exact.jacobian(theta) / np.sqrt(noise.variance)
+            units = 1 / np.linalg.norm(rows, axis=0)
+            terms = exact.model(theta, noise.variance).loglik
+            right = np.isfinite(units).all() and tells_the_truth(terms, theta, units)
+    except (ImplicitDeltaError, ArithmeticError, ValueError):  # differences tell what is wrong
+        return None
+    return (exact, theta, noise) if right else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,11 +200,13 @@ class LeastSquares:
     def model(self, theta: Array, noise: float) -> LoglikModel:
         """Make the model of a noise variance."""
         rows = GaussianResiduals(self, Gaussian(noise), np.zeros_like(self.weights))
+        counter = Counter()
         return LoglikModel(
             loglik=rows,
             theta=theta,
             weights=self.weights,
-            row_scores=None if self.derivative is None else rows.scores,
+            row_scores=rows.row_scores(counter),
+            counter=counter,
             gauss_newton=rows.gauss_newton,
             residuals=rows.whitened,
             l2=self.l2,
@@ -188,8 +220,10 @@ class LeastSquares:
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,), in units of sigma."""
-        found = np.array(self.function(theta.copy()), dtype=np.float64)  # it may reuse its result
-        return found if self.scale is None else self.scale.divide(found)
+        found = self.function(theta.copy())
+        if not isinstance(found, Traced):
+            found = np.array(found, dtype=np.float64)  # it may reuse its result
+        return found if self.scale is None else unwrap(self.scale.divide(found))  # type: ignore[no-any-return]
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate the residuals, (n, d), numerically if no derivative is given."""
@@ -362,9 +396,12 @@ class GaussianResiduals:
     likelihood: Gaussian
     targets: Array
 
-    def __call__(self, theta: Array) -> Array:
+    def __call__(self, theta: Array) -> Any:
         """Log-likelihood of each row, (n,)."""
-        return np.asarray(self.likelihood.terms(self.problem.residuals(theta), self.targets))
+        residuals = self.problem.residuals(theta)
+        if isinstance(residuals, Traced):  # no array of a framework that likelihoods know
+            return -((residuals - self.targets) ** 2) / (2 * self.likelihood.noise)
+        return np.asarray(self.likelihood.terms(residuals, self.targets))
 
     def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
         """Gaussian log-likelihood with its constants, at the variance that maximizes it.
@@ -388,6 +425,12 @@ class GaussianResiduals:
         noise = self.likelihood.draw(np.zeros_like(self.targets), rng, weights)
         return replace(self, targets=self.problem.residuals(theta) - noise)
 
+    def row_scores(self, counter: Counter) -> Callable[[Array], Array] | None:
+        """Its derivatives as a function, if those of the residuals are given or traced."""
+        if self.problem.derivative is None:
+            return None
+        return TracedScore(self, counter) if is_traced(self.problem.derivative) else self.scores
+
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
         slope = self.likelihood.slope(self.problem.residuals(theta), self.targets)
@@ -408,7 +451,7 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     rows = model.loglik
     assert isinstance(rows, GaussianResiduals)
     drawn = rows.redrawn(model.theta, model.weights, rng)
-    scores = None if model.row_scores is None else drawn.scores
+    scores = drawn.row_scores(model.counter)
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
 
 

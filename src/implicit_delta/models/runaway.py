@@ -7,6 +7,7 @@ some -28, and that point means nothing.
 
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -15,7 +16,12 @@ from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
 AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or one: looks farther out
+MOVES = 0.5  # length of the moves of all terms over the first of these: none of them is level
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
+
+
+# Of rows that are a part of the data nothing follows: the other parts may hold the parameters.
+OF_A_PART: ContextVar[bool] = ContextVar("OF_A_PART", default=False)
 
 
 def check_runaways(model: FittedModel, fitted: bool) -> None:
@@ -23,7 +29,7 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
 
     A fit of which every parameter runs away has found nothing, and is refused.
     """
-    found = dict(_runaways(model))
+    found = {} if OF_A_PART.get() else dict(_runaways(model))
     if not found:
         return
     names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
@@ -49,11 +55,19 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
 def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
     """Positions and directions; one evaluation nearby for a parameter that does not run."""
     top = model.objective(model.theta)
-    for j, x in enumerate(model.theta):
+    for j in np.flatnonzero(~model.moves_beside(AS_FAR[0], MOVES)).tolist():
+        x = model.theta[j]
         ways = (1, -1) if x > 0 else (-1, 1)
         way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
         if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:
             yield j, way
+
+
+def level_ways(model: FittedModel) -> frozenset[tuple[int, int]]:
+    """Positions and directions in which the log-likelihood is level: of a part, none may matter."""
+    top = model.objective(model.theta)
+    ways = ((j, way) for j in range(model.d) for way in (1, -1))
+    return frozenset((j, way) for j, way in ways if _levels_off(model, j, way, top))
 
 
 def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:

@@ -1,8 +1,7 @@
 """Make a model of parts of the data, which may be larger than memory."""
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.asks import Described
 from implicit_delta.models.sharded.dask import dask_engine
@@ -44,8 +44,8 @@ def from_shards(
         Of a Dask cluster: `build` runs on the worker that holds the part, and the model stays
         there. Without it parts are walked one after the other in this process.
     keep : float
-        Bytes of the built models that stay in memory; with 0 only one is there at a time. On a
-        cluster all stay.
+        Bytes of the built models that stay in memory; with 0 only the first, beside the one at
+        work. On a cluster all stay.
 
     Returns
     -------
@@ -80,8 +80,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
     for other in found:
         _check(found[0], other)
     first, sizes = found[0], tuple(own.n for own in found)
-    if isinstance(engine, Serial):
-        engine = replace(engine, sizes=sizes)
+    engine = engine.of_sizes(sizes)
     alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
     whole = engine.changed(asks.penalized_if, alone)
     model = kind(
@@ -91,7 +90,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         values=tuple(own.value for own in found),
         theta=first.theta,
         weights=_joined(found),
-        l2=first.l2,
+        l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
         has_penalty=first.penalized,
         penalty_by_rows=first.penalty_by_rows,
         names=first.names,
@@ -105,6 +104,8 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         **first.others,
     )
     model = model.with_noise(noise_over) if np.isfinite(first.df) else model
+    if frozenset.intersection(*(own.level for own in found)):  # not even together
+        check_runaways(model, False)
     _tell_plan(model)
     return model
 

@@ -11,6 +11,7 @@ from implicit_delta._core.arguments import as_seed, check_rows, count_terms
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.named_theta import speaking
+from implicit_delta.models.traced_loglik import TracedScore, can_be_traced, is_traced
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik import LoglikModel
@@ -81,6 +82,9 @@ class Simulated:
         score = rest[0] if rest else None
         if score is not None:
             check_rows(score(model.theta.copy()), (terms.size, model.d), "score")
+        traced = score is None and is_traced(model.row_scores)
+        if traced and can_be_traced(loglik, np.array(model.theta), False):
+            score = TracedScore(loglik, model.counter)
         return replace(model, loglik=loglik, row_scores=score, weights=np.ones(terms.size))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from implicit_delta.estimate.drawn import SHOWN
+from implicit_delta.estimate.held import changed
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.report import sections
 from implicit_delta.estimate.report.answer import answer, lines_of
@@ -150,7 +151,7 @@ def write_page(
     level = checked_level(confidence_level)
     if isinstance(transform, str) and transform in SHOWN:
         shown = tuple(f"{transform}({name})" for name in estimate.names)
-        estimate = replace(estimate, names=shown)
+        estimate = changed(estimate, names=shown)
     page = Page(
         estimate, level, pieces, opinions, title, question, null, transform, facts or {}, command
     )

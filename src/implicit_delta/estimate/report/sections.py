@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.report import svg
 from implicit_delta.estimate.report.answer import Line, finer, row, strips
@@ -48,7 +49,7 @@ def budget(estimate: Estimate, lines: Sequence[Line]) -> list[str]:
     if len(sources) == 1:
         only = escaped(SOURCES.get(sources[0], sources[0]))
         return [tag("p", f"All of it has one source: {only}."), *_drift(estimate, lines)]
-    errors = np.array([deviations(V) for V in estimate.parts.values()])
+    errors = np.array([deviations(V) for V in parts_of(estimate).values()])
     shares = _shares(errors, 1 if estimate.errors_add else 2)
     names = list(estimate.names)
     if len(names) > MOST_BARS:
@@ -157,7 +158,7 @@ def influence(estimate: Estimate, command: str = "") -> list[str]:
         code = tag("code", "infer(model, psi, influence=True)")
         return [tag("p", f"The influence of the rows was not kept. Ask for it with {code}.")]
     top = estimate.top_influence(TOP)
-    errors = deviations(estimate.covariance)
+    errors = deviations(covariance_of(estimate))
     scaled = top.influence / np.where(errors > 0, errors, 1.0)
     most = np.abs(scaled).argmax(axis=1)
     moves = scaled[np.arange(len(most)), most].tolist()

@@ -27,6 +27,7 @@ from implicit_delta._core.thresholds import (
     UNCERTAIN,
 )
 from implicit_delta.estimate.diagnostics import DEBIASED, Diagnostics
+from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import deviations, t_quantile
 from implicit_delta.estimate.report.checks import Check, graded, little, worst_first
 from implicit_delta.estimate.report.facts import clusters_of, variance_of
@@ -59,7 +60,7 @@ def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
 def _no_error(estimate: Estimate) -> list[Check]:
     still = [
         name
-        for name, error in zip(estimate.names, deviations(estimate.covariance), strict=True)
+        for name, error in zip(estimate.names, deviations(covariance_of(estimate)), strict=True)
         if not error > 0
     ]
     if not still:

@@ -334,7 +334,7 @@ def _along_surface(
     with model.foretold("profile", _calls(model.d)):
         found = _found(walk, response.nonlinearity, asked)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
-    return _Walked(evaluation, found, points, response.covariance)
+    return _Walked(evaluation, found, points, np.asarray(response.covariance))
 
 
 def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Response:
@@ -342,7 +342,7 @@ def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Res
     model = evaluation.model
     with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
         response = Infinitesimal(curvature=curvature).respond(model, evaluation)
-    errors = np.sqrt(np.diag(response.covariance))
+    errors = np.sqrt(response.covariance.diagonal())
     assert response.directions is not None
     drift = drift_of(model.score(model.theta), response.directions, errors)
     check_drift(model, drift, strict)
@@ -361,7 +361,7 @@ def _within_constraints(
             "Profile psi itself, or use `infer(model, psi)`."
         )
     try:
-        covariance = _response(evaluation, curvature, strict).covariance
+        covariance = np.asarray(_response(evaluation, curvature, strict).covariance)
     except EvaluationError:  # the limits fix psi
         covariance = UNKNOWN
     whole = evaluation.on(without_inequalities(evaluation.model))

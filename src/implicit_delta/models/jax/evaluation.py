@@ -12,6 +12,7 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
+from implicit_delta.models.jax.sharing import compiled, unchanged
 from implicit_delta.models.jax.tangent import linearized
 from implicit_delta.models.module_checks import GRADIENT_FREE
 
@@ -19,7 +20,6 @@ NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 ROWS_AT_ONCE = 64  # entries of psi that are pulled back together
 COMPILED_FROM = 10  # calls: compiling takes about as long as ten of them
 KEPT = 8  # values and Jacobians of evaluations
-SAME = 1e-3  # relative: compiled, rounding differs; an evaluation that has changed differs by more
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Evaluator:
 
     Compiled code repeats what psi did when it was traced, whatever psi reads from outside by now.
     So calls at the fitted parameters, where every inference begins, run psi itself, and drop what
-    was compiled if it returns something else. A psi that cannot be traced is never compiled.
+    was compiled if its trace is another one now. A psi that cannot be traced is never compiled.
 
     `fitted` is true where theta (d,) is the model's own.
     """
@@ -82,21 +82,24 @@ class Evaluator:
         def plain() -> Any:
             return self.functional.evaluated(run(psi, theta))
 
+        def function(point: jax.Array) -> jax.Array:
+            return _as_array(run(psi, point))
+
         try:
-            calls, compiled = self._known.pop((run, psi), (0, None))
+            calls, fast = self._known.pop((run, psi), (0, None))
         except TypeError:  # a callable object without a hash
             return plain()
         flat = self.functional.flat(theta)
         if fitted:
             value = plain()
-            if compiled is not None and not _same(np.asarray(value), np.asarray(compiled(flat))):
-                calls, compiled = 0, None
+            if fast is not None and not unchanged(fast, function, flat):
+                calls, fast = 0, None
         else:
             calls += 1
             if calls == COMPILED_FROM:
-                compiled = _compiled(lambda point: _as_array(run(psi, point)), flat)
-            value = plain() if compiled is None else np.asarray(compiled(flat))
-        self._known[run, psi] = calls, compiled
+                fast = _or_none(function, flat)
+            value = plain() if fast is None else np.asarray(fast(flat))
+        self._known[run, psi] = calls, fast
         if len(self._known) > KEPT:
             del self._known[next(iter(self._known))]  # called longest ago
         return value
@@ -106,19 +109,13 @@ class Evaluator:
         return Evaluator, (self.functional,)
 
 
-def _compiled(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
+def _or_none(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
     try:
-        compiled = jax.jit(function)
-        compiled(flat)
+        made = compiled(function, flat)
+        made(flat)
     except Exception:  # whatever psi does that JAX cannot trace; uncompiled, it may do it
         return None
-    return compiled
-
-
-def _same(fresh: Array, compiled: Array) -> bool:
-    if fresh.shape != compiled.shape:
-        return False
-    return bool(np.all(abs(fresh - compiled) <= SAME * np.max(abs(fresh), initial=0.0)))
+    return made
 
 
 @contextlib.contextmanager

@@ -55,14 +55,26 @@ class JaxProgram(Program):
     )  # fmt: skip
 
     functional: JaxFunctional
-    _compiled: dict[str, Function] = field(init=False, default_factory=dict)
+    _compiled: dict[Any, Function] = field(init=False, default_factory=dict)
+    _shared: list[tuple[dict[Any, Function], Callable[[], bool]]] = field(
+        init=False, default_factory=list
+    )
+
+    def use(self, table: dict[Any, Function], same: Callable[[], bool]) -> None:
+        """Share compiled functions with others, as long as a trace is still the same."""
+        self._shared.append((table, same))
 
     def run(self, function: Function, *arguments: Any) -> Any:
-        return self._compile(function, function)(*arguments)
+        return self._compile(function, function, arguments)(*arguments)
 
     def product(self, build: Callable[..., Product], *arguments: Any) -> Product:
-        compiled = self._compile(build, lambda rows, *arguments: build(*arguments)(rows))
-        return lambda block: np.concatenate([compiled(rows, *arguments) for rows in block])
+        def multiply(rows: Any, *arguments: Any) -> Any:
+            return build(*arguments)(rows)
+
+        def chunk(rows: Any) -> Any:
+            return self._compile(build, multiply, (rows, *arguments))(rows, *arguments)
+
+        return lambda block: np.concatenate([chunk(rows) for rows in block])
 
     def block(self, rows: Array, size: int) -> list[jax.Array]:
         """Cut rows into chunks of one width, a power of two: products are compiled for few."""
@@ -75,11 +87,26 @@ class JaxProgram(Program):
     def output_size(self, flat: jax.Array, batch: Any) -> int:
         return int(np.prod(jax.eval_shape(self.outputs, flat, batch).shape[1:]))
 
-    def _compile(self, named: Function, function: Function) -> Any:
-        """Compile a function once, by the name of one of this program."""
-        if named.__name__ not in self._compiled:
-            self._compiled[named.__name__] = jax.jit(function)
-        return self._compiled[named.__name__]
+    def _compile(self, named: Function, function: Function, arguments: Any) -> Any:
+        """Compile a function once for each shape, by the name of one of this program.
+
+        What is compiled now is shared only if it is traced from what the program began with.
+        """
+        leaves, structure = jax.tree_util.tree_flatten(arguments)
+        name = named.__name__, structure, *((a.shape, a.dtype) for a in leaves)
+        found = self._compiled.get(name)
+        if found is None:
+            found = self._compiled[name] = self._known(name, jax.jit(function))
+        return found
+
+    def _known(self, name: Any, fresh: Function) -> Function:
+        """Take what others have compiled, or give it to them."""
+        for table, same in self._shared:
+            if name in table:
+                return table[name]
+            if same():
+                table[name] = fresh
+        return fresh
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without compiled functions."""

@@ -15,6 +15,7 @@ from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.sharing import share
 from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
@@ -33,9 +34,10 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         flat = functional.flat(theta)
         arrays, n = arrays_of(data, functional.dtype)
         checks.check_shapes(program, flat, arrays, n)
-        cost = checks.row_bytes(program, flat, Batches(arrays, n, n))
-        program = replace(program, row_bytes=cost)
-        batches = Batches(arrays, n, options.batch_size or max(1, BATCH_BYTES // cost))
+        cost = partial(checks.row_bytes, program, flat, Batches(arrays, n, n))
+        program = share(program, flat, arrays, cost)
+        rows = options.batch_size or max(1, BATCH_BYTES // program.row_bytes)
+        batches = Batches(arrays, n, rows)
         checks.check_terms(program, flat, batches)
         checks.check_penalty(program, flat)
         columns = checked_columns(

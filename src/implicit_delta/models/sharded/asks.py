@@ -10,7 +10,9 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.shard import Shard
 
 OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
@@ -20,8 +22,8 @@ OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalt
 class Described:
     """All that has to be alike in the shards, or is added up once.
 
-    `weights` is None where all are one; `value` is the log-likelihood of these rows; `others` is
-    known of the training.
+    `weights` is None where all are one; `value` is the log-likelihood of these rows, `level` are
+    directions in which these rows hold nothing, and `others` is known of the training.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Described:
     bends: bool
     df: float
     value: float
+    level: frozenset[tuple[int, int]]
     others: dict[str, Any]
 
 
@@ -70,6 +73,7 @@ def described(shard: Shard) -> Described:
         model.bends,
         model.df,
         float(model.unpenalized().objective(theta)),
+        level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
 
@@ -211,6 +215,11 @@ def penalty_information(shard: Shard, theta: Array, v: Array) -> Array:
 def drift_causes(shard: Shard) -> str:
     """Usual causes of drift."""
     return shard.model.drift_causes()
+
+
+def doubt_of(shard: Shard, psi: Any) -> str:
+    """Describe what psi most likely gets wrong."""
+    return shard.model.doubt_of(psi)
 
 
 def pseudo(shard: Shard) -> str:

@@ -88,6 +88,10 @@ class Engine(ABC):
     def changed(self, change: Change, shares: Sequence[Any]) -> "Engine":
         """Build an engine of changed shards: ``change(shard, share)`` of each."""
 
+    def of_sizes(self, sizes: tuple[int, ...]) -> "Engine":
+        """Expect so many rows in each shard, where it may be built again."""
+        return self
+
     def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Array:
         """Add up the answers."""
         return added(self.each(ask, *arguments, shares=shares))

@@ -1,7 +1,6 @@
 """A fitted model that is a sum over shards: methods see no difference."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,12 +9,12 @@ import numpy as np
 
 from implicit_delta._core.arguments import as_parameters, as_weights
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.loglik import SADDLE
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
@@ -30,6 +29,7 @@ from implicit_delta.models.sharded.units import (
     lives_on_shards,
     on_shards,
 )
+from implicit_delta.numerics.arrays import symmetric
 
 CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
 NOT_FIXED = (
@@ -150,10 +150,10 @@ class ShardedModel(FittedModel):
         parts = list(self.engine.each(asks.squared_residuals))
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
-    def evaluate(self, psi: Psi, theta: Array) -> Array:
+    def evaluate(self, psi: Psi, theta: Array) -> Any:
         if lives_on_shards(psi) is not None:
-            return np.asarray(psi(Everywhere(self.engine, _plain(theta))))
-        return np.asarray(self.engine.first(asks.evaluate, psi, theta))
+            return psi(Everywhere(self.engine, _plain(theta)))
+        return self.engine.first(asks.evaluate, psi, theta)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         return self.engine.first(asks.evaluate_tangent, psi, theta, delta)
@@ -282,13 +282,19 @@ class ShardedModel(FittedModel):
                 )
 
     def check_maximum(self) -> None:
-        """Leave it: the shards cannot tell, and a Gauss-Newton matrix of their sum is formed."""
+        if self.curvature == "hessian" or self.tether:
+            return
+        units = self.units
+        matrix = symmetric(units[:, None] * self.information(self.theta, np.diag(units)))
+        least = np.linalg.eigvalsh(matrix)[0] if np.isfinite(matrix).all() else 0.0
+        if least < SADDLE:
+            raise NotAMaximumError.saddle(float(least))
+
+    def doubt_of(self, psi: Any) -> str:
+        return str(self.engine.first(asks.doubt_of, psi))
 
     def drift_causes(self) -> str:
         return str(self.engine.first(asks.drift_causes))
-
-    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
-        return calls_ahead(self.engine.counter, label, calls)
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "FittedModel":
         raise UnsupportedModelError(NOT_FIXED)

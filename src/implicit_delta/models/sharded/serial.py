@@ -27,7 +27,8 @@ class Serial(Engine):
     build : callable
     parts : tuple
     keep : float
-        Bytes of built models to keep between walks; the rest is built again in every walk.
+        Bytes of built models to keep between walks, beside the first; the rest is built again in
+        every walk.
     sizes : tuple of int
         Rows of each part when it was first built, if that is known: a part that changes is refused.
     parent, change, shares : optional
@@ -77,6 +78,9 @@ class Serial(Engine):
         parent = self.parent if again else self
         return replace(self, parent=parent, change=change, shares=tuple(shares), kept={})
 
+    def of_sizes(self, sizes: tuple[int, ...]) -> "Serial":
+        return replace(self, sizes=sizes)
+
     def shard(self, i: int) -> Shard:
         """Take a shard from memory, or build it."""
         if i in self.kept:
@@ -99,12 +103,12 @@ class Serial(Engine):
         return shard
 
     def _remember(self, i: int, shard: Shard) -> None:
-        """Keep a shard if it fits; those that were made of it share its arrays."""
+        """Keep a shard if it fits, and the first one; those made of it share its arrays."""
         if i in self.kept:
             return
         if i not in self.held:
             size = size_of(shard.model)
-            if sum(self.held.values()) + size > self.keep:
+            if i > 0 and sum(self.held.values()) + size > self.keep:  # psi is asked of the first
                 return
             self.held[i] = size
         self.kept[i] = shard

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import OF_A_PART
 
 LONGEST = 60  # characters of a part in a message
 
@@ -53,10 +54,13 @@ def label_of(number: int, part: Any) -> str:
 
 def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
     """Build the model of a part; an error names it."""
+    token = OF_A_PART.set(True)
     try:
         model = build(part)
     except Exception as error:
         raise named(error, f"build failed for {label}") from error
+    finally:
+        OF_A_PART.reset(token)
     if not isinstance(model, FittedModel):
         raise TypeError(
             f"build returned {type(model).__name__} for {label}, but must return a fitted model "

@@ -35,10 +35,10 @@ class on_shards:
     >>> def build(rows):
     ...     return idm.from_loglik(lambda m: -((y[rows] - m[0]) ** 2) / 2, theta=[3.0])
     >>> model = idm.from_shards(build, [slice(0, 1), slice(1, 4)])
-    >>> loss = idm.Average(on_shards(lambda m, rows: (y[rows] - m[0]) ** 2), sample="training")
-    >>> est = idm.infer(model, loss)
-    >>> print(f"{est.value:.2f} +- {est.standard_error:.2f}")
-    2.50 +- 0.75
+    >>> gap = idm.on_shards(lambda m, rows: y[rows] - m[0] / 2)
+    >>> est = idm.infer(model, idm.Average(gap, sample="training"))
+    >>> print(f"{est.value:.2f} +- {est.standard_error:.2f}")  # half of that of the mean
+    1.50 +- 0.40
     """
 
     h: Callable[[Any, Any], Any]

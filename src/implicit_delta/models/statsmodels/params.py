@@ -14,7 +14,7 @@ from implicit_delta._core.labels import near_match
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.statsmodels.traced_series import TracedSeries
-from implicit_delta.numerics.tracing.traced import Traced, depending_on
+from implicit_delta.numerics.tracing.traced import Link, Traced, depending_on
 
 REMEDY = (
     "Give those of the rows, `params.predict(data, exposure=data['years'])` or `offset=`; without "
@@ -156,7 +156,8 @@ def predict_with(
     labeled = hasattr(data, "index") or (data is None and hasattr(table, "index"))
     if isinstance(b, Traced):
         plain = b.node.value
-        value = depending_on(prediction.value(plain), (b,), (lambda g: prediction.slope(plain, g),))
+        link = Link(lambda g: prediction.slope(plain, g))
+        value = depending_on(prediction.value(plain), (b,), (link,))
         return TracedSeries(value, prediction.index) if labeled and value.ndim == 1 else value
     numbers = prediction.value(b)
     return pd.Series(numbers, prediction.index) if labeled and numbers.ndim == 1 else numbers

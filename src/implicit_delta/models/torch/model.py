@@ -75,6 +75,7 @@ class TorchModel(BatchedModel):
     """A torch module at its maximum; made by `from_torch`."""
 
     program: TorchProgram
+    batches: Batches
 
     @property
     def module(self) -> nn.Module:
@@ -100,6 +101,12 @@ class TorchModel(BatchedModel):
         tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
         program = replace(self.program, functional=tangent)
         return replace(self, program=program, replicates=None)  # far from where it touches
+
+    def single(self) -> "TorchModel | None":
+        if self.functional.dtype != torch.float64 or isinstance(self.functional, TangentFunctional):
+            return None
+        program = replace(self.program, functional=self.functional.single())
+        return replace(self, program=program, batches=replace(self.batches, dtype=torch.float32))
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:

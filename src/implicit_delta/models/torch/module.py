@@ -19,7 +19,7 @@ from implicit_delta.models.program import Functional
 from implicit_delta.models.torch.wrappers import plain, unwrapped, usable
 
 # Beyond, float64 copies of float32 parameters would not leave room for the work itself.
-MOST_DOUBLE = 20_000_000
+MOST_DOUBLE = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,11 @@ class TorchFunctional(Functional):
 
     def numpy(self, values: Any) -> Any:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
+    def single(self) -> "TorchFunctional":
+        """Copy this in single precision."""
+        shell = copy.deepcopy(self.shell).float()
+        return TorchFunctional(self.layout, torch.float32, shell, self.device)
 
     def leaves(self, theta: Array) -> dict[str, nn.Parameter]:
         """Copy theta into parameters as an optimizer wants them, by name."""

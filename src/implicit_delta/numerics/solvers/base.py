@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from implicit_delta._core.factored import Covariance
 from implicit_delta._core.named import Named
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
@@ -31,11 +32,12 @@ class Solution:
     ----------
     x : array (d, K)
         One solution per column of ``b``.
-    quadratic : array (K, K)
-        ``b' A^-1 b``, symmetric.
+    quadratic : array (K, K) or Factored
+        ``b' A^-1 b``, symmetric; a product of factors of rank d where a direct solver is given
+        more than 500 columns, and more than d.
     residual : float
         Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
-        ``(sqrt(upper) - sqrt(lower)) / sqrt(lower)`` for an iterative one.
+        largest distance of ``sqrt(quadratic)`` from the roots of its bounds for an iterative one.
     smallest_curvature : float
         The smallest curvature ``v' A v / v' v`` found, never below the smallest eigenvalue of A.
     products : int
@@ -52,6 +54,8 @@ class Solution:
         With which ``upper`` is a bound; 0 if it is an estimate from the observed curvature.
     doubtful : bool
         Whether even a direction of which a random vector has its share may have been missed.
+    by_part : bool
+        Whether a part of A was factorized, and products with A made up for the rest.
     flat_directions : float
         The number of directions along which A is flat, none of which b has; an iterative solver
         knows it only roughly, and that there are some.
@@ -62,7 +66,7 @@ class Solution:
     """
 
     x: Array
-    quadratic: Array
+    quadratic: Covariance
     residual: float
     smallest_curvature: float
     products: int
@@ -73,6 +77,7 @@ class Solution:
     asymmetry: float = float("nan")
     probability: float = 1.0
     doubtful: bool = False
+    by_part: bool = False
     flat_directions: float = 0
     flat: "FlatFactor | None" = None
     factor: "Factor | None" = None
@@ -92,7 +97,9 @@ class Solver(Named, ABC):
     uses_floor: ClassVar[bool] = True
 
     @abstractmethod
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
         """Solve ``A x = b`` and return ``b' A^-1 b`` with it.
 
         Parameters
@@ -103,6 +110,8 @@ class Solver(Named, ABC):
             Right-hand sides, one per column.
         floor : float
             A number known to be at most the smallest eigenvalue of A; 0 when nothing is known.
+        rough : callable, optional
+            Applies A cheaply, in single precision; what is found with it is checked with A.
 
         Raises
         ------

@@ -9,13 +9,17 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN
+from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN, Operator
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
 
 FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
-SAFETY = 0.1  # of the smallest Ritz value, when the smallest eigenvalue has to be guessed
+# When the smallest eigenvalue has to be guessed: of the smallest Ritz value, a guess that further
+# steps have to confirm; of that of the columns, one that needs none. (A space that is complete
+# leaves rounding, and further steps would follow it along directions that are flat.)
+SAFETY, SURE = 0.1, 1e-10
+WITHIN = 0.999  # of rtol, for rounding
 
 
 class Bounds:
@@ -28,6 +32,8 @@ class Bounds:
         self.probe, self.probing, self.sight = probe, probe is not None, Sight()
         self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
         self.streak = np.zeros(descent.size.size, dtype=int)
+        self.slip = np.zeros(descent.size.size)  # of the residuals, by a rough operator
+        self.rough = np.zeros(descent.size.size)  # error of that operator, relative to the floor
         self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
 
     def step(self) -> None:
@@ -56,6 +62,26 @@ class Bounds:
     def bounded(self) -> bool:
         """Whether there is a floor that no curvature has contradicted."""
         return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
+
+    @property
+    def tight(self) -> NDArray[np.bool_]:
+        """Whether some number is within ``rtol`` of both bounds at the floor, (K,)."""
+        return np.asarray(self.gap(self.floor) <= 2 * WITHIN * self.rtol)
+
+    def pick(self, guess: Array) -> Array:
+        """Return the number next to a guess of b' A^-1 b that is so, in terms of its root."""
+        low, high = np.sqrt(self.descent.lower), self._upper_root()
+        margin = WITHIN * self.rtol * low
+        near = np.clip(np.sqrt(guess), np.minimum(high - margin, low + margin), low + margin)
+        return np.asarray(np.where(self.tight, near**2, guess))
+
+    def distance(self, value: Array) -> Array:
+        """Return how far the root of a value may be from that of b' A^-1 b, relative to it."""
+        root, low = np.sqrt(value), np.sqrt(self.descent.lower)
+        return np.asarray(ratio(np.maximum(self._upper_root() - root, root - low), low))
+
+    def _upper_root(self) -> Array:
+        return np.asarray(np.sqrt(self.descent.lower + self.error(self.floor)))
 
     @property
     def settled(self) -> bool:
@@ -96,12 +122,34 @@ class Bounds:
 
     def error(self, mu: float) -> Array:
         """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        simple = self.descent.shrinkage * self.descent.size / mu
-        if mu != self.floor:
-            return np.asarray(simple)
-        moving = self.descent.size > 0
-        radau = np.multiply(self.radau, self.descent.size, out=np.zeros_like(simple), where=moving)
-        return np.asarray(np.minimum(simple, radau))
+        bound = np.asarray(self.descent.shrinkage * self.descent.size / mu)
+        if mu == self.floor:
+            moving = self.descent.size > 0
+            radau = np.multiply(
+                self.radau, self.descent.size, out=np.zeros_like(bound), where=moving
+            )
+            bound = np.minimum(bound, radau)
+        if not self.slip.any():
+            return bound
+        # |r| in the norm of A^-1: that of the recurrence, and what it has slipped by.
+        return np.asarray((np.sqrt(bound / (1 - self.rough)) + self.slip / math.sqrt(mu)) ** 2)
+
+    def correct(self, operator: Operator, b: Array) -> None:
+        """Put the residuals of x in the place of those that a rough operator has led to.
+
+        From here on ``lower`` is 2 b'x - x'Ax, a bound for any x. The operator's error E is about
+        |slip| / |x|, so that no curvature of A is smaller than mu - |E|.
+        """
+        descent, images = self.descent, np.asarray(operator(self.descent.x.T)).T
+        for row, column in enumerate(descent.order):
+            x, residual = descent.x[column], b[:, column] - images[column]
+            slip = float(np.linalg.norm(residual - descent.residuals[row]))
+            self.slip[column] = slip
+            self.rough[column] = min(1.0, slip / max(self.floor * float(np.linalg.norm(x)), slip))
+            descent.residuals[row] = residual
+            descent.lower[column] = x @ b[:, column] + x @ residual
+        descent.products += descent.order.size
+        descent.iterations += 1
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""
@@ -131,14 +179,20 @@ class Bounds:
     def _agree(self) -> NDArray[np.bool_]:
         """Whether the bounds of each column agree, (K,)."""
         if self.certify and self.bounded:
-            return np.asarray(self.gap(self.floor) <= self.rtol)
+            return self.tight
         needed = max(3, self.descent.iterations // 10)
         moving = np.isin(np.arange(self.streak.size), self.descent.active)
         promising = moving & (self.gap(self._current_mu()) <= self.rtol)
-        fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1))
+        fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1) | self._sure())
         self._update_ritz(np.flatnonzero(fresh))
         self.streak = np.where(self.gap(self._current_mu()) <= self.rtol, self.streak + 1, 0)
-        return np.asarray(self.streak >= needed)
+        agreed = (self.streak >= needed) | (self.streak > 0) & self._sure()
+        # The last steps of a probe may yet show small curvatures as flat: what is done waits.
+        waiting = self.probing and self.probe is not None and self.probe.ending
+        return np.asarray(agreed | (~moving & waiting))
+
+    def _sure(self) -> NDArray[np.bool_]:
+        return np.asarray(self.gap(SURE * self.ritz) <= self.rtol)
 
     def _look(self, probe: Probe) -> None:
         """Take over what the probe has seen, and end it if it can do no more."""
@@ -146,11 +200,11 @@ class Bounds:
         self.probed = max(sight.ritz, probe.noise)  # less is rounding, and has no end
         if sight.floor * self.rtol > probe.noise:
             self.floor = sight.floor
-            agreed = bool(np.all(self.gap(sight.floor) <= self.rtol))
-            self.probing = not agreed and sight.floor < ENOUGH * sight.ritz
+            self.probing = not np.all(self.tight) and sight.floor < ENOUGH * sight.ritz
         elif not self.descent.active.size:
             most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
             self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
+        self.probing &= not probe.exhausted
 
     def _current_mu(self) -> float:
         return max(SAFETY * self.smallest, self.floor if self.bounded else 0.0)

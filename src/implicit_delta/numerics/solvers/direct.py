@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from implicit_delta._core.factored import MANY, Covariance, Factored
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
@@ -15,6 +16,7 @@ from implicit_delta.numerics.solvers.flat import (
     factorize_flat,
     product_noise,
 )
+from implicit_delta.numerics.solvers.part import solve_with_part
 
 SUSPICIOUS = 1e-5  # a smallest eigenvalue that rounding in single precision may have made
 
@@ -50,8 +52,24 @@ class Cholesky(Solver):
         if self.block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {self.block_size!r}.")
 
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
-        """Solve ``A x = b``; see `Solver.solve`. A ``floor`` has no effect."""
+    def solve(
+        self,
+        operator: Operator,
+        b: Array,
+        *,
+        floor: float = 0.0,
+        rough: Operator | None = None,
+        part: Array | None = None,
+    ) -> Solution:
+        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``rough`` have no effect.
+
+        With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
+        that leaves doubt in the ninth digit.
+        """
+        solution = None if part is None else solve_with_part(operator, b, part)
+        return self._solve_formed(operator, b) if solution is None else solution
+
+    def _solve_formed(self, operator: Operator, b: Array) -> Solution:
         formed = _form(operator, b.shape[0], self.block_size)
         matrix = symmetric(formed)
         asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
@@ -60,11 +78,10 @@ class Cholesky(Solver):
         x = factor.solve(b)
         x += factor.solve(b - matrix @ x)
         remainder = b - matrix @ x
-        # Up to r' A^-1 r, which is of second order in the error of x.
-        quadratic = symmetric(b.T @ x + x.T @ remainder)
+        quadratic = _quadratic(factor, b, x, remainder)
         flat = factor if isinstance(factor, FlatFactor) else None
         if flat is not None:
-            flat.check(b, np.diag(quadratic))
+            flat.check(b, quadratic.diagonal())
         return Solution(
             x=x,
             quadratic=quadratic,
@@ -72,8 +89,8 @@ class Cholesky(Solver):
             smallest_curvature=factor.smallest_curvature(),
             products=b.shape[0],
             iterations=-(-b.shape[0] // self.block_size),
-            lower=np.diag(quadratic).copy(),
-            upper=np.diag(quadratic).copy(),
+            lower=quadratic.diagonal().copy(),
+            upper=quadratic.diagonal().copy(),
             asymmetry=float(asymmetry),
             flat_directions=0 if flat is None else flat.count,
             flat=flat,
@@ -82,6 +99,14 @@ class Cholesky(Solver):
 
 
 cholesky = Cholesky()
+
+
+def _quadratic(factor: Factor | FlatFactor, b: Array, x: Array, remainder: Array) -> Covariance:
+    """Multiply out ``b' A^-1 b``; that of many columns stays a product of two factors."""
+    if b.shape[1] > max(MANY, b.shape[0]):
+        return Factored(factor.half_transpose(b).T)
+    # Up to r' A^-1 r, which is of second order in the error of x.
+    return symmetric(b.T @ x + x.T @ remainder)
 
 
 def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:

@@ -68,12 +68,17 @@ class Factor:
             vector /= np.linalg.norm(vector)
         return vector
 
-    def smallest_curvature(self) -> float:
-        """Approximate the smallest eigenvalue of A, from above, by inverse subspace iteration."""
+    def weak_directions(self) -> Array:
+        """Orthonormal directions of little curvature, (d, 4), by inverse subspace iteration."""
         d = self.scale.size
         basis = np.random.default_rng(0).standard_normal((d, min(d, RITZ_VECTORS)))
         for _ in range(RITZ_STEPS):
             basis, _ = np.linalg.qr(self.solve(basis))
+        return basis
+
+    def smallest_curvature(self) -> float:
+        """Approximate the smallest eigenvalue of A, from above."""
+        basis = self.weak_directions()
         return float(1.0 / np.linalg.eigvalsh(basis.T @ self.solve(basis))[-1])
 
 

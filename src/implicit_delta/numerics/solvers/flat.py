@@ -70,6 +70,16 @@ class FlatFactor:
         x = self.factor.solve(self._cut(scale * b) / scale)
         return np.asarray(scale * self._cut(x / scale))
 
+    def half_transpose(self, b: Array) -> Array:
+        """Return ``L^-1`` times the rest of b, (d, K): its squared lengths are ``b' A^+ b``."""
+        scale = self.factor.scale[:, None]
+        return self.factor.half_transpose(self._cut(scale * b) / scale)
+
+    def half(self, z: Array) -> Array:
+        """Return a root of ``A^+`` times z, (d, K)."""
+        scale = self.factor.scale[:, None]
+        return np.asarray(scale * self._cut(self.factor.half(z) / scale))
+
     def smallest_curvature(self) -> float:
         """Return the smallest ``v' A v / v' v`` over the flat directions."""
         steps = self.factor.scale[:, None] * self.directions

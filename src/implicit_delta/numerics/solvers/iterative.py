@@ -1,7 +1,8 @@
 """Conjugate gradients, stopped on bounds of b' A^-1 b."""
 
+import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,15 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError, between
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers.base import Operator, Solution, Solver
+from implicit_delta.numerics.solvers.basis import MEMORY, room
 from implicit_delta.numerics.solvers.bounds import Bounds
 from implicit_delta.numerics.solvers.descent import Descent
 from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
 FORETOLD_EVERY = 10  # iterations
+FINEST_ROUGH = 1e-5  # rtol that products in single precision are tried for
+CLOSER = 0.98  # times rtol, to leave room for the errors of a rough operator
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -35,9 +39,9 @@ class ConjugateGradient(Solver):
 
     for step lengths :math:`\gamma`, residuals r, search directions p and any
     :math:`\mu` up to the smallest eigenvalue of A: the first is Gauss-Radau quadrature with a node
-    at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when the
-    two ends differ by ``rtol``; x itself is then accurate to about ``sqrt(2 * rtol)`` in the norm
-    of A, so a smaller ``rtol`` is needed when x itself is used.
+    at :math:`\mu` (Golub and Meurant), the second a simpler bound of it. A column stops when some
+    number is within ``rtol`` of both ends; x itself is then accurate to about ``2 * sqrt(rtol)`` in
+    the norm of A, so a smaller ``rtol`` is needed when x itself is used.
 
     Parameters
     ----------
@@ -52,6 +56,9 @@ class ConjugateGradient(Solver):
     certify : bool
         Whether to go on until bounds that hold agree to ``rtol``. Otherwise estimated ones decide;
         if a ``floor`` is known, those that hold are reported.
+    memory : int
+        Most bytes of residuals that are kept, so that rounding does not let directions come back
+        that were searched before. Where not all fit, the first are kept; 0 keeps none.
 
     Notes
     -----
@@ -79,6 +86,7 @@ class ConjugateGradient(Solver):
     preconditioner: Operator | None = None
     certify: bool = True
     budget: int | None = None
+    memory: int = MEMORY
 
     name: ClassVar[str] = "conjugate_gradient"
 
@@ -88,15 +96,37 @@ class ConjugateGradient(Solver):
             raise ValueError(f"rtol must be between 0 and 1, not {self.rtol!r}.")
         if self.max_iterations is not None and self.max_iterations < 1:
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations!r}.")
+        if self.memory < 0:
+            raise ValueError(f"memory must be a number of bytes, not {self.memory!r}.")
         check_budget(self.budget)
 
-    def solve(self, operator: Operator, b: Array, *, floor: float = 0.0) -> Solution:
+    def solve(
+        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+    ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
+        if rough is not None and self._may_be_rough(floor):
+            # Whatever goes wrong in single precision, A itself decides.
+            with contextlib.suppress(Exception):
+                bounds = replace(self, rtol=CLOSER * self.rtol)._iterated(rough, b, floor)
+                bounds.correct(operator, b)
+                bounds.rtol = self.rtol
+                if bounds.bounded and np.all(bounds.tight):
+                    return _solution(bounds, b)
+        return _solution(self._iterated(operator, b, floor), b)
+
+    def _may_be_rough(self, floor: float) -> bool:
+        """Whether bounds that hold can tell if single precision was enough."""
+        bounded = floor > 0 and self.certify and self.preconditioner is None
+        return bounded and self.rtol >= FINEST_ROUGH
+
+    def _iterated(self, operator: Operator, b: Array, floor: float) -> Bounds:
+        """Iterate until the bounds agree."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
-        descent = Descent(operator, b, self.preconditioner)
         unbounded = self.certify and not known and self.preconditioner is None
-        probe = Probe(b, descent.type) if unbounded and descent.active.size else None
+        kept = room(self.memory, b.shape[0], b.shape[1] + unbounded, b.dtype)
+        descent = Descent(operator, b, self.preconditioner, kept=kept)
+        probe = Probe(b, descent.type, kept) if unbounded and descent.active.size else None
         bounds = Bounds(descent, self.rtol, self.certify, known, probe)
         budget = math.inf if self.budget is None else self.budget
         with progress("conjugate gradients", total=self.budget, unit="product") as bar:
@@ -113,7 +143,7 @@ class ConjugateGradient(Solver):
                 _show(bar, bounds, descent.products - before)
         if not bounds.settled:
             raise _unfinished(self, bounds, descent.active, most)
-        return _solution(bounds, b)
+        return bounds
 
 
 conjugate_gradient = ConjugateGradient()
@@ -123,14 +153,19 @@ def _solution(bounds: Bounds, b: Array) -> Solution:
     descent, probe = bounds.descent, bounds.probe
     estimated = bounds.estimated_mu()
     mu = bounds.floor if bounds.bounded else estimated
-    residual = float(bounds.gap(mu).max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
+    gap = bounds.gap(mu)
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = symmetric(quadratic)
     remaining = BIAS * bounds.error(max(bounds.smallest, estimated))
     if bounds.bounded:
         remaining = np.minimum(remaining, bounds.error(mu) / 2)
-    np.fill_diagonal(quadratic, descent.lower + remaining)
+    diagonal = descent.lower + remaining
+    if bounds.bounded:
+        diagonal = bounds.pick(diagonal)
+        gap = bounds.distance(diagonal)
+    np.fill_diagonal(quadratic, diagonal)
+    residual = float(gap.max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
     seen = bounds.smallest if descent.preconditioner is None else descent.smallest_curvature
     return Solution(
         x=descent.x.T,

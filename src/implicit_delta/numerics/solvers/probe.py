@@ -10,6 +10,7 @@ from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.solvers.base import Operator, check_finite
+from implicit_delta.numerics.solvers.basis import Basis
 
 CHANCE = 1e-3  # that a floor is wrong, over random starts
 LEAST = CHANCE * math.sqrt(math.pi / 2)  # |N(0, 1)| is below this with that probability
@@ -17,6 +18,7 @@ FLAT = 1e-13  # of the largest Ritz value: rounding
 INDISTINCT = 10.0  # times the most negative Ritz value: positive ones below may be errors as well
 FIRST_LOOK, LOOK_SOON, LOOK_LATER = 10, 1.02, 1.1  # steps, and times as many as at the last look
 BISECTIONS = 20
+ENDING = 1e-6  # of the largest entry: what is left of z
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,12 @@ class Probe:
     eigenvalues, and the part of z along these flat directions shows whether b has any.
     """
 
-    def __init__(self, b: Array, kind: Any) -> None:
+    def __init__(self, b: Array, kind: Any, kept: int = 0) -> None:
         z = np.random.default_rng(0).standard_normal(b.shape[:1])
         self.b, self.kind, self.size = b, kind, float(z @ z)
         self.vector: Array = np.asarray(z / math.sqrt(self.size), dtype=kind)
         self.previous = np.zeros_like(self.vector)
+        self.basis = Basis(kept, self.vector.size, kind)
         self.diagonal: list[float] = []
         self.beside: list[float] = []
         self.shares: list[Array] = []  # of each vector in each column of b
@@ -78,6 +81,11 @@ class Probe:
         """Whether z has no further eigenvectors."""
         return bool(self.beside) and self.beside[-1] == 0
 
+    @property
+    def ending(self) -> bool:
+        """Whether z has hardly any further eigenvectors."""
+        return bool(self.beside) and self.beside[-1] <= ENDING * self.largest
+
     def ride(self, operator: Operator, block: Array) -> Array:
         """Apply A to a block (d, k), which may be empty, and in the same call take a step."""
         images = np.asarray(operator(np.column_stack([block, self.vector])))
@@ -86,7 +94,7 @@ class Probe:
 
     def due(self, idle: bool) -> bool:
         """Whether it is time to look: after some more steps, or once nothing else is to do."""
-        due = len(self.diagonal) >= self._next_look or (idle and not self._idle)
+        due = self.exhausted or len(self.diagonal) >= self._next_look or (idle and not self._idle)
         self._idle = idle
         return due
 
@@ -131,6 +139,8 @@ class Probe:
         repeated = abs(float(np.dot(self.previous, image)) - last)
         self.noise = max(self.noise, repeated * min(1.0, last / self.largest))
         ahead = image - along * self.vector - last * self.previous
+        self.basis.append(self.vector, 1.0)
+        self.basis.clean(ahead)
         size = float(np.linalg.norm(ahead))
         # A remainder of rounding size would point anywhere; the space is complete.
         size = 0.0 if size <= 100 * np.finfo(self.kind).eps * self.largest else size
@@ -140,8 +150,12 @@ class Probe:
         self.previous, self.vector = self.vector, (ahead / (size or 1.0)).astype(self.kind)
 
     def _limit(self) -> float:
-        """Return the largest Ritz value that counts as flat."""
-        return max(FLAT * self._ritz(-1), INDISTINCT * -self._ritz(0))
+        """Return the largest Ritz value that counts as flat.
+
+        Among all there are, one of the size of rounding may have either sign.
+        """
+        error = max(-self._ritz(0), self.noise if self.exhausted else 0.0)
+        return max(FLAT * self._ritz(-1), INDISTINCT * error)
 
     def _ritz(self, k: int) -> float:
         """Return the k-th Ritz value in ascending order; -1 is the largest."""

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of NumPy code.
+"""Differentiation of NumPy code, by sweeps backward and forward.
 
 A function written for NumPy arrays is called with a `Traced` array instead. NumPy dispatches every
 operation on it to the tables in `partials` and `rules`, which record how the result depends on the
@@ -10,17 +10,23 @@ tables raises, so that the caller can fall back on differences. Nothing may drop
 silently, so a traced array cannot be turned into floats.
 """
 
+import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.tracing import partials, rules  # noqa: F401 (they fill the tables)
-from implicit_delta.numerics.tracing.traced import Node, Traced
+from implicit_delta.numerics.tracing.scipy_functions import dispatched
+from implicit_delta.numerics.tracing.traced import TAPE, Node, Traced
 
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
+# Beyond this many a parameter, a history of small steps costs more than the differences that it
+# saves; beyond that size it does not fit.
+MOST_NODES, MOST_BYTES = 25, 2**28
 
 
 def trace(f: Callable[[Any], Any], x: Array) -> tuple[Array, Array] | None:
@@ -29,16 +35,88 @@ def trace(f: Callable[[Any], Any], x: Array) -> tuple[Array, Array] | None:
     The value is that of the traced call: a function that looks at the type of its argument, or
     catches its errors, may have another value for plain numbers.
     """
-    source = Node(np.asarray(x, dtype=np.float64))
+    history = _recorded(f, x)
+    return None if history is None else (np.atleast_1d(history.value), history.jacobian())
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Result of a function of an array (d,), () or (n,), and all nodes it depends on."""
+
+    source: Node
+    nodes: list[Node]  # latest first
+
+    @property
+    def value(self) -> Array:
+        """Result of the function."""
+        return self.nodes[0].value
+
+    def jacobian(self) -> Array:
+        """Sweep the identity backward from few values, forward from few parameters: (n, d)."""
+        size = max(self.value.size, 1)
+        if size > self.source.value.size:
+            return np.ascontiguousarray(self.push(np.eye(self.source.value.size)).T)
+        rows, block = np.eye(size).reshape(size, *self.value.shape), self._block()
+        return np.concatenate([self.pull(rows[k : k + block]) for k in range(0, size, block)])
+
+    def pull(self, rows: Array) -> Array:
+        """Multiply rows, (K, n), by the Jacobian: (K, d)."""
+        cotangents = {self.nodes[0].order: rows}
+        for node in self.nodes:
+            if node is self.source:
+                continue
+            cotangent = cotangents.pop(node.order)
+            for parent, link in node.parents:
+                part = link.pull(cotangent)
+                known = cotangents.get(parent.order)
+                cotangents[parent.order] = part if known is None else known + part
+        return cotangents.get(self.source.order, np.zeros((len(rows), self.source.value.size)))
+
+    def push(self, rows: Array) -> Array:
+        """Multiply the Jacobian by directions, (K, d): (K, n), a block of them at a time."""
+        block = self._block()
+        parts = [self._push(rows[k : k + block]) for k in range(0, len(rows), block)]
+        return np.concatenate(parts)
+
+    def _push(self, rows: Array) -> Array:
+        tangents = {self.source.order: rows}
+        for node in reversed(self.nodes):
+            for parent, link in node.parents:
+                assert link.push is not None
+                part = link.push(tangents[parent.order])
+                known = tangents.get(node.order)
+                tangents[node.order] = part if known is None else known + part
+            if not node.parents and node is not self.source:  # a number that was stacked
+                tangents[node.order] = np.zeros((len(rows), *node.value.shape))
+        return tangents[self.nodes[0].order]
+
+    def _block(self) -> int:
+        return max(1, LARGEST_SWEEP // max(max(node.value.size for node in self.nodes), 1))
+
+
+def trace_terms(f: Callable[[Any], Any], x: Array) -> History | None:
+    """Record a function (d,) to (n,) that may be long; None if it cannot be traced, or is."""
+    history = _recorded(f, x, MOST_NODES * x.size, MOST_BYTES)
+    return None if history is None or history.value.ndim != 1 else history
+
+
+def _recorded(
+    f: Callable[[Any], Any], x: Array, nodes: float = math.inf, size: float = math.inf
+) -> History | None:
+    outside = TAPE.nodes, TAPE.bytes
+    TAPE.nodes, TAPE.bytes = nodes, size
     try:
-        with warnings.catch_warnings():
+        source = Node(np.array(x, dtype=np.float64))
+        with warnings.catch_warnings(), dispatched():
             warnings.simplefilter("error")
             result = _collect(f(Traced(source)))
     except Exception:  # whatever f or NumPy makes of the unusual argument, differences will do
         return None
+    finally:
+        TAPE.nodes, TAPE.bytes = outside
     if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
         return None
-    return np.atleast_1d(result.value), _sweep(result, source)
+    return History(source, _history(result))
 
 
 def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
@@ -83,17 +161,6 @@ def _as_traced(entry: Any) -> Traced:
     return entry if isinstance(entry, Traced) else Traced(Node(np.asarray(entry, np.float64)))
 
 
-def _sweep(result: Node, source: Node) -> Array:
-    """Pull the rows of the identity back through the history, a block of rows at a time."""
-    history = _history(result)
-    largest = max(node.value.size for node in history)
-    size = max(result.value.size, 1)
-    block = max(1, LARGEST_SWEEP // max(largest, 1))
-    rows = np.eye(size).reshape(size, *result.value.shape)
-    pulled = [_pull(history, source, rows[k : k + block]) for k in range(0, size, block)]
-    return np.concatenate(pulled)
-
-
 def _history(result: Node) -> list[Node]:
     """Return all nodes that the result depends on, latest first."""
     seen, waiting = {result.order: result}, [result]
@@ -103,16 +170,3 @@ def _history(result: Node) -> list[Node]:
                 seen[parent.order] = parent
                 waiting.append(parent)
     return [seen[order] for order in sorted(seen, reverse=True)]
-
-
-def _pull(history: list[Node], source: Node, rows: Array) -> Array:
-    cotangents = {history[0].order: rows}
-    for node in history:
-        if node is source:
-            continue
-        cotangent = cotangents.pop(node.order)
-        for parent, pull in node.parents:
-            part = pull(cotangent)
-            known = cotangents.get(parent.order)
-            cotangents[parent.order] = part if known is None else known + part
-    return cotangents.get(source.order, np.zeros((len(rows), source.value.size)))

@@ -10,11 +10,10 @@ from implicit_delta._core.types import Array
 from implicit_delta.numerics.tracing.traced import (
     FUNCTIONS,
     PLAIN,
-    Pullback,
+    Link,
     Traced,
     depending_on,
     scaled,
-    sum_to,
     unwrap,
     value_of,
 )
@@ -43,7 +42,13 @@ def _matmul(a: Any, b: Any) -> Traced:
     return depending_on(
         left @ right,
         (a, b),
-        (lambda g: _pull_left(g, right), lambda g: _pull_right(g, left, right.ndim)),
+        (
+            Link(lambda g: _pull_left(g, right), lambda t: t @ right),
+            Link(
+                lambda g: _pull_right(g, left, right.ndim),
+                lambda t: t @ left.T if right.ndim == 1 else np.asarray(left @ t),
+            ),
+        ),
     )
 
 
@@ -74,6 +79,9 @@ def _getitem(x: Traced, key: Any) -> Traced:
     if any(isinstance(part, Traced) for part in parts):
         raise TypeError("a traced array is not an index")
     basic = all(part is None or part is ... or isinstance(part, int | slice) for part in parts)
+    basic = basic and not any(isinstance(part, bool) for part in parts)
+    if not basic and any(part is ... for part in parts):
+        raise TypeError("an ellipsis beside arrays is not traced")
     shape = x.shape
 
     def pull(g: Array) -> Array:
@@ -84,7 +92,10 @@ def _getitem(x: Traced, key: Any) -> Traced:
             np.add.at(np.moveaxis(full, 0, -1), key, np.moveaxis(g, 0, -1))
         return full
 
-    return depending_on(x.node.value[key], (x,), (pull,))
+    def push(t: Array) -> Array:
+        return t[(slice(None), *parts)] if basic else np.moveaxis(np.moveaxis(t, 0, -1)[key], -1, 0)
+
+    return depending_on(x.node.value[key], (x,), (Link(pull, push),))
 
 
 @rule_of(np.sum)
@@ -95,7 +106,12 @@ def _sum(x: Traced, axis: Any = None, *, keepdims: bool = False) -> Traced:
     return depending_on(
         x.node.value.sum(axis=tuple(axes), keepdims=keepdims),
         (x,),
-        (lambda g: np.broadcast_to(g.reshape(len(g), *kept), (len(g), *shape)),),
+        (
+            Link(
+                lambda g: np.broadcast_to(g.reshape(len(g), *kept), (len(g), *shape)),
+                lambda t: t.sum(axis=tuple(a + 1 for a in axes), keepdims=keepdims),
+            ),
+        ),
     )
 
 
@@ -144,8 +160,10 @@ FUNCTIONS[np.min] = partial(_extreme, np.argmin)
 def _cumsum(x: Traced, axis: int | None = None) -> Traced:
     x, axis = (_reshape(x, -1), 0) if axis is None else (x, axis)
     at = axis % x.ndim + 1
-    pull: Pullback = lambda g: np.flip(np.cumsum(np.flip(g, at), at), at)  # noqa: E731
-    return depending_on(np.cumsum(x.node.value, axis), (x,), (pull,))
+    link = Link(
+        lambda g: np.flip(np.cumsum(np.flip(g, at), at), at), lambda t: np.cumsum(t, axis=at)
+    )
+    return depending_on(np.cumsum(x.node.value, axis), (x,), (link,))
 
 
 @rule_of(np.diff)
@@ -160,8 +178,9 @@ def _reshape(x: Traced, shape: Any, order: str = "C") -> Traced:
     if order == "F":
         backwards = tuple(reversed(shape)) if isinstance(shape, tuple | list) else shape
         return _transpose(_reshape(_transpose(x), backwards))
-    old = x.shape
-    return depending_on(x.node.value.reshape(shape), (x,), (lambda g: g.reshape(len(g), *old),))
+    old, value = x.shape, x.node.value.reshape(shape)
+    link = Link(lambda g: g.reshape(len(g), *old), lambda t: t.reshape(len(t), *value.shape))
+    return depending_on(value, (x,), (link,))
 
 
 @rule_of(np.ravel)
@@ -179,15 +198,17 @@ for _function in (np.squeeze, np.expand_dims, np.atleast_1d):
 
 @rule_of(np.transpose)
 def _transpose(x: Traced, axes: Any = None) -> Traced:
-    order = tuple(reversed(range(x.ndim))) if axes is None else tuple(axes)
+    order = [int(i) % x.ndim for i in (reversed(range(x.ndim)) if axes is None else axes)]
     back = (0, *(int(i) + 1 for i in np.argsort(order)))
-    return depending_on(x.node.value.transpose(order), (x,), (lambda g: g.transpose(back),))
+    ahead = (0, *(i + 1 for i in order))
+    link = Link(lambda g: g.transpose(back), lambda t: t.transpose(ahead))
+    return depending_on(x.node.value.transpose(order), (x,), (link,))
 
 
 @rule_of(np.broadcast_to)
 def _broadcast_to(x: Traced, shape: Any) -> Traced:
-    old = x.shape
-    return depending_on(np.broadcast_to(x.node.value, shape), (x,), (lambda g: sum_to(g, old),))
+    value = np.broadcast_to(x.node.value, shape)
+    return depending_on(value, (x,), (scaled(1, x, value.shape),))
 
 
 @rule_of(np.concatenate)
@@ -197,12 +218,18 @@ def _concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
     at = axis % values[0].ndim
     ends = np.cumsum([value.shape[at] for value in values])
     places = [slice(e - value.shape[at], e) for e, value in zip(ends, values, strict=True)]
-    pulls = [_slicing((slice(None),) * (at + 1) + (place,)) for place in places]
-    return depending_on(np.concatenate(values, at), parts, pulls)
+    value = np.concatenate(values, at)
+    links = [_slicing((slice(None),) * (at + 1) + (place,), value.shape) for place in places]
+    return depending_on(value, parts, links)
 
 
-def _slicing(place: tuple[slice, ...]) -> Pullback:
-    return lambda g: g[place]
+def _slicing(place: tuple[slice, ...], shape: tuple[int, ...]) -> Link:
+    def push(t: Array) -> Array:
+        full = np.zeros((len(t), *shape))
+        full[place] = t
+        return full
+
+    return Link(lambda g: g[place], push)
 
 
 @rule_of(np.stack)
@@ -239,8 +266,10 @@ def _append(array: Any, values: Any, axis: int | None = None) -> Traced:
 @rule_of(np.where)
 def _where(condition: Any, a: Any, b: Any) -> Traced:
     chosen = np.asarray(value_of(condition), dtype=bool)
-    pulls = (scaled(np.where(chosen, 1.0, 0.0), a), scaled(np.where(chosen, 0.0, 1.0), b))
-    return depending_on(np.where(chosen, value_of(a), value_of(b)), (a, b), pulls)
+    value = np.where(chosen, value_of(a), value_of(b))
+    factors = np.where(chosen, 1.0, 0.0), np.where(chosen, 0.0, 1.0)
+    links = [scaled(f, x, value.shape) for f, x in zip(factors, (a, b), strict=True)]
+    return depending_on(value, (a, b), links)
 
 
 @rule_of(np.clip)
@@ -252,3 +281,63 @@ def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
 @rule_of(np.copy)
 def _copy(x: Traced) -> Traced:
     return Traced(x.node)
+
+
+@rule_of(np.prod)
+def _prod(x: Traced, axis: Any = None) -> Any:
+    if not x.node.value.all():
+        raise TypeError("only products of numbers that are not zero are traced")
+    signs = np.prod(np.sign(x.node.value), axis)
+    logs: Any = np.log(np.abs(x))
+    return signs * np.exp(np.sum(logs, axis))
+
+
+@rule_of(np.einsum)
+def _einsum(spelled: str, *operands: Any) -> Traced:
+    """Sum products of arrays over letters; one that only an operand itself has is refused."""
+    inputs, _, out = spelled.replace(" ", "").partition("->")
+    names = inputs.split(",")
+    if "->" not in spelled:
+        out = "".join(sorted(c for c in set(inputs) - {","} if inputs.count(c) == 1))
+    values = [np.asarray(value_of(operand)) for operand in operands]
+    if "." in spelled or "Z" in spelled or any(len(set(name)) < len(name) for name in names):
+        raise TypeError("only sums of products over different letters are traced")
+    links = [_einsum_link(names, out, values, i) for i in range(len(names))]
+    return depending_on(np.einsum(f"{inputs}->{out}", *values), operands, links)
+
+
+def _einsum_link(names: list[str], out: str, values: list[Array], i: int) -> Link:
+    others = [(name, value) for j, (name, value) in enumerate(zip(names, values)) if j != i]  # noqa: B905
+    inputs, rest = [name for name, _ in others], [value for _, value in others]
+    if not set(names[i]) <= set(out).union(*inputs):
+        raise TypeError("a sum over a letter of one operand alone is not traced")
+    return Link(
+        lambda g: np.einsum(f"{','.join(['Z' + out, *inputs])}->Z{names[i]}", g, *rest),
+        lambda t: np.einsum(f"{','.join(['Z' + names[i], *inputs])}->Z{out}", t, *rest),
+    )
+
+
+@rule_of(np.repeat)
+def _repeat(x: Traced, repeats: Any, axis: int | None = None) -> Any:
+    x = _reshape(x, -1) if axis is None else x
+    if axis not in (None, 0):
+        raise TypeError("only repetitions of rows are traced")
+    return x[np.repeat(np.arange(len(x)), repeats)]
+
+
+@rule_of(np.take)
+def _take(x: Traced, indices: Any, axis: int | None = None) -> Any:
+    return _reshape(x, -1)[indices] if axis is None else x[(slice(None),) * axis + (indices,)]
+
+
+@rule_of(np.flip)
+def _flip(x: Traced) -> Any:
+    return x[(slice(None, None, -1),) * x.ndim]
+
+
+@rule_of(np.polyval)
+def _polyval(p: Any, x: Any) -> Any:
+    value = 0.0 * x
+    for coefficient in p:
+        value = value * x + coefficient
+    return value

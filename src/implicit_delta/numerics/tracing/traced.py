@@ -1,15 +1,43 @@
 """Traced array and the tables of NumPy operations that it supports."""
 
+import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 
-Pullback: TypeAlias = Callable[[Array], Array]
-Parents: TypeAlias = Sequence[tuple["Node", Pullback]]
+Linear: TypeAlias = Callable[[Array], Array]
+
+
+class Link(NamedTuple):
+    """Linear maps between a value and one argument, K vectors at a time along the first axis.
+
+    `pull` maps cotangents of the value to those of the argument, `push` tangents of the argument
+    to those of the value.
+    """
+
+    pull: Linear
+    push: Linear | None = None
+
+
+class Tape(threading.local):
+    """Nodes and bytes that a trace may still take, in each thread."""
+
+    nodes: float = math.inf
+    bytes: float = math.inf
+
+    def spend(self, size: int) -> None:
+        """Count one node; refuse those that are too many."""
+        self.nodes, self.bytes = self.nodes - 1, self.bytes - size
+        if self.nodes < 0 or self.bytes < 0:
+            raise MemoryError("the history is too long to be kept")
+
+
+TAPE = Tape()
 
 # Filled by `partials` and `rules`; an operation in none of them raises.
 PARTIALS: dict[Any, tuple[Callable[..., Any], ...]] = {}
@@ -20,16 +48,13 @@ _clock = count()
 
 
 class Node:
-    """A value and the pullbacks of cotangents to its parents.
-
-    A pullback maps cotangents of the value, (K, *shape of the value), to those of the parent,
-    (K, *shape of the parent): K evaluations travel together along the first axis.
-    """
+    """A value and its links to its parents."""
 
     __slots__ = ("order", "parents", "value")
 
-    def __init__(self, value: Any, parents: Parents = ()) -> None:
+    def __init__(self, value: Any, parents: Sequence[tuple["Node", Link]] = ()) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
+        TAPE.spend(self.value.nbytes)
         self.parents = tuple(parents)
         self.order = next(_clock)
 
@@ -142,7 +167,22 @@ def _method(function: Any) -> Any:
     return lambda self, *args, **kwargs: function(self, *args, **kwargs)
 
 
-METHODS = ("sum", "mean", "var", "std", "max", "min", "cumsum", "dot", "ravel", "squeeze", "clip")
+METHODS = (
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "cumsum",
+    "dot",
+    "ravel",
+    "squeeze",
+    "clip",
+    "prod",
+    "repeat",
+    "take",
+)
 for _name in METHODS:
     setattr(Traced, _name, _method(getattr(np, _name)))
 Traced.flatten = Traced.ravel  # type: ignore[attr-defined]
@@ -160,10 +200,10 @@ def value_of(argument: Any) -> Any:
     return argument.node.value if isinstance(argument, Traced) else argument
 
 
-def depending_on(value: Any, arguments: Sequence[Any], pullbacks: Sequence[Pullback]) -> Traced:
-    """Make a traced array; arguments that are not traced need no pullback."""
-    pairs = zip(arguments, pullbacks, strict=True)
-    return Traced(Node(value, [(a.node, pull) for a, pull in pairs if isinstance(a, Traced)]))
+def depending_on(value: Any, arguments: Sequence[Any], links: Sequence[Any]) -> Traced:
+    """Make a traced array; arguments that are not traced need no link."""
+    pairs = zip(arguments, links, strict=True)
+    return Traced(Node(value, [(a.node, link) for a, link in pairs if isinstance(a, Traced)]))
 
 
 def sum_to(cotangent: Array, shape: tuple[int, ...]) -> Array:
@@ -174,22 +214,28 @@ def sum_to(cotangent: Array, shape: tuple[int, ...]) -> Array:
     return cotangent.sum(axis=single, keepdims=True) if single else cotangent
 
 
-def scaled(factor: Any, argument: Any) -> Pullback:
-    """Pull back an elementwise operation with this partial derivative (1 and -1 cost nothing)."""
-    shape = np.shape(value_of(argument))
-    if isinstance(factor, int):
-        return lambda g: sum_to(g if factor == 1 else -g, shape)
-    return lambda g: sum_to(g * factor, shape)
+def scaled(factor: Any, argument: Any, shape: tuple[int, ...]) -> Link:
+    """Link an elementwise result of a shape by its partial derivative (1 and -1 cost nothing)."""
+    own = np.shape(value_of(argument))
+    lead = (1,) * (len(shape) - len(own))
+
+    def times(g: Array) -> Array:
+        return g * factor if not isinstance(factor, int) else g if factor == 1 else -g
+
+    def push(t: Array) -> Array:
+        return np.broadcast_to(times(t.reshape(len(t), *lead, *own)), (len(t), *shape))
+
+    return Link(lambda g: sum_to(times(g), own), push)
 
 
 def _elementwise(ufunc: Any, arguments: list[Any]) -> Traced:
     values = [np.asarray(value_of(argument), dtype=np.float64) for argument in arguments]
     result = ufunc(*values)
-    pullbacks: list[Any] = [None] * len(values)
+    links: list[Any] = [None] * len(values)
     for i, (argument, partial) in enumerate(zip(arguments, PARTIALS[ufunc], strict=True)):
         if isinstance(argument, Traced):
-            pullbacks[i] = scaled(partial(result, *values), argument)
-    return depending_on(result, arguments, pullbacks)
+            links[i] = scaled(partial(result, *values), argument, result.shape)
+    return depending_on(result, arguments, links)
 
 
 def _outer(ufunc: Any, left: Any, right: Any) -> Any:

@@ -1,0 +1,238 @@
+"""Exact derivatives of a user's terms, traced through NumPy.
+
+A function (d,) to (n,) that can be traced has the gradient of its weighted sum by one sweep
+backward, for a few times its own cost, and derivatives of all rows along a direction by one
+forward. A point where tracing fails (an overflow, an edge of the domain) is differenced.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from time import perf_counter
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from implicit_delta._core.arguments import Counter
+from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta._core.types import Array
+from implicit_delta.models.checks import difference
+from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.settled import settled_jacobian
+from implicit_delta.numerics.tracing import History, trace_terms
+
+Gradient: TypeAlias = Callable[[Array], Array]
+
+TRACE_FROM = 8  # parameters: with fewer, second differences of the terms are as cheap
+STEP = 1e-2  # of the size of a parameter: first of many, where no unit is known
+SAME = 1e-6  # of the largest row: differences that have settled agree far better
+# Of the unit: what one level leaves out is 4e-8 times the fourth derivative of a term, and
+# rounding 1e-11; the second is that of two levels, extrapolated, and the third sees kinks.
+SHORTEST, NEAR, FAR = 2.0**-11, 2.0**-6, 0.5
+MOST_LEVELS = 4
+SETTLED = 1e-6  # of the smallest curvature
+UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
+FLAT = 1e-7  # smallest curvature in units that is not rounding
+DOUBT = 1e-4  # of the largest row, where units are known: more is noise, a kink or a jump
+
+
+@dataclass(frozen=True, eq=False)
+class TracedScore:
+    """Derivatives (n, d) of the terms of a function (d,) to (n,); gradients are remembered."""
+
+    traced: ClassVar[bool] = True
+    function: Callable[[Array], Any]
+    counter: Counter = field(default_factory=Counter)
+    recent: Recent = field(init=False)
+    last: LastCache = field(init=False, default_factory=LastCache)  # weights
+
+    def __post_init__(self) -> None:
+        """Remember gradients: those of second derivatives are asked for again."""
+        object.__setattr__(self, "recent", Recent(self.function))
+
+    def __call__(self, theta: Array) -> Array:
+        """Differentiate every term."""
+        return self.along(theta, np.eye(theta.size))
+
+    def along(self, theta: Array, v: Array) -> Array:
+        """Differentiate every term along directions (d,) or (d, k): (n,) or (n, k)."""
+        history = self._trace(theta)
+        if history is not None:
+            with np.errstate(all="ignore"):
+                found = history.push(v.reshape(theta.size, -1).T).T
+            if np.all(np.isfinite(found)):
+                return found.reshape(-1, *v.shape[1:])
+        return np.asarray(self._differences(theta) @ v)
+
+    def weighted(self, theta: Array, weights: Array) -> Array:
+        """Differentiate the weighted sum of the terms, (d,)."""
+        key = np.append(
+            np.asarray(theta), self.last.get(weights, "digest", lambda: _digest(weights))
+        )
+        return self.recent.get(key, lambda: self._gradient(theta, weights))
+
+    def _gradient(self, theta: Array, weights: Array) -> Array:
+        history = self._trace(theta)
+        found = None if history is None else _pulled(history, weights)
+        return _weighted(weights, self._differences(theta)) if found is None else found
+
+    def _trace(self, theta: Array) -> History | None:
+        started = perf_counter()
+        history = trace_terms(self.function, np.asarray(theta))
+        self.counter.called(perf_counter() - started)
+        return history
+
+    def _differences(self, theta: Array) -> Array:
+        def terms(point: Array) -> Array:
+            self.counter.count += 1
+            return np.array(self.function(point), dtype=np.float64)
+
+        plain = np.array(theta)
+        return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1))
+
+
+def can_be_traced(function: Callable[[Array], Any], point: Array, checked: bool) -> bool:
+    """Whether terms can be traced and there are enough parameters; checked now, or later."""
+    if point.size < TRACE_FROM:
+        return False
+    return tells_the_truth(function, point) if checked else trace_terms(function, point) is not None
+
+
+def is_traced(scores: Any) -> bool:
+    """Whether derivatives are traced ones, not given by the user."""
+    return getattr(scores, "traced", False)
+
+
+def tells_the_truth(
+    function: Callable[[Array], Any], point: Array, units: Array | None = None
+) -> bool:
+    """Compare a trace with plain calls: the terms, and their differences along one direction.
+
+    In natural units these differences also see kinks, jumps and noise nearby, which leave them
+    uncertain; without units an uncertain one does not tell.
+    """
+    history = trace_terms(function, point)
+    if history is None:
+        return False
+    plain = np.array(function(point.copy()))
+    if plain.shape != history.value.shape or difference(plain, history.value):
+        return False
+    size = STEP * np.maximum(abs(point), 0.1) if units is None else units
+    step = size * np.random.default_rng(0).choice([-1.0, 1.0], size=point.size)
+    try:
+        found = differentiate(
+            lambda theta: np.array(function(theta), dtype=np.float64), point, step[:, None]
+        )
+    except FloatingPointError:
+        return units is None
+    with np.errstate(all="ignore"):
+        exact = history.push(step[None])[0]
+    top = float(np.max(abs(found.value), initial=0.0))
+    gaps = abs(exact - found.value[:, 0]) - 10 * found.error[:, 0]
+    settled = units is None or np.max(found.error) <= DOUBT * top
+    return bool(settled and np.all(gaps <= SAME * max(top, float(np.max(abs(exact))))))
+
+
+def weighted_rows(scores: Callable[[Array], Any], theta: Array, weights: Array) -> Array:
+    """Weight the rows of derivatives and add them up, (d,): by one sweep, if they are traced."""
+    own = getattr(scores, "weighted", None)
+    if own is not None:
+        return np.array(own(theta, weights))
+    return _weighted(weights, np.array(scores(theta.copy()), dtype=np.float64))
+
+
+def rows_along(scores: Callable[[Array], Any], theta: Array, v: Array) -> Array:
+    """Multiply the rows of derivatives by (d,) or (d, k): by one sweep, if they are traced."""
+    own = getattr(scores, "along", None)
+    return np.asarray(scores(theta.copy()) @ v if own is None else own(theta, v))
+
+
+def exact_hessian(gradient: Gradient, x: Array, steps: Array) -> tuple[Array, Array] | None:
+    """Differentiate an exact gradient: (d, d), and its natural units; None if it does not settle.
+
+    Over one step a coordinate that is so short that it leaves out nothing, which longer ones along
+    a random direction bear out; else over several, extrapolated.
+    """
+    matrix = _differences(gradient, x, steps, SHORTEST)
+    units = _units(matrix)
+    if units is None:
+        return None
+    told = matrix * np.outer(units, units)
+    least = float(abs(np.linalg.eigvalsh(told)).min())
+    gap = _gap(gradient, x, units, told, NEAR)
+    if not gap * np.sqrt(x.size) <= SETTLED * least:
+        matrix, doubt = _extrapolated(gradient, x, units)
+        least = float(abs(np.linalg.eigvalsh(matrix * np.outer(units, units))).min())
+        if not doubt <= UNCERTAIN * max(least, FLAT):
+            return None
+    return matrix, units
+
+
+def looks_smooth(gradient: Gradient, x: Array, units: Array, hessian: Array) -> bool:
+    """Whether a Hessian tells the change of the gradient over a good part of a unit.
+
+    Kinks nearby, which the steps of the Hessian are too short to see, are part of that change.
+    """
+    told = hessian * np.outer(units, units)
+    return bool(_gap(gradient, x, units, told, FAR) <= UNCERTAIN * np.linalg.norm(told @ _mix(x)))
+
+
+def _extrapolated(gradient: Gradient, x: Array, units: Array) -> tuple[Array, float]:
+    """Richardson's extrapolation of differences, and the size of its doubt in units."""
+    row, size = [_differences(gradient, x, units, NEAR)], np.outer(units, units)
+    for level in range(1, MOST_LEVELS):
+        previous, row = row, [_differences(gradient, x, units, NEAR / 2**level)]
+        for order, older in enumerate(previous, start=1):
+            row.append(row[-1] + (row[-1] - older) / (4**order - 1))
+        doubt = float(np.linalg.norm((row[-1] - row[-2]) * size))
+        if doubt <= SETTLED * abs(np.linalg.eigvalsh(row[-1] * size)).min():
+            break
+    return row[-1], doubt
+
+
+def _differences(gradient: Gradient, x: Array, units: Array, t: float) -> Array:
+    columns = []
+    for j, h in enumerate(t * units):
+        ahead, behind = x.copy(), x.copy()
+        ahead[j], behind[j] = x[j] + h, x[j] - h
+        columns.append((gradient(ahead) - gradient(behind)) / (ahead[j] - behind[j]))
+    return symmetric(np.stack(columns, axis=1))
+
+
+def _gap(gradient: Gradient, x: Array, units: Array, told: Array, t: float) -> float:
+    """Distance of a Hessian in units from two levels of differences along a random direction."""
+    step = units * _mix(x)
+    coarse, fine = (
+        (gradient(x + r * step) - gradient(x - r * step)) * units / (2 * r) for r in (t, t / 2)
+    )
+    return float(np.linalg.norm(fine + (fine - coarse) / 3 - told @ _mix(x)))
+
+
+def _mix(x: Array) -> Array:
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size)
+    return np.asarray(signs / np.sqrt(x.size))
+
+
+def _units(hessian: Array) -> Array | None:
+    """Standard error of each parameter, the others held fixed, at what looks like a maximum."""
+    curvatures = -np.diag(hessian)
+    told = np.all(np.isfinite(hessian)) and np.all(curvatures > 0)
+    return 1 / np.sqrt(curvatures) if told else None
+
+
+def _digest(weights: Array) -> Array:
+    """Eight bytes that stand for all weights."""
+    return np.frombuffer(blake2b(weights.tobytes(), digest_size=8).digest())
+
+
+def _pulled(history: History, weights: Array) -> Array | None:
+    with np.errstate(all="ignore"):
+        gradient = history.pull(weights[None])[0]
+    return gradient if np.all(np.isfinite(gradient)) else None
+
+
+def _weighted(weights: Array, rows: Array) -> Array:
+    """Leave out rows of weight zero, whatever they are."""
+    rows = rows if np.all(weights) else np.where(weights[:, None] > 0, rows, 0.0)
+    return np.asarray(weights @ rows)

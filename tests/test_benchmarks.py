@@ -1,0 +1,74 @@
+"""The table of benchmarks: what is measured, stored and printed. Nothing here takes a time."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import stored
+from benchmarks.__main__ import has_cases
+from benchmarks.scaling import SIZES, curve_of, exponent
+from benchmarks.timing import Case, measure, medians
+
+
+def test_a_count_is_what_the_case_returns():
+    assert measure(Case("passes", 3, lambda: 4)).value == 4.0
+
+
+def test_rounds_are_interleaved():
+    order = []
+    measure(Case("a", 1, lambda: order.append("ours"), lambda: order.append("hand"), rounds=3))
+    assert order == ["ours", "hand"] * 4  # one to warm up
+
+
+def test_a_ratio_is_of_medians():
+    clock = iter([0.0, 9.0, 9.0, 10.0, 10.0, 12.0, 12.0, 13.0, 13.0, 15.0, 15.0, 16.0])
+    times = medians({"ours": int, "hand": int}, 3, lambda: next(clock))
+    assert times == {"ours": 2.0, "hand": 1.0}
+
+
+def test_results_are_kept_by_name_with_versions(tmp_path):
+    path = tmp_path / "results.json"
+    for value in (5, 4):
+        stored.store([measure(Case("passes", 3, lambda value=value: value))], path)
+    stored.store([measure(Case("products", 3, lambda: 1, before=9))], path)
+    rows = json.loads(path.read_text())
+    assert {name: row["value"] for name, row in rows.items()} == {"passes": 4.0, "products": 1.0}
+    assert rows["products"]["before"] == 9
+    assert {"python", "numpy", "scipy"} <= set(rows["passes"]["versions"])
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(3.0, ""), (3.1, "missed"), (float("inf"), "missed")]
+)
+def test_a_line_has_all_numbers_and_a_verdict(value, verdict):
+    text = stored.line(Case("c", 3, int, before=9), value, {"c": {"value": 2.5}})
+    assert [float(x) for x in text.split()[1:5]] == [
+        value if value > 1e9 else round(value, 2),
+        2.5,
+        3,
+        9,
+    ]
+    assert text.endswith(verdict or "by hand")
+
+
+def test_modules_with_cases_of_no_arguments_are_in_the_table():
+    assert has_cases(SimpleNamespace(cases=lambda: [], main=print))
+    assert has_cases(SimpleNamespace(cases=lambda n=3: []))
+    assert not has_cases(SimpleNamespace(cases=lambda problem: []))
+    assert not has_cases(SimpleNamespace(main=print))
+
+
+def test_exponents_are_those_of_the_largest_sizes():
+    points = {str(n): {"seconds": 1 + n**2 * 1e6, "bytes": n} for n in (1, 10, 100, 1000)}
+    found = curve_of({"curve": {**points, "10000": {"failed": "killed"}}}, "curve")
+    assert max(found) == 1000
+    assert exponent(found, "seconds") == pytest.approx(2, abs=1e-3)
+    assert exponent(found, "bytes") == pytest.approx(1)
+
+
+def test_stored_results_are_complete():
+    rows = stored.load()
+    assert all({"value", "aim", "unit", "before", "versions"} <= set(row) for row in rows.values())
+    curves = json.loads((stored.PATH.parent / "scaling.json").read_text())
+    assert set(curves) <= set(SIZES)
