@@ -13,6 +13,9 @@ import warnings
 import numpy as np
 import torch
 from torch import distributed, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 import implicit_delta as idm
@@ -105,7 +108,7 @@ def equal():
         "plain": lambda m, on, own: idm.infer(m, probabilities),
         "ggn": lambda m, on, own: idm.infer(m, slope, idm.Infinitesimal(curvature="ggn")),
         "iterative": lambda m, on, own: idm.infer(
-            m, slope, idm.Infinitesimal(solver=idm.conjugate_gradient())
+            m, slope, idm.Infinitesimal(solver=idm.conjugate_gradient(rtol=1e-12))
         ),
         "robust": lambda m, on, own: idm.infer(m, probabilities, robust=True),
         "HC3": lambda m, on, own: idm.infer(m, slope, robust="HC3"),
@@ -250,17 +253,27 @@ def faults():
         of(loader(drop_last=True))
         idm.from_torch(nn.parallel.DistributedDataParallel(line()), own, idm.Bernoulli())
     found["warnings"] = [str(w.message) for w in caught]
+    sharded = fully_shard(line(), mesh=init_device_mesh("cpu", (2,)))
+    try:
+        of(own, net=sharded)
+    except idm.UnsupportedModelError as error:
+        found["fsdp"] = str(error)
+    whole = line()
+    whole.load_state_dict(
+        get_model_state_dict(sharded, options=StateDictOptions(full_state_dict=True))
+    )
+    found["gathered"] = of(own, net=whole).n
     found["goes on"] = answer(idm.infer(many, slope))
     return found
 
 
 def ended():
-    """End rank 1 in the middle of a fit."""
+    """End a rank in the middle of a fit."""
     calls = []
 
     def loglik(module, batch):
         calls.append(0)
-        if RANK == 1 and len(calls) > 40:
+        if RANK == int(os.environ["ENDS"]) and len(calls) > 40:
             os.kill(os.getpid(), signal.SIGKILL)
         return -((batch[1] - module(batch[0])) ** 2)[:, 0] / 2
 
@@ -272,7 +285,7 @@ def absent():
     """Ask on rank 0 alone."""
     _, many = pair(line(), l2=1.0)
     if RANK == 1:
-        time.sleep(15)
+        time.sleep(8)
         return {}
     return _survived(lambda: idm.infer(many, slope))
 
@@ -281,7 +294,7 @@ def _survived(question):
     started = time.perf_counter()
     try:
         question()
-    except idm.ImplicitDeltaError as error:
+    except RuntimeError as error:
         return {"error": str(error), "seconds": time.perf_counter() - started}
     return {}
 

@@ -1,7 +1,7 @@
 """Make a model of parts of the data, which may be larger than memory."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np

@@ -15,14 +15,15 @@ from implicit_delta._core.warn import heard
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
-from implicit_delta.models.sharded.ranks import Ranks
+from implicit_delta.models.sharded.ranks import RankError, Ranks
 from implicit_delta.models.sharded.shard import Answer, Ask, Shard, answered, named
 
 ROUNDED = 1e-6  # of an array: ranks on different machines round differently, and no more
 DIVERGED = (
-    "The ranks have diverged at {what}: rank {rank} has other numbers than rank 0. Usual causes: a "
-    "seed, weights or settings that differ by rank. Make the same calls on every rank, with the "
-    "same seeds, `rng=0`; only rows, their weights and their labels are those of the rank."
+    "The ranks have diverged: rank 0 is at {what}, and rank {rank} at {there} with other numbers. "
+    "Usual causes: a seed, weights or settings that differ by rank. Make the same calls on every "
+    "rank, with the same seeds, `rng=0`; only rows, their weights and their labels are those of "
+    "the rank."
 )
 INSIDE = (
     "psi asks the model of all ranks, and it is evaluated on rank 0 alone, where the others do not "
@@ -95,7 +96,10 @@ class Distributed(Engine):
         value = np.asarray(self._answer(ask, arguments, shares, True).value, dtype=np.float64)
         largest, least = self.ranks.most([value.size, -value.size], _name(ask))
         if largest != -least:
-            raise ImplicitDeltaError(DIVERGED.format(what=_name(ask), rank=self.ranks.rank))
+            raise RankError(
+                f"The answers to {_name(ask)} have up to {largest:.0f} numbers, and {-least:.0f} "
+                "on another rank: the ranks have different models."
+            )
         return self.ranks.added(value, _name(ask))
 
     def first(self, ask: Ask, *arguments: Any) -> Any:
@@ -178,7 +182,7 @@ class Distributed(Engine):
         every = self.ranks.gathered((what, _numbers(values)), what)
         for rank, other in enumerate(every):
             if not _alike(every[0], other):
-                raise ImplicitDeltaError(DIVERGED.format(what=what, rank=rank))
+                raise RankError(DIVERGED.format(what=every[0][0], rank=rank, there=other[0]))
         return _with_numbers(values, iter(every[0][1]))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -206,7 +210,7 @@ def digest(values: Any, start: int) -> int:
         array = np.ascontiguousarray(value)
         start = zlib.crc32(f"{array.shape}{array.dtype}".encode(), start)
         plain = array.dtype.kind in "fiub"
-        start = zlib.crc32(array.tobytes() if plain else repr(array.tolist()).encode(), start)
+        start = zlib.crc32(array.data if plain else repr(array.tolist()).encode(), start)
     return start
 
 

@@ -17,7 +17,6 @@ from torch import distributed
 from torch.distributed import distributed_c10d
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.sharded.engine import Traffic
 
 PATIENCE = 60.0  # seconds to wait for a rank, and at least
@@ -30,6 +29,14 @@ GONE = (
     "log of the other ranks; if one is only slow, {variable}=600 waits longer. "
     "(torch.distributed: {error})"
 )
+
+
+class RankError(RuntimeError):
+    """A rank that is gone, or at another place of the program.
+
+    It is none of the package's errors, which are about one fit, so that a bootstrap or a search
+    that goes on after a fit has failed does not go on after this.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +104,7 @@ class Ranks:
         try:
             start().wait()
         except RuntimeError as error:
-            raise ImplicitDeltaError(
+            raise RankError(
                 GONE.format(what=what, seconds=seconds, variable=VARIABLE, error=f"{error!s:.200}")
             ) from error
 
@@ -133,7 +140,7 @@ def _own_group(group: Any) -> Any:
         )
     except RuntimeError as error:
         what = "from_torch(group=)"
-        raise ImplicitDeltaError(
+        raise RankError(
             GONE.format(what=what, seconds=seconds, variable=VARIABLE, error=f"{error!s:.200}")
         ) from error
 

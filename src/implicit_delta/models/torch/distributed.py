@@ -10,6 +10,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from implicit_delta._core.warn import hush, warn
 from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
+from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.sharded.distributed import Distributed, digest
 from implicit_delta.models.sharded.model import ShardedModel
@@ -49,6 +50,7 @@ def make_over(
         return Shard(make(module, rows, likelihood, own), rows, f"rank {ranks.rank}")
 
     engine = Distributed.of(ranks, build)
+    _check_likelihoods(ranks, likelihood)
     _check_thetas(engine)
     _check_rows(engine)
     model = model_over(engine, TorchRanks)
@@ -106,6 +108,14 @@ def print_of(shard: Shard) -> tuple[int, int, int]:
     """Reduce the terms of the rows of a rank to a number; with their number, and of how many."""
     terms = shard.model.terms(np.asarray(shard.model.theta))
     return digest([terms, shard.model.weights], 0), terms.size, np.unique(terms).size
+
+
+def _check_likelihoods(ranks: Ranks, likelihood: Any) -> None:
+    """Refuse likelihoods that differ between ranks, by their names."""
+    own = likelihood if isinstance(likelihood, Likelihood) else type(likelihood)
+    found = ranks.gathered(str(getattr(likelihood, "__qualname__", own)), "the likelihood")
+    if len(set(found)) > 1:
+        raise ValueError(f"The ranks have different likelihoods, {', '.join(found)}: give one.")
 
 
 def _check_thetas(engine: Distributed) -> None:

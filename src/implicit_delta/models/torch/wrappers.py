@@ -21,8 +21,9 @@ def unwrapped(module: nn.Module) -> nn.Module:
         raise UnsupportedModelError(
             "The module is sharded over processes (FSDP), so none of them has its parameters. "
             "Gather them: with `torch.distributed.checkpoint.state_dict.get_model_state_dict("
-            "module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))` on all "
-            "ranks, load the result into a module that was not sharded, and give that one."
+            "module, options=StateDictOptions(full_state_dict=True))` on all ranks (with "
+            "cpu_offload=True rank 0 alone gets them), load the result into a module that was not "
+            "sharded, and give that one."
         )
     return module
 
