@@ -3,6 +3,7 @@
 import joblib
 import numpy as np
 import pytest
+from joblib.parallel import ThreadingBackend
 from scipy.special import expit
 
 import implicit_delta as idm
@@ -114,6 +115,21 @@ def test_a_dask_cluster_changes_nothing():
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
+        shared = idm.infer(model, mean, idm.Bootstrap(12, rng=1, n_jobs=2))
+    np.testing.assert_array_equal(alone.draws, shared.draws)
+
+
+class AllAtOnce(ThreadingBackend):
+    """Ray's backend gives no results before all are there."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_without_generators_changes_nothing():
+    joblib.register_parallel_backend("all at once", AllAtOnce)
+    model = exponential(sample(30, seed=6))
+    alone = idm.infer(model, mean, idm.Bootstrap(12, rng=1))
+    with joblib.parallel_config("all at once"):
         shared = idm.infer(model, mean, idm.Bootstrap(12, rng=1, n_jobs=2))
     np.testing.assert_array_equal(alone.draws, shared.draws)
 

@@ -1,7 +1,7 @@
 """Make a model of parts of the data, which may be larger than memory."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.asks import Described
+from implicit_delta.models.sharded.dask import dask_engine
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.model import ShardedModel
 from implicit_delta.models.sharded.noise import noise_over
@@ -24,7 +25,7 @@ PASSES = 10  # of a usual `infer`, to foretell its time
 
 
 def from_shards(
-    build: Callable[[Any], FittedModel], parts: Sequence[Any], *, keep: float = KEEP
+    build: Callable[[Any], FittedModel], parts: Any, *, client: Any = None, keep: float = KEEP
 ) -> ShardedModel:
     """Make a fitted model that is the sum of the models of parts of the data.
 
@@ -37,10 +38,14 @@ def from_shards(
         those of the whole: every part has the same, and it counts once.
     parts : sequence
         Paths, slices, tables: whatever `build` takes. Rows are numbered in this order, as for
-        ``clusters=``.
+        ``clusters=``. With a client also a Dask data frame or array, or a list with delayed
+        objects: `build` gets what they compute to, a partition each.
+    client : distributed.Client, optional
+        Of a Dask cluster: `build` runs on the worker that holds the part, and the model stays
+        there. Without it parts are walked one after the other in this process.
     keep : float
         Bytes of the built models that stay in memory; with 0 only the first, beside the one at
-        work.
+        work. On a cluster all stay.
 
     Returns
     -------
@@ -60,9 +65,12 @@ def from_shards(
     """
     if not callable(build):
         raise TypeError(f"build is a function of one part, not {type(build).__name__}.")
-    given = _listed(parts)
     if not keep >= 0:
         raise ValueError(f"keep is a number of bytes, 0 or more, not {keep!r}.")
+    if client is not None:
+        lazy = hasattr(parts, "to_delayed")
+        return model_over(dask_engine(build, parts if lazy else _listed(parts), client))
+    given = _listed(parts)
     return model_over(Serial(build, given, keep))
 
 

@@ -1,7 +1,7 @@
 """Transport between the coordinator and the shards: the one thing that an engine provides."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,12 +76,26 @@ class Engine(ABC):
 
     def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Array:
         """Add up the answers."""
-        total: Any = None
-        for answer in self.each(ask, *arguments, shares=shares):
-            value = np.asarray(answer, dtype=np.float64)
-            total = value if total is None else total + value
-        return np.asarray(total)
+        return added(self.each(ask, *arguments, shares=shares))
 
     def first(self, ask: Ask, *arguments: Any) -> Any:
         """Ask the first shard alone, for what does not depend on rows."""
         return next(self.each(ask, *arguments, name=False))
+
+
+def bytes_of(value: Any) -> int:
+    """Add up the bytes of the arrays in an argument or an answer."""
+    if isinstance(value, list | tuple):
+        return sum(map(bytes_of, value))
+    if isinstance(value, int | float):
+        return 8
+    return int(getattr(value, "nbytes", 0))
+
+
+def added(answers: Iterable[Any]) -> Array:
+    """Add arrays up in float64, one after the other."""
+    total: Any = None
+    for answer in answers:
+        value = np.asarray(answer, dtype=np.float64)
+        total = value if total is None else total + value
+    return np.asarray(total)
