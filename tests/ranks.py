@@ -16,7 +16,13 @@ from torch import distributed, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    TensorDataset,
+)
 
 import implicit_delta as idm
 
@@ -149,6 +155,9 @@ def equal():
         "sampler": loader(),
         "shuffled": loader(shuffle=True, seed=3),
         "examples": loader(Rows(), shuffle=False),
+        "batch sampler": DataLoader(
+            Rows(), batch_sampler=BatchSampler(DistributedSampler(Rows()), 16, False)
+        ),
     }.items():
         model = idm.from_torch(
             nn.parallel.DistributedDataParallel(one.module),
@@ -159,6 +168,21 @@ def equal():
             group=distributed.group.WORLD,
         )
         found[name] = [answer(idm.infer(m, slope)) for m in (one, model)]
+    normal = nn.Sequential(nn.BatchNorm1d(2, affine=False), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        normal[1].weight[:], normal[1].bias[:] = 0.1, 0.0
+        normal[0].running_mean += 0.2
+    first = idm.from_torch(normal, (X, Y), idm.Bernoulli(), l2=1.0)
+    normal[0].running_mean += 0.1 * RANK  # as training leaves it on each rank
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        every = idm.from_torch(
+            normal, (X[OWN], Y[OWN]), idm.Bernoulli(), l2=1.0, group=distributed.group.WORLD
+        )
+    found["running averages told"] = [str(w.message) for w in caught]
+    found["running averages"] = [
+        answer(idm.infer(idm.polish(m), lambda net: net[1].weight[0, 0])) for m in (first, every)
+    ]
     notes = idm.infer(many, slope).diagnostics.notes
     found["notes"] = {key: notes[key] for key in ("shards", "sent", "received")}
     found["n"] = [one.n, many.n]
@@ -168,6 +192,11 @@ def equal():
         warnings.simplefilter("always")
         idm.infer(many, lambda net: torch.sigmoid(9 * net.weight[0, 0]))
     found["told"] = sum(issubclass(w.category, idm.NonlinearityWarning) for w in caught)
+    plain = idm.from_torch(line(), (X[OWN], Y[OWN]), idm.Bernoulli(), group=distributed.group.WORLD)
+    if RANK == 0:
+        found["printed"] = [str(plain), repr(plain), str(wide), wide.summary(), str(plain.module)]
+    else:
+        found["printed"] = []
     free = [idm.infer(many, slope, m) for m in (idm.Simulation(20), idm.Bootstrap(4))]
     free.append(idm.infer(many, idm.Smoothed(slope, draws=100)))
     own_stream = idm.Simulation(20, rng=np.random.default_rng(RANK))
@@ -197,6 +226,11 @@ def faults():
     if RANK == 1:
         with torch.no_grad():
             one_net.weight += 0.1
+    frozen = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)).double()
+    for part in frozen:
+        for p in part.parameters():
+            nn.init.constant_(p, 0.1 + RANK * (part is frozen[0]))
+    frozen[0].requires_grad_(False)
     broken = VALUES.clone()
     broken[70] = torch.nan
 
@@ -220,6 +254,7 @@ def faults():
         "empty": lambda: of((X[:CUT] if RANK == 0 else X[:0], Y[OWN] if RANK == 0 else Y[:0])),
         "same rows": lambda: of((X, Y)),
         "other parameters": lambda: of(own, net=one_net),
+        "other frozen part": lambda: of(own, net=frozen),
         "other size": lambda: of(
             (X[OWN, : RANK + 1], Y[OWN]), net=nn.Linear(RANK + 1, 1).double()
         ),
@@ -273,7 +308,7 @@ def ended():
 
     def loglik(module, batch):
         calls.append(0)
-        if RANK == int(os.environ["ENDS"]) and len(calls) > 40:
+        if int(os.environ["ENDS"]) == RANK and len(calls) > 40:
             os.kill(os.getpid(), signal.SIGKILL)
         return -((batch[1] - module(batch[0])) ** 2)[:, 0] / 2
 

@@ -27,7 +27,7 @@ QUESTIONS = [
     "polish", "plain", "ggn", "iterative", "robust", "HC3", "clusters", "two ways", "average",
     "average of training rows", "statistic", "simulation", "smoothed", "bootstrap", "difference",
     "stochastic", "profile", "weights", "sampling", "gaussian", "evidence", "sampler", "shuffled",
-    "examples",
+    "examples", "batch sampler", "running averages",
 ]  # fmt: skip
 MISTAKES = {
     "loglik": "ValueError: On rank 1: KeyError: 'a column of rank 1'",
@@ -36,6 +36,7 @@ MISTAKES = {
     "empty": "ValueError: On rank 1: There are no rows in data",
     "same rows": "ValueError: Ranks 0 and 1 have the same 91 rows",
     "other parameters": "ValueError: The parameters of the module on rank 1 differ",
+    "other frozen part": "ValueError: The parameters of the module on rank 1 differ",
     "other size": "ValueError: The number of parameters of rank 1 is 3",
     "other l2": "ValueError: The penalty of rank 1 (l2=2)",
     "other likelihood": "ValueError: The ranks have different likelihoods, Bernoulli(), Gaussian",
@@ -128,6 +129,17 @@ def test_rank_0_tells_and_numbers_that_travel_are_counted(equal):
         assert rank["notes"]["shards"] == 2
         assert min(rank["notes"]["sent"], rank["notes"]["received"]) > 0
         assert rank["again"]  # the same question sends as much
+
+
+def test_running_averages_are_those_of_rank_0(equal):
+    told, silent = sorted((rank["running averages told"] for rank in equal), key=len, reverse=True)
+    assert "0.running_mean" in told[0]
+    assert not silent
+
+
+def test_rank_0_may_print_alone(equal):
+    model, *_ = max(rank["printed"] for rank in equal)
+    assert "from_torch: 91 rows, 3 parameters" in model
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

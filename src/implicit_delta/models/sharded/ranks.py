@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import distributed
-from torch.distributed import distributed_c10d
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.sharded.engine import Traffic
@@ -77,8 +76,8 @@ class Ranks:
         head = len(own).to_bytes(8, "little")
         tensor = _bytes(head + own, 8 + int(longest))
         found = [torch.empty_like(tensor) for _ in range(self.count)]
-        options = distributed_c10d.AllgatherOptions()
-        self._wait(lambda: self.group.allgather([found], [tensor], options), options, what)
+        gather = distributed.all_gather
+        self._wait(lambda: gather(found, tensor, self.group, async_op=True), None, what)
         self._count(len(own), sum(map(_length, found)))
         return [_loaded(one) for one in found]
 
@@ -100,7 +99,8 @@ class Ranks:
     def _wait(self, start: Callable[[], Any], options: Any, what: str, own: float = 0.0) -> None:
         """Wait for the others, but not forever."""
         seconds = max(patience(), SLOWER * own)
-        options.timeout = timedelta(seconds=seconds)
+        if options is not None:
+            options.timeout = timedelta(seconds=seconds)
         try:
             start().wait()
         except RuntimeError as error:

@@ -1,10 +1,12 @@
 """A module whose rows are spread over the ranks of torch.distributed."""
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils import data as loading
 from torch.utils.data.distributed import DistributedSampler
 
@@ -18,6 +20,7 @@ from implicit_delta.models.sharded.ranks import Ranks, ranks_of
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.shards import SAME, model_over
 from implicit_delta.models.torch.model import TorchModel, make
+from implicit_delta.models.torch.wrappers import unwrapped
 
 FEW = 10  # different terms: rows of so few kinds may be the same on two ranks by chance
 
@@ -35,6 +38,10 @@ class TorchRanks(ShardedModel):
         assert isinstance(own.model, TorchModel)
         return own.model.at(np.array(self.theta)).module
 
+    def headline(self) -> str:
+        """Write the sizes alone: rank 0 may print without the others."""
+        return f"{self.maker}: {self.n} rows, {self.d} parameters"
+
 
 def make_over(
     module: nn.Module, data: Any, likelihood: Any, options: Options, group: Any
@@ -45,18 +52,87 @@ def make_over(
     by_evidence = options.l2 == EVIDENCE
     own = replace(options, l2=0.0) if by_evidence else options
 
+    _check_likelihoods(ranks, likelihood)
+    common = module_of(module, ranks)
+
     def build() -> Shard:
         rows = rows_of(data, ranks)
-        return Shard(make(module, rows, likelihood, own), rows, f"rank {ranks.rank}")
+        return Shard(make(common, rows, likelihood, own), rows, f"rank {ranks.rank}")
 
     engine = Distributed.of(ranks, build)
-    _check_likelihoods(ranks, likelihood)
-    _check_thetas(engine)
     _check_rows(engine)
     model = model_over(engine, TorchRanks)
     model = model.tethered() if by_evidence else model
     assert isinstance(model, TorchRanks)
     return model
+
+
+def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:
+    """Take the module of rank 0 on all ranks, if they differ at all.
+
+    Parameters must be alike. Running averages are not, after a training in which each rank went on
+    with its own rows; what is saved and used is that of rank 0.
+    """
+    own = _state(module)
+    prints = ranks.gathered(own if own is None else digest(map(_bytes, own.values()), 0), "module")
+    if own is None or None in prints or len(set(prints)) == 1:
+        return module
+    first = ranks.from_first(own, "module")
+    gaps = ranks.gathered(_gaps(own, first), "module")
+    if None in gaps:  # other sizes, which `model_over` names
+        return module
+    _check_gaps(gaps, {name for name, _ in unwrapped(module).named_parameters()})
+    common = copy.deepcopy(unwrapped(module))
+    with torch.no_grad():
+        for name, tensor in [*common.named_parameters(), *common.named_buffers()]:
+            tensor.copy_(first[name])
+    return common
+
+
+def _check_gaps(gaps: list[dict[str, float]], parameters: set[str]) -> None:
+    """Refuse parameters that differ from those of rank 0; tell of buffers that do."""
+    moved = [(rank, name, gap) for rank, own in enumerate(gaps) for name, gap in own.items()]
+    moved = [found for found in moved if not found[2] <= SAME]
+    for rank, name, gap in moved:
+        if name in parameters:
+            raise ValueError(
+                f"The parameters of the module on rank {rank} differ from those on rank 0, {name} "
+                f"by up to {gap:.2g} of its size. All ranks need the same trained module: load one "
+                "file on all, or train it with DistributedDataParallel, which keeps them alike."
+            )
+    if moved:
+        warn(
+            f"The ranks have different buffers, {moved[0][1]} first (running averages of "
+            "BatchNorm, which each rank takes over its own rows): those of rank 0 are used on all.",
+            ImplicitDeltaWarning,
+        )
+
+
+def _state(module: nn.Module) -> dict[str, Tensor] | None:
+    """Copy parameters and buffers, unless they are refused in any case."""
+    try:
+        inner = unwrapped(module)
+        named = [*inner.named_parameters(), *inner.named_buffers()]
+        return {name: tensor.detach().cpu() for name, tensor in named}
+    except Exception:  # no module, or one that is sharded or lazy: `make` tells
+        return None
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _gaps(own: dict[str, Tensor], first: dict[str, Tensor]) -> dict[str, float] | None:
+    """Compare by name, relative to the size of each tensor."""
+    if own.keys() != first.keys() or any(own[name].shape != first[name].shape for name in own):
+        return None
+    return {name: _gap(own[name].double(), first[name].double()) for name in own}
+
+
+def _gap(own: Tensor, first: Tensor) -> float:
+    if not own.numel():
+        return 0.0
+    return float((own - first).abs().max() / first.abs().max().clamp_min(1e-3))
 
 
 def rows_of(data: Any, ranks: Ranks) -> Any:
@@ -71,7 +147,9 @@ def rows_of(data: Any, ranks: Ranks) -> Any:
             "`num_replicas=` and `rank=`, or give the group that it is for."
         )
     size = len(sampler.dataset)  # type: ignore[arg-type]
-    if (sampler.drop_last or data.drop_last) and ranks.rank == 0:
+    batch = getattr(data.batch_sampler, "batch_size", 0)
+    cut = getattr(data.batch_sampler, "drop_last", False) and sampler.num_samples % batch
+    if (cut or (sampler.drop_last and size % ranks.count)) and ranks.rank == 0:
         warn(
             f"The loader drops some of {size} rows in every epoch (drop_last=True). Here every row "
             "of its dataset counts once, which is right if it was shuffled in training. If not, "
@@ -80,7 +158,7 @@ def rows_of(data: Any, ranks: Ranks) -> Any:
         )
     return loading.DataLoader(
         _every(data.dataset, ranks.rank, ranks.count, size),
-        batch_size=data.batch_size,
+        batch_size=getattr(data.batch_sampler, "batch_size", None),
         collate_fn=data.collate_fn,
     )
 
@@ -99,11 +177,6 @@ def _every(dataset: Any, rank: int, count: int, size: int) -> Any:
     return loading.Subset(dataset, range(rank, size, count))
 
 
-def theta_of(shard: Shard) -> Any:
-    """Return the parameters of a rank."""
-    return np.asarray(shard.model.theta)
-
-
 def print_of(shard: Shard) -> tuple[int, int, int]:
     """Reduce the terms of the rows of a rank to a number; with their number, and of how many."""
     terms = shard.model.terms(np.asarray(shard.model.theta))
@@ -116,21 +189,6 @@ def _check_likelihoods(ranks: Ranks, likelihood: Any) -> None:
     found = ranks.gathered(str(getattr(likelihood, "__qualname__", own)), "the likelihood")
     if len(set(found)) > 1:
         raise ValueError(f"The ranks have different likelihoods, {', '.join(found)}: give one.")
-
-
-def _check_thetas(engine: Distributed) -> None:
-    """Refuse modules that differ between ranks."""
-    first, *others = engine.each(theta_of)
-    for rank, other in enumerate(others, 1):
-        if other.shape != first.shape:
-            continue  # `model_over` names what is not alike
-        gap = float(np.max(abs(first - other) / np.maximum(abs(first), 1e-3)))
-        if gap > SAME:
-            raise ValueError(
-                f"The parameters of the module on rank {rank} differ from those on rank 0, by up "
-                f"to {gap:.2g} of their size. All ranks need the same trained module: load one "
-                "file on all, or train it with DistributedDataParallel, which keeps them alike."
-            )
 
 
 def _check_rows(engine: Distributed) -> None:
