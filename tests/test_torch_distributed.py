@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -89,17 +90,16 @@ def said(out, err):
     return json.loads(lines[-1]) if lines else {"log": err}
 
 
+def torchrun(*script):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.run(
+        [*command, *script], env=environment(), capture_output=True, text=True, timeout=5 * LONGEST
+    )
+
+
 @pytest.fixture(scope="module")
 def equal():
-    """One part by torchrun itself."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, HERE / "ranks.py", "equal"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=5 * LONGEST,
-    )
+    done = torchrun(HERE / "ranks.py", "equal")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(lines) == 2, done.stderr[-3000:]
     return lines
@@ -203,3 +203,11 @@ def test_torchrun_without_a_group_is_told(monkeypatch):
     data = torch.zeros(4, 1), torch.zeros(4, 1)
     with pytest.warns(idm.ImplicitDeltaWarning, match="init_process_group"):
         idm.from_torch(torch.nn.Linear(1, 1), data, idm.Bernoulli(), group=None)
+
+
+def test_the_script_of_the_guide_prints_what_it_shows(tmp_path):
+    page = (HERE.parent / "docs" / "guide" / "scale.md").read_text()
+    script, shown = re.findall(r"```{code-block} (?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "bars.py").write_text(script)
+    done = torchrun(tmp_path / "bars.py")
+    assert done.stdout.strip() == shown.splitlines()[1], done.stderr[-2000:]
