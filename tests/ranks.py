@@ -192,6 +192,11 @@ def equal():
         warnings.simplefilter("always")
         idm.infer(many, lambda net: torch.sigmoid(9 * net.weight[0, 0]))
     found["told"] = sum(issubclass(w.category, idm.NonlinearityWarning) for w in caught)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        idm.infer(one, lambda net: torch.sigmoid(9 * net.weight[0, 0]))
+        idm.from_torch(line(), (X, Y), idm.Bernoulli(), weights=WEIGHTS / 1.5)
+    found["told of own models"] = len(caught)
     plain = idm.from_torch(line(), (X[OWN], Y[OWN]), idm.Bernoulli(), group=distributed.group.WORLD)
     if RANK == 0:
         found["printed"] = [str(plain), repr(plain), str(wide), wide.summary(), str(plain.module)]
@@ -320,7 +325,7 @@ def absent():
     """Ask on rank 0 alone."""
     _, many = pair(line(), l2=1.0)
     if RANK == 1:
-        time.sleep(8)
+        time.sleep(5)
         return {}
     return _survived(lambda: idm.infer(many, slope))
 

@@ -124,6 +124,7 @@ def test_seeds_are_those_of_rank_0(equal):
 
 def test_rank_0_tells_and_numbers_that_travel_are_counted(equal):
     assert sorted(rank["told"] for rank in equal) == [0, 1]
+    assert [rank["told of own models"] for rank in equal] == [2, 2]  # of one process each
     for rank in equal:
         assert rank["n"] == [91, 91]
         assert rank["notes"]["shards"] == 2

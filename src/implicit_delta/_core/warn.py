@@ -4,49 +4,24 @@ import math
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import get_ident, local
+from threading import Event, get_ident, local
 from time import perf_counter
 
 from implicit_delta.errors import ImplicitDeltaWarning
 
 OURS = {"implicit_delta", "joblib"}  # joblib runs parts of the package
+KNOWN = OURS | {"contextlib", "logging"}  # packages between ours
 MOST_KEPT = 100  # more than one question ever issues
 
 _record: deque[tuple[float, int, str]] = deque(maxlen=MOST_KEPT)  # time, thread, text
+_following = Event()  # whether this process has models that another one tells about
 _answer = local()  # the time when the last answer of a thread was begun
 
 
-def begin_answer(follows: bool = False) -> float:
-    """Begin an answer, within which `warn_once` does not repeat itself; return the time.
-
-    Of several processes that work on it the first tells what is to be told, and others follow.
-    """
+def begin_answer() -> float:
+    """Begin an answer, within which `warn_once` does not repeat itself; return the time."""
     _answer.started = perf_counter()
-    hush(follows)
     return float(_answer.started)
-
-
-def hush(follows: bool) -> None:
-    """Tell nothing from now on, in a process that follows."""
-    _answer.hushed = follows
-
-
-def hushed() -> bool:
-    """Whether another process tells what is to be told."""
-    return getattr(_answer, "hushed", False)
-
-
-@contextmanager
-def heard() -> Iterator[None]:
-    """Tell what this process alone knows, even if it follows."""
-    before = hushed()
-    hush(False)
-    try:
-        yield
-    finally:
-        hush(before)
 
 
 def warn_once(text: str, category: type[Warning]) -> None:
@@ -61,6 +36,23 @@ def warn(text: str, category: type[Warning]) -> None:
         _record.append((perf_counter(), get_ident(), text))
     if not hushed():
         warnings.warn(text, category, stacklevel=_depth())
+
+
+def follow() -> None:
+    """Leave it to another process to tell about models that follow."""
+    _following.set()
+
+
+def hushed() -> bool:
+    """Whether the model at work, that of the innermost caller with one, is told about elsewhere."""
+    frame = sys._getframe(1) if _following.is_set() else None
+    while frame is not None and _package(frame.f_globals.get("__name__")) in KNOWN:
+        known = frame.f_locals
+        for name in ("model", "self"):
+            if hasattr(type(known.get(name)), "follows"):
+                return bool(known[name].follows)
+        frame = frame.f_back
+    return False
 
 
 def warn_of_model(owner: object, text: str, category: type[Warning]) -> None:

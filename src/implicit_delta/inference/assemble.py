@@ -56,8 +56,7 @@ class Cost:
         """Begin to count."""
         if model is None:
             return cls(None, 0, begin_answer())
-        started = begin_answer(model.follows)
-        return cls(model, model.passes, started, model.travelled_bytes)
+        return cls(model, model.passes, begin_answer(), model.travelled_bytes)
 
     @property
     def passes(self) -> int:

@@ -11,7 +11,6 @@ import numpy as np
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import heard
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
@@ -63,8 +62,7 @@ class Distributed(Engine):
     @classmethod
     def of(cls, ranks: Ranks, build: Callable[[], Shard]) -> "Distributed":
         """Build the shard of this rank; an error is raised by all in the first question."""
-        with heard():
-            own = _caught(build)
+        own = _caught(build)
         if isinstance(own, Failed):
             own = Failed(named(own.error, f"On rank {ranks.rank}"))
         return cls(ranks, own)
@@ -155,12 +153,11 @@ class Distributed(Engine):
         return answer
 
     def _local(self, ask: Ask, arguments: tuple[Any, ...], name: bool) -> "Answer | Failed":
-        """Ask the own shard; what is told of its rows is told on this rank."""
+        """Ask the own shard."""
         own = self.own
         if isinstance(own, Failed):
             return own
-        with heard():
-            answer: Answer | Failed = _caught(lambda: answered(own, ask, arguments, name))
+        answer: Answer | Failed = _caught(lambda: answered(own, ask, arguments, name))
         return answer
 
     def _raise(self, answer: "Answer | Failed", what: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils import data as loading
 from torch.utils.data.distributed import DistributedSampler
 
-from implicit_delta._core.warn import hush, warn
+from implicit_delta._core.warn import follow, warn
 from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import EVIDENCE, Options
@@ -48,7 +48,8 @@ def make_over(
 ) -> TorchRanks:
     """Make the model of the rows of all ranks; see `from_torch`."""
     ranks = ranks_of(group)
-    hush(ranks.rank > 0)
+    if ranks.rank > 0:
+        follow()
     by_evidence = options.l2 == EVIDENCE
     own = replace(options, l2=0.0) if by_evidence else options
 
@@ -81,7 +82,8 @@ def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:
     gaps = ranks.gathered(_gaps(own, first), "module")
     if None in gaps:  # other sizes, which `model_over` names
         return module
-    _check_gaps(gaps, {name for name, _ in unwrapped(module).named_parameters()})
+    parameters = {name for name, _ in unwrapped(module).named_parameters()}
+    _check_gaps(gaps, parameters, ranks.rank == 0)
     common = copy.deepcopy(unwrapped(module))
     with torch.no_grad():
         for name, tensor in [*common.named_parameters(), *common.named_buffers()]:
@@ -89,7 +91,7 @@ def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:
     return common
 
 
-def _check_gaps(gaps: list[dict[str, float]], parameters: set[str]) -> None:
+def _check_gaps(gaps: list[dict[str, float]], parameters: set[str], rank_0: bool) -> None:
     """Refuse parameters that differ from those of rank 0; tell of buffers that do."""
     moved = [(rank, name, gap) for rank, own in enumerate(gaps) for name, gap in own.items()]
     moved = [found for found in moved if not found[2] <= SAME]
@@ -100,7 +102,7 @@ def _check_gaps(gaps: list[dict[str, float]], parameters: set[str]) -> None:
                 f"by up to {gap:.2g} of its size. All ranks need the same trained module: load one "
                 "file on all, or train it with DistributedDataParallel, which keeps them alike."
             )
-    if moved:
+    if moved and rank_0:
         warn(
             f"The ranks have different buffers, {moved[0][1]} first (running averages of "
             "BatchNorm, which each rank takes over its own rows): those of rank 0 are used on all.",
@@ -205,5 +207,6 @@ def _check_rows(engine: Distributed) -> None:
         )
         if kinds > FEW:
             raise ValueError(text)
-        warn(text + " If they are other rows that happen to look alike, all is well.",
-             ImplicitDeltaWarning)  # fmt: skip
+        if not engine.follows:
+            alike = " If they are other rows that happen to look alike, all is well."
+            warn(text + alike, ImplicitDeltaWarning)
