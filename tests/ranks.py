@@ -91,6 +91,12 @@ def answer(estimate):
     return [np.ravel(estimate.value).tolist(), np.ravel(estimate.standard_error).tolist()]
 
 
+def sent_by_product(model):
+    before, _ = model.travelled_bytes
+    model.information(np.asarray(model.theta), np.ones(3))
+    return model.travelled_bytes[0] - before
+
+
 def pair(net, y=Y, likelihood=None, finish=True, **options):
     """Make the model of one process, and that of all."""
     likelihood = likelihood or idm.Bernoulli()
@@ -186,6 +192,9 @@ def equal():
     notes = idm.infer(many, slope).diagnostics.notes
     found["notes"] = {key: notes[key] for key in ("shards", "sent", "received")}
     found["n"] = [one.n, many.n]
+    few = X[OWN][:9], Y[OWN][:9]
+    fewer = idm.from_torch(line(), few, idm.Bernoulli(), l2=1.0, group=distributed.group.WORLD)
+    found["of a product"] = [sent_by_product(m) for m in (many, fewer)]
     wide = idm.infer(many, lambda net: slope(net))
     found["again"] = wide.diagnostics.notes["sent"] == notes["sent"]
     with warnings.catch_warnings(record=True) as caught:

@@ -132,6 +132,11 @@ def test_rank_0_tells_and_numbers_that_travel_are_counted(equal):
         assert rank["again"]  # the same question sends as much
 
 
+def test_a_product_sends_the_same_for_any_number_of_rows(equal):
+    for rank in equal:
+        assert rank["of a product"] == [3 * 8] * 2
+
+
 def test_running_averages_are_those_of_rank_0(equal):
     told, silent = sorted((rank["running averages told"] for rank in equal), key=len, reverse=True)
     assert "0.running_mean" in told[0]
