@@ -14,7 +14,7 @@ from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
-from implicit_delta.models.loglik import SADDLE
+from implicit_delta.models.loglik_model import SADDLE
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
