@@ -378,6 +378,12 @@ class FittedModel(ABC):
         """Build the same model with new draws of what was measured once."""
         return self
 
+    def resampled(
+        self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None
+    ) -> "FittedModel | None":
+        """Draw weights where the rows live, if they are too many to be drawn here."""
+        return None
+
     # Derived from the members above; a backend may know a faster way.
 
     @property

@@ -89,7 +89,7 @@ def model_over(engine: Engine) -> ShardedModel:
         sizes=sizes,
         values=tuple(own.value for own in found),
         theta=first.theta,
-        weights=_joined(found),
+        given=_joined(found),
         l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
         has_penalty=first.penalized,
         penalty_by_rows=first.penalty_by_rows,

@@ -13,6 +13,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
+from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
 OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
@@ -237,6 +238,28 @@ def reweighted(shard: Shard, weights: Array) -> Shard:
     if not np.any(weights):
         return replace(shard, silent=True)
     return replace(shard, model=shard.model.reweighted(weights), silent=False)
+
+
+def resampled(shard: Shard, share: tuple[Draw, int]) -> Shard:
+    """Draw weights of rows by their numbers, which begin here."""
+    draw, start = share
+    if shard.silent:
+        return shard
+    model, numbers = shard.model, np.arange(start, start + shard.model.n)
+    return reweighted(shard, draw.reweighted(model.weights, model.counts, numbers))
+
+
+def coded(shard: Shard, codes: NDArray[np.intp]) -> Shard:
+    """Keep the clusters of the rows."""
+    return replace(shard, codes=codes)
+
+
+def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
+    """Draw weights of clusters by their numbers."""
+    if shard.silent:
+        return shard
+    assert shard.codes is not None
+    return reweighted(shard, draw.by_clusters(shard.model.weights, shard.codes))
 
 
 def at(shard: Shard, theta: Array) -> FittedModel:

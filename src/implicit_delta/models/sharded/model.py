@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
@@ -20,6 +21,7 @@ from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.noise import mean_square_over, scale_of_weights, with_noise
+from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Ask
 from implicit_delta.models.sharded.units import (
     Everywhere,
@@ -32,6 +34,7 @@ from implicit_delta.models.sharded.units import (
 from implicit_delta.numerics.arrays import symmetric
 
 CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
+DRAWN_HERE = 10**7  # rows up to which weights are drawn as in one process, and travel: 80 MB
 NOT_FIXED = (
     "Parameters of a model over shards are fixed where it is built: write the number into the "
     "log-likelihood that `build(part)` makes, and leave the parameter out of theta."
@@ -56,6 +59,10 @@ class ShardedModel(FittedModel):
         Log-likelihood of each shard as it was built, by which changed data are seen.
     origin : Engine
         The shards as they were built.
+    given : (n,) array
+        Weights, before any are drawn.
+    drawn : callable, optional
+        Makes the weights that shards have drawn for themselves, of those that were given.
     """
 
     engine: Engine
@@ -63,7 +70,8 @@ class ShardedModel(FittedModel):
     sizes: tuple[int, ...]
     values: tuple[float, ...]
     theta: Array
-    weights: Array
+    given: Array
+    drawn: Callable[[Array], Array] | None = None
     l2: float = 0.0
     has_penalty: bool = False
     penalty_by_rows: bool = False
@@ -86,11 +94,20 @@ class ShardedModel(FittedModel):
     tether: float = 0.0
     effective: float = np.nan
     kind: str = ""
+    _sent: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
         """Name theta."""
         if self.layout is not None and self.chart is None:
             object.__setattr__(self, "theta", as_named(self.theta, self.layout))
+
+    @cached_property
+    def weights(self) -> Array:  # type: ignore[override]
+        return self.given if self.drawn is None else self.drawn(self.given)
+
+    @property
+    def n(self) -> int:
+        return sum(self.sizes)
 
     @property
     def passes(self) -> int:
@@ -172,7 +189,32 @@ class ShardedModel(FittedModel):
     def reweighted(self, weights: Array) -> "ShardedModel":
         checked = as_weights(weights, self.n)
         engine = self.engine.changed(asks.reweighted, self._split(checked))
-        return replace(self, engine=engine, weights=checked)
+        return replace(self, engine=engine, given=checked, drawn=None)
+
+    def resampled(
+        self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None
+    ) -> "ShardedModel | None":
+        """Let shards of very many rows draw their own weights: a seed travels, and no row does."""
+        if self.n <= DRAWN_HERE:
+            return None
+        draw, given = Draw(kind, int(rng.integers(2**63))), self.weights
+        if clusters is not None:
+            engine = self._coded(clusters).changed(asks.resampled_clusters, [draw] * self.shards)
+            of_clusters = partial(draw.by_clusters, codes=clusters.codes)
+            return replace(self, engine=engine, given=given, drawn=of_clusters)
+        starts = np.cumsum(self.sizes) - self.sizes
+        engine = self.engine.changed(asks.resampled, [(draw, int(start)) for start in starts])
+        of_rows = partial(draw.reweighted, own=self.counts, numbers=range(self.n))
+        return replace(self, engine=engine, given=given, drawn=of_rows)
+
+    def _coded(self, clusters: Clusters) -> Engine:
+        """Send the clusters of the rows once, and not with each draw."""
+        found: Engine = self._sent.get(
+            clusters.codes,
+            "coded",
+            lambda: self.engine.changed(asks.coded, self._split(clusters.codes)),
+        )
+        return found
 
     def at(self, theta: Array) -> "ShardedModel":
         point = as_parameters(theta)
