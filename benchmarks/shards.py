@@ -2,9 +2,9 @@
 
 Run ``python -m benchmarks shards [rows]``. A logit with 8 parameters, in parts of 250 000 rows that
 are read again in every walk (``keep=0``). Printed are the peak of the resident memory beyond what
-Python and its libraries take and with it, the number of walks of one `infer`, the time of a walk and
-the share of reading in it, and all this for a tenth of the rows, which shows that cost is linear and
-memory is constant.
+Python and its libraries take and with it, the number of walks of one `infer`, the time of a walk
+and the share of reading in it, and all this for a tenth of the rows, which shows that cost is
+linear and memory is constant.
 """
 
 import resource

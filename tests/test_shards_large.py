@@ -1,12 +1,18 @@
 """Very many rows: shards draw their own weights, and send their strongest rows and sums alone."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import implicit_delta as idm
 from implicit_delta.models.sharded import model as sharded
+from implicit_delta.models.sharded.engine import bytes_of
 from implicit_delta.models.sharded.resampled import Draw, uniform
+from implicit_delta.models.sharded.serial import Serial
+from implicit_delta.models.shards import model_over
 
+pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 rng = np.random.default_rng(3)
 N = 160
 X = np.column_stack([np.ones(N), rng.normal(size=(N, 2))])
@@ -72,7 +78,6 @@ BOOTSTRAPS = {
 
 @pytest.mark.parametrize("how", BOOTSTRAPS)
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 def test_draws_depend_on_the_number_of_the_row_alone(many, name, how):
     kind, options = BOOTSTRAPS[how]
     build, method = fitted(name), idm.Bootstrap(8, kind, rng=5)
@@ -86,7 +91,6 @@ def test_draws_depend_on_the_number_of_the_row_alone(many, name, how):
 
 
 @pytest.mark.parametrize("how", BOOTSTRAPS)
-@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 def test_the_spread_is_that_of_multinomial_draws(many, how):
     kind, options = BOOTSTRAPS[how]
     build, B = fitted("counts"), 300
@@ -99,7 +103,6 @@ def test_the_spread_is_that_of_multinomial_draws(many, how):
 
 @pytest.mark.parametrize("clusters", [None, VILLAGE])
 @pytest.mark.parametrize("sample", ["training", "independent"])
-@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 def test_an_average_over_training_rows_is_that_of_the_draw(many, sample, clusters):
     build = fitted("counts")
     average = idm.Average(lambda t: np.exp(X @ t), sample=sample)
@@ -122,7 +125,6 @@ def test_weights_here_are_those_of_the_shards(many):
 
 
 @pytest.mark.parametrize("options", [{}, {"clusters": VILLAGE}])
-@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 def test_parts_without_weight_stay_silent(many, options):
     build = fitted("plain")
     found = [
@@ -160,3 +162,92 @@ def test_drawn_numbers_have_mean_and_variance_of_their_own(kind, own):
     assert abs(found.var() - own) <= 4 * np.sqrt((fourth - own**2) / m)
     near = np.corrcoef(found[1:], found[:-1])[0, 1] if own else 0.0
     assert abs(near) < 4 / np.sqrt(m)
+
+
+def two(theta):
+    return np.array([rate(theta), theta[2]])
+
+
+@pytest.mark.parametrize("psi", [rate, two])
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("options", [{}, {"robust": True}, {"clusters": VILLAGE}], ids=str)
+def test_the_strongest_rows_of_all_shards_are_merged(name, psi, options):
+    build = fitted(name)
+    whole = idm.infer(build(slice(None)), psi, influence=True, **options)
+    for k in CUTS:
+        est = idm.infer(idm.from_shards(build, rows_of(k)), psi, **options)
+        assert est.influence is None
+        for count in (0, 1, 7, 1000):
+            top, known = est.top_influence(count), whole.top_influence(count)
+            np.testing.assert_array_equal(top.row, known.row)
+            np.testing.assert_allclose(top.influence, known.influence, rtol=1e-8, atol=1e-14)
+            assert (top.label, top.names) == (None, known.names)
+
+
+def test_only_the_strongest_rows_travel():
+    asked = []
+
+    class Spied(Serial):
+        def each(self, ask, *arguments, **options):
+            for answer in super().each(ask, *arguments, **options):
+                asked.append(bytes_of(answer))
+                yield answer
+
+    est = idm.infer(model_over(Spied(fitted("plain"), tuple(rows_of(2)))), rate)
+    asked.clear()
+    est.top_influence(3)
+    assert asked == [2 * 3 * 8] * 2  # numbers of rows, and their influences
+
+
+def test_labels_of_rows_come_with_the_strongest():
+    smf = pytest.importorskip("statsmodels.formula.api")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"y": Y, "x": X[:, 1]}, index=[f"r{i}" for i in range(N)])
+    start = smf.poisson("y ~ x", frame).fit(disp=0)
+    whole = idm.infer(idm.from_statsmodels(start), lambda p: p["x"], influence=True)
+
+    def build(rows):
+        part = smf.poisson("y ~ x", frame.iloc[rows]).fit(disp=0)
+        return idm.from_statsmodels(part).at(start.params.to_numpy())
+
+    est = idm.infer(idm.from_shards(build, rows_of(2)), lambda p: p["x"])
+    assert est.top_influence(4).label == whole.top_influence(4).label
+    assert list(est.top_influence(4).row) == list(whole.top_influence(4).row)
+
+
+@pytest.mark.parametrize("kind", ["frequency", "precision", "sampling"])
+def test_rows_without_weight_are_ranked_as_in_one_process(kind):
+    build = fitted("plain")
+    options = {"weights": np.ones(N), "weight_kind": kind}
+    build = builder(np.asarray(build(slice(0, 2)).theta), **options)
+    one = idm.polish(build(slice(None)).reweighted(WEIGHTS))
+    many = idm.from_shards(build, rows_of(5)).reweighted(WEIGHTS).at(one.theta)
+    whole = idm.infer(one, rate, influence=True).top_influence(N)
+    top = idm.infer(many, rate).top_influence(N)
+    np.testing.assert_array_equal(top.row, whole.row)
+    np.testing.assert_allclose(top.influence, whole.influence, rtol=1e-7, atol=1e-13)
+
+
+def test_rows_that_were_not_kept_are_asked_for():
+    est = idm.infer(idm.from_shards(fitted("plain"), rows_of(2)), two)
+    with pytest.raises(ValueError, match="number of rows"):
+        est.top_influence(-1)
+    with pytest.raises(ValueError, match="influence=True"):
+        est[0].top_influence(2)
+    with pytest.raises(ValueError, match="influence=True"):
+        pickle.loads(pickle.dumps(est)).top_influence(2)
+
+
+def test_influences_that_make_up_for_leverage_are_not_those_of_terms():
+    theta = np.linalg.lstsq(X, Y, rcond=None)[0]
+
+    def build(rows):
+        A, y = X[rows], Y[rows]
+        return idm.from_residuals(lambda b: y - A @ b, theta, jacobian=lambda b: -A)
+
+    model = idm.from_shards(build, rows_of(2))
+    adjusted = idm.infer(model, lambda b: b[0], robust="HC3", influence=True).top_influence(3)
+    whole = idm.infer(build(slice(None)), lambda b: b[0], robust="HC3", influence=True)
+    np.testing.assert_allclose(adjusted.influence, whole.top_influence(3).influence, rtol=1e-9)
+    with pytest.raises(ValueError, match="influence=True"):
+        idm.infer(model, lambda b: b[0], robust="HC3").top_influence(3)

@@ -61,6 +61,14 @@ class Whitened(NamedTuple):
     spread: Array
 
 
+class Strongest(NamedTuple):
+    """Rows of largest influence: their numbers (k,), influences (k, K), and labels if any."""
+
+    row: NDArray[np.intp]
+    influence: Array
+    label: tuple[str, ...] | None
+
+
 class FittedModel(ABC):
     r"""A log-likelihood that is a sum over observations, and the parameters that maximize it.
 
@@ -568,6 +576,15 @@ class FittedModel(ABC):
         """
         return None
 
+    def strongest(self, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+        """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
+        rows = self.influences(theta, v)
+        order = by_size(rows, errors)[:k]
+        labels = None if self.rows is None else np.asarray(self.rows)
+        counted = labels is None or np.array_equal(labels, np.arange(self.n))
+        label = None if counted or labels is None else tuple(str(labels[i]) for i in order)
+        return Strongest(order, rows[order], label)
+
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.
 
@@ -634,6 +651,12 @@ def range_of(values: Array) -> str:
     """Write the smallest and the largest of some numbers."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def by_size(rows: Array, errors: Array) -> NDArray[np.intp]:
+    """Order rows by their largest influence in standard errors, the strongest first."""
+    scaled = np.abs(rows) / np.where(errors > 0, errors, 1.0)
+    return np.argsort(-scaled.max(axis=1), kind="stable")
 
 
 def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik import LoglikModel
 from implicit_delta.models.named_theta import Layout
@@ -166,6 +166,12 @@ def cluster_sums(
     sums = np.zeros((found.size, v.shape[1]))
     np.add.at(sums, places, model.counts[:, None] * model.influences(theta, v))
     return found, sums
+
+
+def strongest(shard: Shard, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+    """Rows of largest influence, with their numbers in this shard."""
+    counted = shard.silent and shard.model.weight_kind != "frequency"
+    return shard.model.strongest(theta, 0.0 * v if counted else v, errors, k)
 
 
 def batch_score(shard: Shard, rows: RowNumbers, theta: Array, scale: float) -> Array:

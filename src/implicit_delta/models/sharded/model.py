@@ -12,7 +12,14 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.base import (
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    Strongest,
+    Whitened,
+    by_size,
+)
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.loglik import SADDLE
@@ -62,7 +69,7 @@ class ShardedModel(FittedModel):
     given : (n,) array
         Weights, before any are drawn.
     drawn : callable, optional
-        Makes the weights that shards have drawn for themselves, of those that were given.
+        Makes the weights that shards have drawn for themselves, (n,).
     """
 
     engine: Engine
@@ -71,7 +78,7 @@ class ShardedModel(FittedModel):
     values: tuple[float, ...]
     theta: Array
     given: Array
-    drawn: Callable[[Array], Array] | None = None
+    drawn: Callable[[], Array] | None = None
     l2: float = 0.0
     has_penalty: bool = False
     penalty_by_rows: bool = False
@@ -103,7 +110,7 @@ class ShardedModel(FittedModel):
 
     @cached_property
     def weights(self) -> Array:  # type: ignore[override]
-        return self.given if self.drawn is None else self.drawn(self.given)
+        return self.given if self.drawn is None else self.drawn()
 
     @property
     def n(self) -> int:
@@ -153,6 +160,18 @@ class ShardedModel(FittedModel):
         for rows in self.engine.each(asks.whitened, _plain(theta), v, name=False):
             yield from rows
 
+    def strongest(self, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+        """Merge the strongest rows of each shard: k of each travel."""
+        found = list(self.engine.each(asks.strongest, _plain(theta), v, errors, k))
+        starts = np.cumsum(self.sizes) - self.sizes
+        numbers = np.concatenate([own.row + at for own, at in zip(found, starts, strict=True)])
+        influence = np.concatenate([own.influence for own in found])
+        labels = [own.label for own in found]
+        order = by_size(influence, errors)[:k]
+        known = None if None in labels else [text for own in labels for text in own or ()]
+        label = None if known is None else tuple(known[i] for i in order)
+        return Strongest(numbers[order], influence[order], label)
+
     def squared_residuals(self) -> Array | None:
         parts = list(self.engine.each(asks.squared_residuals))
         return None if any(part is None for part in parts) else np.concatenate(parts)
@@ -197,15 +216,13 @@ class ShardedModel(FittedModel):
         """Let shards of very many rows draw their own weights: a seed travels, and no row does."""
         if self.n <= DRAWN_HERE:
             return None
-        draw, given = Draw(kind, int(rng.integers(2**63))), self.weights
+        draw = Draw(kind, int(rng.integers(2**63)))
         if clusters is not None:
             engine = self._coded(clusters).changed(asks.resampled_clusters, [draw] * self.shards)
-            of_clusters = partial(draw.by_clusters, codes=clusters.codes)
-            return replace(self, engine=engine, given=given, drawn=of_clusters)
+            return replace(self, engine=engine, drawn=partial(_of_clusters, self, draw, clusters))
         starts = np.cumsum(self.sizes) - self.sizes
         engine = self.engine.changed(asks.resampled, [(draw, int(start)) for start in starts])
-        of_rows = partial(draw.reweighted, own=self.counts, numbers=range(self.n))
-        return replace(self, engine=engine, given=given, drawn=of_rows)
+        return replace(self, engine=engine, drawn=partial(_of_rows, self, draw))
 
     def _coded(self, clusters: Clusters) -> Engine:
         """Send the clusters of the rows once, and not with each draw."""
@@ -350,6 +367,14 @@ class ShardedModel(FittedModel):
     def _split(self, rows: Any) -> Sequence[Any]:
         """Cut an array of rows into those of the shards."""
         return np.split(rows, np.cumsum(self.sizes)[:-1])
+
+
+def _of_rows(model: ShardedModel, draw: Draw) -> Array:
+    return draw.reweighted(model.weights, model.counts, np.arange(model.n))
+
+
+def _of_clusters(model: ShardedModel, draw: Draw, clusters: Clusters) -> Array:
+    return draw.by_clusters(model.weights, clusters.codes)
 
 
 def _plain(theta: Array) -> Array:
