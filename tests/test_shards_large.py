@@ -185,18 +185,11 @@ def test_the_strongest_rows_of_all_shards_are_merged(name, psi, options):
 
 
 def test_only_the_strongest_rows_travel():
-    asked = []
-
-    class Spied(Serial):
-        def each(self, ask, *arguments, **options):
-            for answer in super().each(ask, *arguments, **options):
-                asked.append(bytes_of(answer))
-                yield answer
-
-    est = idm.infer(model_over(Spied(fitted("plain"), tuple(rows_of(2)))), rate)
-    asked.clear()
+    model, sizes = spied(fitted("plain"), 2)
+    est = idm.infer(model, rate)
+    sizes.clear()
     est.top_influence(3)
-    assert asked == [2 * 3 * 8] * 2  # numbers of rows, and their influences
+    assert sizes == [2 * 3 * 8] * 2  # numbers of rows, and their influences
 
 
 def test_labels_of_rows_come_with_the_strongest():
@@ -251,3 +244,116 @@ def test_influences_that_make_up_for_leverage_are_not_those_of_terms():
     np.testing.assert_allclose(adjusted.influence, whole.top_influence(3).influence, rtol=1e-9)
     with pytest.raises(ValueError, match="influence=True"):
         idm.infer(model, lambda b: b[0], robust="HC3").top_influence(3)
+
+
+def spied(build, k):
+    """A sharded model, and the bytes of each answer of a shard."""
+    sizes = []
+
+    class Spied(Serial):
+        def each(self, ask, *arguments, **options):
+            for answer in super().each(ask, *arguments, **options):
+                sizes.append(bytes_of(answer))
+                yield answer
+
+    return model_over(Spied(build, tuple(rows_of(k)))), sizes
+
+
+def price(theta, rows=slice(None)):
+    return np.exp(X[rows] @ theta)
+
+
+def prices(theta, rows=slice(None)):
+    return np.column_stack([price(theta, rows), 1e6 + X[rows] @ theta])  # far from zero
+
+
+@pytest.mark.parametrize("k", CUTS)
+@pytest.mark.parametrize("sample", ["independent", "unknown"])
+@pytest.mark.parametrize("h", [price, prices])
+@pytest.mark.parametrize("total", [False, True])
+def test_sums_of_an_average_travel_and_no_rows(h, sample, total, k):
+    build = fitted("counts")
+    options = {"sample": sample, "total": total}
+    whole = idm.infer(build(slice(None)), idm.Average(h, **options))
+    model, sizes = spied(build, k)
+    sizes.clear()
+    est = idm.infer(model, idm.Average(idm.on_shards(h), **options))
+    assert max(sizes) < 2 * N  # bytes: neither numbers nor truths of all rows
+    np.testing.assert_allclose(est.value, whole.value, rtol=1e-12)
+    errors = np.atleast_1d(whole.standard_error)
+    gap = abs(np.atleast_2d(est.covariance - whole.covariance)) / np.outer(errors, errors)
+    assert np.max(gap) < 1e-9
+    for part in whole.budget:
+        np.testing.assert_allclose(est.budget[part], whole.budget[part], rtol=1e-8)
+
+
+def test_very_many_columns_are_as_in_one_process():
+    def many_prices(theta, rows=slice(None)):
+        return np.exp(X[rows] @ theta)[:, None] * np.linspace(1, 2, 501)
+
+    build = fitted("plain")
+    whole = idm.infer(build(slice(None)), idm.Average(many_prices))
+    est = idm.infer(idm.from_shards(build, rows_of(5)), idm.Average(idm.on_shards(many_prices)))
+    np.testing.assert_allclose(est.standard_error, whole.standard_error, rtol=1e-8)
+
+
+def test_shares_of_rows_come_with_influences():
+    build = fitted("plain")
+    whole = idm.infer(build(slice(None)), idm.Average(price), influence=True)
+    model = idm.from_shards(build, rows_of(5))
+    est = idm.infer(model, idm.Average(idm.on_shards(price)), influence=True)
+    np.testing.assert_allclose(est.deviations, whole.deviations, rtol=1e-9, atol=1e-15)
+
+
+def rough(theta, rows):
+    found = price(theta, rows)
+    found[-1] = np.nan
+    return found
+
+
+def masked(theta, rows):
+    return np.ma.masked_greater(price(theta, rows), 1.5)
+
+
+def uneven(theta, rows):
+    return price(theta, rows) if rows.start else prices(theta, rows)
+
+
+SPOILED = {
+    "nan": (rough, "row 36 of the part"),
+    "masked": (masked, "masked"),
+    "mean": (lambda t, rows: price(t, rows).mean(), "one number per row"),
+    "text": (lambda t, rows: np.array(["a"] * (rows.stop - rows.start)), "one number per row"),
+    "cube": (lambda t, rows: price(t, rows)[:, None, None], "one number per row"),
+    "uneven": (uneven, "same K"),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILED)
+def test_rows_that_cannot_be_added_up_are_refused(fault):
+    h, text = SPOILED[fault]
+    with pytest.raises((ValueError, idm.ImplicitDeltaError), match=text):
+        idm.infer(idm.from_shards(fitted("plain"), rows_of(2)), idm.Average(idm.on_shards(h)))
+
+
+def test_one_row_has_no_sampling_error_and_equal_rows_warn():
+    model = idm.from_shards(fitted("plain"), rows_of(1))
+    with pytest.raises(idm.EvaluationError, match="one row"):
+        idm.infer(model, idm.Average(idm.on_shards(lambda t, rows: price(t, rows)[:1])))
+    with pytest.warns(idm.ImplicitDeltaWarning, match="same for all"):
+        idm.infer(model, idm.Average(idm.on_shards(lambda t, rows: 0 * X[rows, 1] + t[1])))
+
+
+def test_parts_may_have_no_evaluation_rows():
+    def of_first(theta, rows):  # a group that one part has none of
+        return price(theta, rows)[np.arange(N)[rows] >= 50]
+
+    build = fitted("plain")
+    whole = idm.infer(build(slice(None)), idm.Average(lambda t: price(t)[50:]))
+    est = idm.infer(idm.from_shards(build, rows_of(5)), idm.Average(idm.on_shards(of_first)))
+    np.testing.assert_allclose(est.standard_error, whole.standard_error, rtol=1e-9)
+    with pytest.raises(idm.EvaluationError, match="one number per"):
+        idm.infer(
+            idm.from_shards(build, rows_of(5)),
+            idm.Average(idm.on_shards(lambda t, rows: price(t, rows)[:0])),
+        )

@@ -209,9 +209,10 @@ def _strongest(
 
 def _deviations(evaluation: Evaluation) -> Array | None:
     """Shares of evaluation rows in the error of an average; none where that is another's sum."""
-    if evaluation.units is None or evaluation.sampling is None:
+    units = evaluation.all_units()
+    if units is None or evaluation.sampling is None:
         return None
-    shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
+    shares = (units - units.mean(axis=0)) / len(units)
     V, m = evaluation.sampling.covariance, len(shares)
     if isinstance(V, Factored):
         plain = V.left.shape[1] == m and V.middle is None

@@ -17,6 +17,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.prediction import Predictor
@@ -385,6 +386,10 @@ class FittedModel(ABC):
     def measured_again(self, rng: np.random.Generator) -> Self:
         """Build the same model with new draws of what was measured once."""
         return self
+
+    def moments(self, psi: Any, theta: Array) -> Moments | None:
+        """Add up the rows of an average where they live, if they do not live here."""
+        return None
 
     def resampled(
         self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None

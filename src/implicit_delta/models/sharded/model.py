@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from implicit_delta.models.base import (
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.loglik import SADDLE
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
@@ -35,7 +36,9 @@ from implicit_delta.models.sharded.units import (
     count_of_rows,
     jacobian_of_rows,
     jacobian_of_sums,
+    jacobian_of_total,
     lives_on_shards,
+    moments_of,
     on_shards,
 )
 from implicit_delta.numerics.arrays import symmetric
@@ -176,7 +179,18 @@ class ShardedModel(FittedModel):
         parts = list(self.engine.each(asks.squared_residuals))
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
+    def moments(self, psi: Any, theta: Array) -> Moments | None:
+        """Add up the rows of an average where they live, if it is a plain one of rows on shards."""
+        on = lives_on_shards(psi)
+        if on is None or not getattr(psi, "plain", False):
+            return None
+        found: Moments = reduce(Moments.joined, self.engine.each(moments_of, on.h, _plain(theta)))
+        return found
+
     def evaluate(self, psi: Psi, theta: Array) -> Any:
+        if (found := self.moments(psi, theta)) is not None:
+            value = found.mean * (found.rows if psi.summary.total else 1)  # type: ignore[attr-defined]
+            return value[0] if found.flat else value
         if lives_on_shards(psi) is not None:
             return psi(Everywhere(self.engine, _plain(theta)))
         return self.engine.first(asks.evaluate, psi, theta)
@@ -197,6 +211,9 @@ class ShardedModel(FittedModel):
         if not hasattr(psi, "coefficients"):
             return np.vstack(list(self.engine.each(jacobian_of_rows, on.h, theta)))
         sizes = list(self.engine.each(count_of_rows, on.h, theta))
+        if getattr(psi, "plain", False):
+            total = self.engine.sum(jacobian_of_total, on.h, theta, shares=sizes)
+            return total if psi.summary.total else total / sum(sizes)
         own = np.split(psi.coefficients(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
         return self.engine.sum(jacobian_of_sums, on.h, theta, shares=own)
 

@@ -19,7 +19,7 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Draw:
-    """How often rows or clusters are drawn: independent counts, or smooth weights.
+    """Numbers of times that rows or clusters are drawn: independent counts, or smooth weights.
 
     Multinomial counts given their sum are Poisson counts, and Dirichlet weights are those of gamma
     variables. With very many rows their sum hardly varies, and what is drawn for a row depends on
