@@ -115,6 +115,11 @@ class Sandwich:
         return (self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0))
 
     @property
+    def by_terms(self) -> bool:
+        """Whether influences are the derivatives of terms, and nothing is made up for."""
+        return self.name not in POWERS
+
+    @property
     def asked(self) -> bool:
         """Whether it was asked for, and is not due to sampling weights alone."""
         return self.clusters is not None or self.name != "design"

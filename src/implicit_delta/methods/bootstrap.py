@@ -284,6 +284,8 @@ class _ClusterBootstrap(Method):
 
 def _psi(evaluation: Evaluation, replicate: FittedModel, theta: Array) -> Array:
     """Evaluate at a refit; an average over training rows is that of the replicate's."""
+    if evaluation.sample != "training":
+        return evaluation(theta)
     return evaluation.weighed(theta, replicate.weights)
 
 

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import OF_A_PART
@@ -25,12 +28,15 @@ class Shard:
         Number and short name of the part, for messages.
     silent : bool
         Whether no row of it has any weight: what is left of its sums is the penalty.
+    codes : (n,) array of int, optional
+        Clusters of the rows, where a bootstrap draws these many times.
     """
 
     model: FittedModel
     part: Any
     label: str
     silent: bool = False
+    codes: NDArray[np.intp] | None = None
 
 
 class Answer(NamedTuple):
