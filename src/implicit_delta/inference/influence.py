@@ -74,7 +74,9 @@ class Sandwich:
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
         ways = (
-            () if clusters is None else ways_of(clusters, model.weights, model.rows, model.grouped)
+            ()
+            if clusters is None
+            else ways_of(model.joined(clusters), model.weights, model.rows, model.grouped)
         )
         for way in ways:
             _warn_of_one_cluster(way, model.weights)

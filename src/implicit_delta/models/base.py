@@ -502,6 +502,19 @@ class FittedModel(ABC):
         return 0, 0
 
     @property
+    def follows(self) -> bool:
+        """Whether another process tells what is to be told of this model."""
+        return False
+
+    def agreed(self, seed: int) -> int:
+        """Return the seed of the first process, of several that work on this model."""
+        return seed
+
+    def joined(self, labels: Any) -> Any:
+        """Put labels of rows together that processes have given, each of its own."""
+        return labels
+
+    @property
     def maker(self) -> str:
         """The function that makes such models, for `print`; none where that is not known."""
         return ""

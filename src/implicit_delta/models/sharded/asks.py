@@ -10,7 +10,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.resampled import Draw

@@ -22,7 +22,7 @@ from implicit_delta.models.base import (
 )
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
-from implicit_delta.models.loglik import SADDLE
+from implicit_delta.models.loglik_model import SADDLE
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
@@ -130,6 +130,16 @@ class ShardedModel(FittedModel):
     @property
     def travelled_bytes(self) -> tuple[int, int]:
         return self.engine.traffic.sent, self.engine.traffic.received
+
+    @property
+    def follows(self) -> bool:
+        return self.engine.follows
+
+    def agreed(self, seed: int) -> int:
+        return int(self.engine.agreed(seed))
+
+    def joined(self, labels: Any) -> Any:
+        return self.engine.joined(labels)
 
     def objective(self, theta: Array) -> float:
         return float(self.engine.sum(asks.objective, _plain(theta)))
@@ -344,7 +354,7 @@ class ShardedModel(FittedModel):
                 raise UnsupportedModelError(
                     f"The log-likelihood of {label} was {known:.10g} when the model was made, and "
                     f"is {value:.10g} now at the same parameters: its data have changed since, or "
-                    "build is random. Make the model again with `from_shards`."
+                    f"build is random. Make the model again with `{self.maker}`."
                 )
 
     def check_maximum(self) -> None:
@@ -375,7 +385,7 @@ class ShardedModel(FittedModel):
 
     @property
     def maker(self) -> str:
-        return "from_shards"
+        return self.engine.maker
 
     def describe(self) -> dict[str, str]:
         rows = f"{min(self.sizes)} to {max(self.sizes)} rows each"
