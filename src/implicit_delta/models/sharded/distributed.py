@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
 from implicit_delta.models.sharded.ranks import RankError, Ranks
-from implicit_delta.models.sharded.shard import Answer, Ask, Shard, answered, named
+from implicit_delta.models.sharded.shard import Answer, Ask, Failed, Shard, answered, caught, named
 
 ROUNDED = 1e-6  # of an array: ranks on different machines round differently, and no more
 DIVERGED = (
@@ -28,12 +28,6 @@ INSIDE = (
     "psi asks the model of all ranks, and it is evaluated on rank 0 alone, where the others do not "
     "answer. Compute psi from the module that it is given."
 )
-
-
-class Failed(NamedTuple):
-    """An error of one rank, which all raise."""
-
-    error: Exception
 
 
 @dataclass
@@ -62,7 +56,7 @@ class Distributed(Engine):
     @classmethod
     def of(cls, ranks: Ranks, build: Callable[[], Shard]) -> "Distributed":
         """Build the shard of this rank; an error is raised by all in the first question."""
-        own = _caught(build)
+        own = caught(build)
         if isinstance(own, Failed):
             own = Failed(named(own.error, f"On rank {ranks.rank}"))
         return cls(ranks, own)
@@ -118,7 +112,7 @@ class Distributed(Engine):
         [shares] = self._agreed(change, (list(shares),))
         own: Any = self.own
         if isinstance(own, Shard):
-            made = _caught(lambda: change(own, shares[self.ranks.rank]))
+            made = caught(lambda: change(own, shares[self.ranks.rank]))
             own = replace(own, model=made) if isinstance(made, FittedModel) else made
         return replace(self, own=own)
 
@@ -157,7 +151,7 @@ class Distributed(Engine):
         own = self.own
         if isinstance(own, Failed):
             return own
-        answer: Answer | Failed = _caught(lambda: answered(own, ask, arguments, name))
+        answer: Answer | Failed = caught(lambda: answered(own, ask, arguments, name))
         return answer
 
     def _raise(self, answer: "Answer | Failed", what: str) -> None:
@@ -258,14 +252,6 @@ def _is_column(labels: Any) -> bool:
 
 def _name(ask: Callable[..., Any]) -> str:
     return f"`{ask.__name__}`"
-
-
-def _caught(function: Callable[[], Any]) -> Any:
-    """Give an error back as a result, which the other ranks are told of."""
-    try:
-        return function()
-    except Exception as error:
-        return Failed(error)
 
 
 def _raised(answer: "Answer | Failed") -> Answer:

@@ -46,6 +46,12 @@ class Answer(NamedTuple):
     passes: int
 
 
+class Failed(NamedTuple):
+    """An error that a shard has raised, which travels like an answer."""
+
+    error: Exception
+
+
 Ask = Callable[..., Any]  # ask(shard, *arguments), a function of a module: it may travel by name
 
 
@@ -98,3 +104,11 @@ def named(error: Exception, where: str) -> Exception:
         error.args = (text, *error.args[1:])  # with the attributes that it has
         return error
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+def caught(function: Callable[[], Any]) -> Any:
+    """Give an error back as a result, for who asks from elsewhere."""
+    try:
+        return function()
+    except Exception as error:
+        return Failed(error)
