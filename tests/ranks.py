@@ -67,6 +67,15 @@ def losses(module, data):
     return nn.functional.binary_cross_entropy_with_logits(module(x), y, reduction="none")[:, 0]
 
 
+def losses_of_all(module):
+    return losses(module, (X, Y))
+
+
+def losses_of_rank(module, data):
+    """Losses of a loader of the rows of a rank."""
+    return torch.cat([losses(module, batch) for batch in data])
+
+
 def spread(units, weight):
     center = np.average(units, weights=weight)
     return float(np.sqrt(np.average((units - center) ** 2, weights=weight)))
@@ -148,6 +157,16 @@ def equal():
         ]
     strong = [idm.infer(m, slope, influence=m is one).top_influence(4) for m in (one, many)]
     found["strongest rows"] = [[np.ravel(s.row).tolist()] for s in strong]
+    groups = idm.Average(losses_of_all, "training", by=YEAR)
+    own_groups = idm.Average(idm.on_shards(losses), "training", by=YEAR[OWN])
+    found["groups of training rows"] = [
+        answer(idm.infer(m, psi)) for m, psi in ((one, groups), (many, own_groups))
+    ]
+    villages = idm.Average(losses_of_all, clusters=VILLAGE)
+    own_villages = idm.Average(idm.on_shards(losses), clusters=VILLAGE[OWN])
+    found["clusters of an average"] = [
+        answer(idm.infer(m, psi)) for m, psi in ((one, villages), (many, own_villages))
+    ]
     ends = [idm.profile(m, slope).interval for m in (one, many)]
     found["profile"] = [[[end.low], [end.high]] for end in ends]
     for name, options in {
@@ -176,6 +195,8 @@ def equal():
             group=distributed.group.WORLD,
         )
         found[name] = [answer(idm.infer(m, slope)) for m in (one, model)]
+        found[f"{name}: rows of the dataset"] = [strong[0].row.tolist(), *labels_of(model)]
+    found["rows of ranks"] = labels_of(many)
     normal = nn.Sequential(nn.BatchNorm1d(2, affine=False), nn.Linear(2, 1)).double()
     with torch.no_grad():
         normal[1].weight[:], normal[1].bias[:] = 0.1, 0.0
@@ -221,6 +242,17 @@ def equal():
     return found
 
 
+def labels_of(model):
+    """Labels of the strongest rows, of sums and of all influences."""
+    each = [idm.infer(model, slope, influence=kept) for kept in (False, True)]
+    return [list(estimate.top_influence(4).label) for estimate in each]
+
+
+def residuals(module):
+    """Take all rows in the order of the dataset."""
+    return (Y - torch.sigmoid(module(X)))[:, 0]
+
+
 def raising(module, batch):
     if RANK == 1:
         raise KeyError("a column of rank 1")
@@ -256,6 +288,7 @@ def faults():
         )
 
     own = X[OWN], Y[OWN]
+    strided = idm.polish(of(loader(), l2=1.0))
 
     def nested(module):
         return many.objective(many.theta) * module.weight[0, 0]
@@ -283,6 +316,35 @@ def faults():
         "rows of rank 0": lambda: idm.infer(
             many, idm.Average(lambda module: losses(module, own), sample="training")
         ),
+        "order of the dataset": lambda: idm.infer(
+            strided, idm.Average(residuals, sample="training")
+        ),
+        "order of the dataset, whole parts": lambda: idm.infer(
+            many, idm.Average(residuals, sample="training")
+        ),
+        "order of the dataset, groups": lambda: idm.infer(
+            strided, idm.Average(residuals, sample="training", by=YEAR)
+        ),
+        "order of the dataset, smoothed": lambda: idm.infer(
+            strided, idm.Smoothed(idm.Average(residuals, sample="training"), rng=0)
+        ),
+        "order of the dataset, statistic": lambda: idm.infer(
+            strided, idm.Statistic(residuals, spread, sample="training")
+        ),
+        "order of the dataset, bootstrap": lambda: idm.infer(
+            strided, idm.Average(residuals, sample="training"), idm.Bootstrap(4, rng=0)
+        ),
+        "groups of all rows": lambda: idm.infer(
+            strided, idm.Average(idm.on_shards(losses_of_rank), by=YEAR)
+        ),
+        "clusters of all rows": lambda: idm.infer(
+            strided, idm.Average(idm.on_shards(losses_of_rank), clusters=VILLAGE)
+        ),
+        "clusters of all rows, statistic": lambda: idm.infer(
+            strided, idm.Statistic(idm.on_shards(losses_of_rank), spread, clusters=VILLAGE)
+        ),
+        "series": lambda: idm.infer(strided, slope, robust=idm.HAC(2)),
+        "blocks": lambda: idm.infer(strided, slope, idm.Bootstrap(4, kind="blocks", rng=0)),
         "other theta": lambda: many.score(np.asarray(many.theta) + RANK),
         "other question": lambda: many.score(many.theta) if RANK else many.objective(many.theta),
         "jobs": lambda: idm.infer(many, slope, idm.Bootstrap(4, rng=0, n_jobs=2)),
@@ -314,6 +376,8 @@ def faults():
         get_model_state_dict(sharded, options=StateDictOptions(full_state_dict=True))
     )
     found["gathered"] = of(own, net=whole).n
+    found["series in order"] = answer(idm.infer(many, slope, robust=idm.HAC(2)))
+    found["series of one"] = answer(idm.infer(pair(line(), l2=1.0)[0], slope, robust=idm.HAC(2)))
     found["goes on"] = answer(idm.infer(many, slope))
     return found
 

@@ -29,6 +29,7 @@ QUESTIONS = [
     "average of training rows", "statistic", "simulation", "smoothed", "bootstrap", "difference",
     "stochastic", "profile", "weights", "sampling", "gaussian", "evidence", "sampler", "shuffled",
     "examples", "batch sampler", "running averages", "strongest rows",
+    "groups of training rows", "clusters of an average",
 ]  # fmt: skip
 MISTAKES = {
     "loglik": "ValueError: On rank 1: KeyError: 'a column of rank 1'",
@@ -46,12 +47,25 @@ MISTAKES = {
     "psi": "ZeroDivisionError: in psi",
     "psi asks the model": "UnsupportedModelError: psi asks the model of all ranks",
     "rows of rank 0": "EvaluationError: h returned 60 rows, but there are 91 observations",
+    **dict.fromkeys(
+        [
+            "order of the dataset", "order of the dataset, whole parts",
+            "order of the dataset, groups", "order of the dataset, smoothed",
+            "order of the dataset, statistic", "order of the dataset, bootstrap",
+        ],
+        "EvaluationError: The rows of this model are in the order of the ranks, not of your data",
+    ),
+    "groups of all rows": "ValueError: In rank 0: by has 91 labels, and this rank has 46 rows",
+    "clusters of all rows": "ValueError: In rank 0: clusters has 91 labels, and this rank has 46",
+    "clusters of all rows, statistic": "ValueError: In rank 0: clusters has 91 labels, and this",
+    "series": "UnsupportedModelError: HAC takes the rows for a series",
+    "blocks": 'UnsupportedModelError: Bootstrap(kind="blocks") takes the rows for a series',
     "other theta": "RankError: The ranks have diverged: rank 0 is at `score`, and rank 1 at `sco",
     "other question": "RankError: The ranks have diverged: rank 0 is at `objective`, and rank 1",
     "jobs": "UnsupportedModelError: A model whose rows are on several ranks cannot be copied",
     "sampler of others": "ValueError: On rank 0: The DistributedSampler is for rank 0 of 3",
     "no group": "TypeError: group is a process group that this rank is a member of",
-}
+}  # fmt: skip
 
 
 def environment(**more):
@@ -152,6 +166,25 @@ def test_rank_0_may_print_alone(equal):
 def test_a_mistake_of_one_rank_is_an_error_of_all(faults, mistake):
     for rank in faults:
         assert rank[mistake].startswith(MISTAKES[mistake]), rank.get("log")
+
+
+def test_parts_in_order_are_a_series(faults):
+    for rank in faults:
+        np.testing.assert_allclose(rank["series in order"], rank["series of one"], rtol=EXACT)
+
+
+@pytest.mark.parametrize("data", ["sampler", "shuffled", "examples", "batch sampler"])
+def test_strongest_rows_have_the_numbers_of_the_dataset(equal, data):
+    for rank in equal:
+        numbers, summed, kept = rank[f"{data}: rows of the dataset"]
+        assert summed == kept == list(map(str, numbers))
+
+
+def test_strongest_rows_without_a_sampler_name_their_rank(equal):
+    for rank in equal:
+        numbers = rank["strongest rows"][0][0]
+        named = [f"rank 0, row {i}" if i < 60 else f"rank 1, row {i - 60}" for i in numbers]
+        assert rank["rows of ranks"] == [named] * 2
 
 
 def test_the_group_goes_on_after_errors(faults):

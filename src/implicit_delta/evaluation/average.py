@@ -1,5 +1,6 @@
 """Averages over an evaluation sample, whose own sampling error counts too."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -14,6 +15,7 @@ from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation.summary import Groups, Summary
 from implicit_delta.models.moments import Moments
 
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 Sample: TypeAlias = Literal["independent", "training", "unknown"]
 
 
@@ -98,6 +100,7 @@ class Average:
                 "`lambda theta: np.maximum(demand - X @ theta, 0)`. Smoothed and Replicated go "
                 "around the Average, not inside."
             )
+        check_alone(self.h)
         check_sample(self.sample, self.clusters)
         if not isinstance(self.total, bool):
             raise TypeError(f"total must be True or False, not {self.total!r:.40}.")
@@ -112,6 +115,21 @@ class Average:
     def __call__(self, model: Any) -> Any:
         """Average over the rows, in the model's own language."""
         return self.summary(self.h(model))
+
+
+def check_alone(h: Any) -> None:
+    """Refuse a function of the model and of something else, which nobody would give it."""
+    try:
+        arguments = list(inspect.signature(h).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return
+    needed = [a for a in arguments if a.kind in POSITIONAL and a.default is a.empty]
+    if needed and needed[0].name != "rng":
+        raise TypeError(
+            f"h takes a second argument, {needed[0].name!r}, and is called with the model alone. "
+            "If it is a part of the data of `from_shards`, or the data of a rank, write "
+            f"`on_shards(h)`; else bind it, `lambda model: h(model, {needed[0].name})`."
+        )
 
 
 def check_sample(sample: Any, clusters: Any) -> None:

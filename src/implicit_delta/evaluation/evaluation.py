@@ -13,6 +13,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import (
+    Average,
     Sampling,
     checked_units,
     clusters_of,
@@ -22,6 +23,7 @@ from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.gathered import gathered
 from implicit_delta.evaluation.picked import Picked
 from implicit_delta.evaluation.questions import Question
+from implicit_delta.evaluation.replicated import Replicated
 from implicit_delta.evaluation.row_weights import Groups, sampling_of_statistic, slopes_of_rows
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import (
@@ -44,6 +46,8 @@ from implicit_delta.evaluation.values import (
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Chart
 from implicit_delta.numerics.arrays import ratio
+
+LABELS = ("by", "clusters")  # of the rows of an average
 
 
 class Function(Protocol):
@@ -131,7 +135,7 @@ class Evaluation:
             return cls(value, picked.scalar, labels, function=identity, fitted=model)
         if isinstance(asked, Question):
             raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
-        inner = composed(asked, model.shares)
+        inner = composed(_with_labels(model, asked), model.shares)
         units, sampling, groups = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
@@ -403,7 +407,20 @@ def _units(
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.rows)
-    return *psi.sampled(raw, model.shares), psi.summary.names(raw, psi.function.names)
+    units, sampling = psi.sampled(raw, model.shares)
+    if psi.sample == "training":
+        model.check_order(psi.units)
+    return units, sampling, psi.summary.names(raw, psi.function.names)
+
+
+def _with_labels(model: FittedModel, psi: Any) -> Any:
+    """Give an average the labels of all rows, where processes have given each its own."""
+    if isinstance(psi, Replicated):
+        return replace(psi, psi=_with_labels(model, psi.psi))
+    if not isinstance(psi, Average) or (psi.by is None and psi.clusters is None):
+        return psi
+    labels = {name: model.joined_units(psi.h, getattr(psi, name), name) for name in LABELS}
+    return replace(psi, **labels)
 
 
 def check_order(raw: Any, rows: Any) -> None:
@@ -448,9 +465,12 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     if training:
         check_order(rows, model.rows)
     scores = checked_scores(rows, psi.sample, model.n)
+    if training:
+        model.check_order(psi.units)
     function = OfRows(owned, scores.shape)
     weight = model.shares if training else np.ones(len(scores))
-    clusters = clusters_of(psi.clusters, rows)
+    labels = model.joined_units(psi.units, psi.clusters, "clusters")
+    clusters = clusters_of(labels, rows)
     value = check_function(function, scores, weight)
     raw = function.raw(scores, weight)
 

@@ -9,7 +9,7 @@ from implicit_delta._core.thresholds import SHIFT_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
-from implicit_delta.evaluation.average import Average, Sample, check_sample
+from implicit_delta.evaluation.average import Average, Sample, check_alone, check_sample
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.numerics.arrays import ratio
@@ -96,6 +96,7 @@ class Statistic:
             raise TypeError(
                 "units of a Statistic cannot be random: fix the seed within, or average over seeds."
             )
+        check_alone(self.units)
         check_sample(self.sample, self.clusters)
 
 

@@ -64,6 +64,7 @@ class HAC:
 
     def check(self, model: FittedModel) -> None:
         """Refuse rows that are no series."""
+        model.check_series("HAC")
         if self.lags >= model.n:
             raise ValueError(
                 f"HAC({self.lags}) needs rows {self.lags} apart, and there are {model.n} rows. "

@@ -37,6 +37,7 @@ from implicit_delta.methods.replication import (
     Replication,
     Rows,
     WholeClusters,
+    otherwise_of,
 )
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
@@ -204,6 +205,9 @@ class Bootstrap(Method):
         _check_average(evaluation, replication)
         _check_limits(model)
         replication.check(model)
+        replication = replace(  # type: ignore[type-var]
+            replication, otherwise=otherwise_of(self.kind, model.penalized)
+        )
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         at_rest = ascent.climb(model)
         climb = ascent if self.maximizer is not None else _in_reach(ascent)

@@ -15,6 +15,11 @@ from implicit_delta.numerics.arrays import ratio
 
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
+OUT_OF_STEPS = "The search of the maximum ran out of steps."
+MORE_STEPS = (
+    "Use `Bootstrap(maximizer=newton_krylov())`, whose steps follow the curvature of the drawn "
+    "data; if it runs out of them too, `newton_krylov(max_iterations=500)`."
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def run_replicates(
         outcomes.append(outcome)
         if n_jobs == 1 and _hopeless(outcomes, len(jobs)):
             failures = [o.failure for o in outcomes if o.psi is None]
-            report_failures(failures, len(outcomes), otherwise)
+            report_failures(failures, len(outcomes), otherwise, len(jobs))
 
     return run_all(replicate, jobs, n_jobs, done)
 
@@ -57,18 +62,28 @@ def _hopeless(outcomes: list[Outcome], replicates: int) -> bool:
     return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
 
 
-def report_failures(failures: list[str], replicates: int, otherwise: str) -> None:
+def report_failures(
+    failures: list[str], replicates: int, otherwise: str, asked: int | None = None
+) -> None:
     """Warn of replicates without a fit, or refuse the rest where these are many."""
     if not failures:
         return
     reason, _ = Counter(failures).most_common(1)[0]
     text = (
-        f"{len(failures)} of {replicates} bootstrap replicates have no fit and are left out. The "
-        f"most common reason: {reason}"
+        f"{len(failures)} of {_tried(replicates, asked)} have no fit and are left out. The most "
+        f"common reason: {reason}"
     )
+    otherwise = MORE_STEPS if reason.startswith(OUT_OF_STEPS) else otherwise
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
         raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
     warn(text, ImplicitDeltaWarning)
+
+
+def _tried(replicates: int, asked: int | None) -> str:
+    """Write how many were tried, of how many if the rest was given up."""
+    if asked is None or asked == replicates:
+        return f"{replicates} bootstrap replicates"
+    return f"the first {replicates} bootstrap replicates ({asked} asked for)"
 
 
 def monte_carlo_errors(draws: Array) -> Array:

@@ -11,7 +11,7 @@ from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.better import risen
 from implicit_delta.methods.nearby import Nearby
-from implicit_delta.methods.outcomes import Outcome, run_replicates
+from implicit_delta.methods.outcomes import OUT_OF_STEPS, Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
 
@@ -81,7 +81,8 @@ class Refitted:
             return near[0], _violated(replicate, near[0])
         top = self.ascent.climb(replicate)
         if not top.converged:
-            return top.x, top.message
+            spent = top.iterations >= getattr(self.ascent.maximizer, "max_iterations", np.inf)
+            return top.x, f"{OUT_OF_STEPS} ({top.message})" if spent else top.message
         if _still_rises(replicate, top.x):
             return top.x, "The drawn data have no finite maximum."
         return top.x, _violated(replicate, top.x)

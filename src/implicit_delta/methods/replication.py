@@ -19,10 +19,14 @@ SHORT = 0.1  # of a standard error that is too small: five observations
 USUAL_BLOCK = 1.4
 FEWEST_BLOCKS = 4
 REDRAWS = 20  # data sets of the model over which the skewness of its influences is averaged
-OTHERWISE = (
-    'Usual causes: few observations, rare classes. Use `Bootstrap(kind="bayesian")`, which keeps '
-    "every observation in, a penalty (`l2=`), or `infer(model, psi, robust=True)`."
-)
+CAUSES = "Usual causes: few observations, rare classes. Use "
+SMOOTH = '`Bootstrap(kind="bayesian")`, which keeps every observation in'
+OTHERWISE = f"{CAUSES}{SMOOTH}, a penalty (`l2=`), or `infer(model, psi, robust=True)`."
+INSTEAD = {  # of a bootstrap of this kind, beside a penalty
+    "parametric": ["`infer(model, psi)`", "`profile(model, psi)`"],
+    "blocks": ["`infer(model, psi, robust=HAC(lags))`"],
+    "bayesian": ["`infer(model, psi, robust=True)`"],
+}
 
 ONE_TERM = (
     "Usual causes: a log-likelihood of dependent data, which is one term; or weights that sum to "
@@ -181,6 +185,7 @@ class Blocks:
         return cls(chosen, Clusters(np.minimum(np.arange(n) // chosen, count - 1), count))
 
     def check(self, model: FittedModel) -> None:
+        model.check_series('Bootstrap(kind="blocks")')
         if np.ptp(model.counts) > 0:
             raise UnsupportedModelError(
                 'Bootstrap(kind="blocks") takes the rows for a series, one for each time, and '
@@ -202,6 +207,14 @@ class Blocks:
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model
+
+
+def otherwise_of(kind: str, penalized: bool) -> str:
+    """Advise where many replicates have no fit, without what is in use."""
+    others = INSTEAD.get(kind, [SMOOTH, *INSTEAD["bayesian"]])
+    penalty = [] if penalized else ["a penalty (`l2=`)"]
+    *first, last = [*others[:-1], *penalty, others[-1]]
+    return f"{CAUSES}{', '.join(first)}{', or ' if first else ''}{last}."
 
 
 @dataclass(frozen=True)

@@ -371,6 +371,14 @@ class FittedModel(ABC):
         if self.mixed:
             raise UnsupportedModelError(self.mixed)
 
+    def check_order(self, units: Any) -> None:
+        """Refuse units of the training rows that cannot be told to be in the model's order."""
+        return
+
+    def check_series(self, what: str) -> None:
+        """Refuse what takes the rows for a series, where they are not in the order of the data."""
+        return
+
     @property
     def strata(self) -> tuple[slice, ...]:
         """Rows that were sampled together: all, or those of each of several data sets."""
@@ -512,6 +520,10 @@ class FittedModel(ABC):
 
     def joined(self, labels: Any) -> Any:
         """Put labels of rows together that processes have given, each of its own."""
+        return labels
+
+    def joined_units(self, units: Any, labels: Any, name: str) -> Any:
+        """Put labels of the rows of units together, where processes have given each its own."""
         return labels
 
     @property

@@ -21,6 +21,7 @@ from implicit_delta.models.sharded.serial import KEEP, Serial
 logger = logging.getLogger("implicit_delta")
 SAME = 1e-9  # of a parameter: copies of one vector may be rounded
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
+FIT = 20  # walks of a usual `polish`
 PASSES = 10  # of a usual `infer`, to foretell its time
 
 
@@ -183,10 +184,11 @@ def _joined(found: list[Described]) -> Array:
 
 
 def _tell_plan(model: ShardedModel) -> None:
-    """Tell what a pass takes, loudly if an answer will take long."""
+    """Tell what the first walk took, loudly if an answer will take long."""
     seconds = model.engine.counter.seconds
     text = (
-        f"{model.maker}: {model.engine.count} shards, {model.n} rows, {model.d} parameters; a pass "
-        f"takes about {seconds:.1g} s, `infer` about {PASSES} passes"
+        f"{model.maker}: {model.engine.count} shards, {model.n} rows, {model.d} parameters; the "
+        f"first walk took about {seconds:.1g} s, with imports and the building of parts; `infer` "
+        f"takes about {PASSES} walks, and `polish` before it about {FIT}"
     )
     (logger.warning if PASSES * seconds >= WAIT else logger.info)(text)

@@ -119,12 +119,12 @@ class Distributed(Engine):
     def agreed(self, value: Any) -> Any:
         return self.ranks.from_first(value, "a seed")
 
-    def joined(self, rows: Any) -> Any:
+    def joined(self, rows: Any, name: str = "clusters") -> Any:
         """Put the labels of all rows together: each rank has given those of its own."""
         if isinstance(rows, tuple) and len(rows) == 2 and all(map(_is_column, rows)):
             return tuple(map(self.joined, rows))
-        answer = self._answer(labels_of, (), [rows] * self.count, True)
-        return np.concatenate(self.ranks.gathered(answer.value, "clusters"))
+        answer = self._answer(labels_of, (name,), [rows] * self.count, True)
+        return np.concatenate(self.ranks.gathered(answer.value, name))
 
     def _answer(self, ask: Ask, arguments: Any, shares: Sequence[Any] | None, name: bool) -> Answer:
         """Ask the own shard; all ranks go on, or all raise the error of the first that failed."""
@@ -184,12 +184,12 @@ class Distributed(Engine):
         )
 
 
-def labels_of(shard: Shard, labels: Any) -> Array:
+def labels_of(shard: Shard, labels: Any, name: str) -> Array:
     """Check that there is a label for each row of this rank."""
     found = np.asarray(labels)
     if len(found) != shard.model.n:
         raise ValueError(
-            f"clusters has {len(found)} labels, and this rank has {shard.model.n} rows: give on "
+            f"{name} has {len(found)} labels, and this rank has {shard.model.n} rows: give on "
             "every rank the labels of its own rows, in their order."
         )
     return found

@@ -58,7 +58,7 @@ class Engine(ABC):
         """Return the value that the first process has, of several."""
         return value
 
-    def joined(self, rows: Any) -> Any:
+    def joined(self, rows: Any, name: str = "clusters") -> Any:
         """Put values of rows together that processes have given, each of its own."""
         return rows
 

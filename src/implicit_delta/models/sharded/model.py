@@ -141,6 +141,11 @@ class ShardedModel(FittedModel):
     def joined(self, labels: Any) -> Any:
         return self.engine.joined(labels)
 
+    def joined_units(self, units: Any, labels: Any, name: str) -> Any:
+        if labels is None or lives_on_shards(units) is None:
+            return labels
+        return self.engine.joined(labels, name)
+
     def objective(self, theta: Array) -> float:
         return float(self.engine.sum(asks.objective, _plain(theta)))
 
@@ -183,6 +188,8 @@ class ShardedModel(FittedModel):
         order = by_size(influence, errors)[:k]
         known = None if None in labels else [text for own in labels for text in own or ()]
         label = None if known is None else tuple(known[i] for i in order)
+        if self.rows is not None:
+            label = tuple(str(self.rows[i]) for i in numbers[order])
         return Strongest(numbers[order], influence[order], label)
 
     def squared_residuals(self) -> Array | None:

@@ -219,6 +219,12 @@ def _order(loader: "loading.DataLoader[Any]", dataset: Sized) -> Sequence[int]:
     if isinstance(sampler, loading.SubsetRandomSampler):
         return sorted(int(i) for i in sampler.indices)
     replacement = getattr(sampler, "replacement", False)
+    if isinstance(sampler, loading.DistributedSampler):
+        raise UnsupportedModelError(
+            "The DataLoader chooses rows with DistributedSampler, one rank's share of them. For "
+            "the rows of all ranks give `group=torch.distributed.group.WORLD` to `from_torch` on "
+            "every rank; without ranks give the dataset itself."
+        )
     if replacement or not isinstance(sampler, (loading.SequentialSampler, loading.RandomSampler)):
         raise UnsupportedModelError(
             f"The DataLoader chooses rows with {type(sampler).__name__}, so how often each row "

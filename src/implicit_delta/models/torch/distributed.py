@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,65 @@ from torch.utils import data as loading
 from torch.utils.data.distributed import DistributedSampler
 
 from implicit_delta._core.warn import follow, warn
-from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
+from implicit_delta.errors import (
+    EvaluationError,
+    ImplicitDeltaWarning,
+    NotDeterministicWarning,
+    UnsupportedModelError,
+)
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.sharded.distributed import Distributed, digest
 from implicit_delta.models.sharded.model import ShardedModel
 from implicit_delta.models.sharded.ranks import Ranks, ranks_of
 from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.sharded.units import lives_on_shards
 from implicit_delta.models.shards import SAME, model_over
 from implicit_delta.models.torch.model import TorchModel, make
 from implicit_delta.models.torch.wrappers import unwrapped
 
+MOST_LABELS = 10**6  # texts, of 60 MB; beyond, rows have a number alone
 FEW = 10  # different terms: rows of so few kinds may be the same on two ranks by chance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchRanks(ShardedModel):
-    """A module at the maximum of all ranks' rows; made by ``from_torch(..., group=)``."""
+    """A module at the maximum of all ranks' rows; made by ``from_torch(..., group=)``.
+
+    Attributes
+    ----------
+    strided : bool
+        Whether rank r of R has the rows r, r + R, ... of a dataset.
+    """
+
+    strided: bool = False
+
+    @cached_property
+    def rows(self) -> Any:  # type: ignore[override]
+        """Number of each row in the dataset, or its rank and its number there, if these are few."""
+        if self.strided:
+            return np.concatenate([np.arange(r, self.n, self.shards) for r in range(self.shards)])
+        if self.n > MOST_LABELS:
+            return None
+        each = enumerate(self.sizes)
+        return np.array([f"rank {rank}, row {i}" for rank, size in each for i in range(size)])
+
+    def check_order(self, units: Any) -> None:
+        if lives_on_shards(units) is None:
+            raise EvaluationError(
+                "The rows of this model are in the order of the ranks, not of your dataset, and "
+                'with sample="training" row i of h has to be row i of the model. Evaluate the '
+                "rows where they are: `on_shards(h)`, with a function `h(module, data)` of the "
+                "data that the rank has given."
+            )
+
+    def check_series(self, what: str) -> None:
+        if self.strided:
+            raise UnsupportedModelError(
+                f"{what} takes the rows for a series, and the DistributedSampler has dealt them "
+                "out to the ranks one by one. Give each rank a part of the series, in order: "
+                "`from_torch(net, (X[part], y[part]), ..., group=group)`."
+            )
 
     @property
     def module(self) -> nn.Module:
@@ -65,7 +108,13 @@ def make_over(
     model = model_over(engine, TorchRanks)
     model = model.tethered() if by_evidence else model
     assert isinstance(model, TorchRanks)
-    return model
+    return replace(model, strided=_is_strided(model, data, ranks))
+
+
+def _is_strided(model: TorchRanks, data: Any, ranks: Ranks) -> bool:
+    """Whether the rows are those of samplers: of every rank, and one for each example."""
+    own = len(range(ranks.rank, model.n, ranks.count)) == model.sizes[ranks.rank]
+    return all(ranks.gathered(own and _sampler(data) is not None, "sampler"))
 
 
 def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:
