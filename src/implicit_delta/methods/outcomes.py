@@ -15,11 +15,9 @@ from implicit_delta.numerics.arrays import ratio
 
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little
-OUT_OF_STEPS = "The search of the maximum ran out of steps."
-MORE_STEPS = (
-    "Use `Bootstrap(maximizer=newton_krylov())`, whose steps follow the curvature of the drawn "
-    "data; if it runs out of them too, `newton_krylov(max_iterations=500)`."
-)
+OUT_OF_STEPS = "The search of the maximum ran out of steps"
+NEWTON = "`maximizer=newton_krylov()`, whose steps follow the curvature of the drawn data, or "
+MORE_STEPS = "Use {newton}`maximizer=newton_krylov(max_iterations=500)`."
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,8 @@ def report_failures(
         f"{len(failures)} of {_tried(replicates, asked)} have no fit and are left out. The most "
         f"common reason: {reason}"
     )
-    otherwise = MORE_STEPS if reason.startswith(OUT_OF_STEPS) else otherwise
+    if reason.startswith(OUT_OF_STEPS):
+        otherwise = MORE_STEPS.format(newton="" if "newton_krylov" in reason else NEWTON)
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
         raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
     warn(text, ImplicitDeltaWarning)

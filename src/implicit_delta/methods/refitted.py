@@ -82,10 +82,14 @@ class Refitted:
         top = self.ascent.climb(replicate)
         if not top.converged:
             spent = top.iterations >= getattr(self.ascent.maximizer, "max_iterations", np.inf)
-            return top.x, f"{OUT_OF_STEPS} ({top.message})" if spent else top.message
+            return top.x, self._out_of_steps if spent else top.message
         if _still_rises(replicate, top.x):
             return top.x, "The drawn data have no finite maximum."
         return top.x, _violated(replicate, top.x)
+
+    @property
+    def _out_of_steps(self) -> str:
+        return f"{OUT_OF_STEPS} ({self.ascent.maximizer!r})."
 
 
 def _violated(replicate: FittedModel, theta: Array) -> str:

@@ -46,7 +46,7 @@ class TorchRanks(ShardedModel):
     strided: bool = False
 
     @cached_property
-    def rows(self) -> Any:  # type: ignore[override]
+    def rows(self) -> Any:
         """Number of each row in the dataset, or its rank and its number there, if these are few."""
         if self.strided:
             return np.concatenate([np.arange(r, self.n, self.shards) for r in range(self.shards)])
