@@ -63,7 +63,7 @@ def compress(
     1  1     2      2
     2  1     3      1
     """
-    if not isinstance(count, str) or not count:
+    if not count:
         raise ValueError(f"count is the name of a column, not {count!r}.")
     if type(table).__module__.partition(".")[0] == "polars":
         return _of_polars(table, columns, count, weights)
