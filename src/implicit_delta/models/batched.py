@@ -42,7 +42,7 @@ from implicit_delta.models.weights import as_mean_one
 
 NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
-BATCH_BYTES = 2**28  # of the second derivatives of one batch
+BATCH_BYTES = 2**26  # of the second derivatives of one batch
 PROBES = 32  # random directions for the trace of a curvature
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 JACOBIAN_BYTES = 2**26  # of the output Jacobians held at a time
