@@ -205,7 +205,9 @@ def test_a_slow_likelihood_foretells_its_calls(monkeypatch, seconds):
 
     clock = iter(range(10**9))
     monkeypatch.setattr(progress, "progress", lambda label, total, unit: Bar(label, total, unit))
-    monkeypatch.setattr("implicit_delta.models.loglik.perf_counter", lambda: seconds * next(clock))
+    monkeypatch.setattr(
+        "implicit_delta.models.loglik_model.perf_counter", lambda: seconds * next(clock)
+    )
     model = idm.from_loglik(normal, start=[0.0, 0.0])
     idm.profile(model, lambda th: th[0])
     labels = [bar.label for bar in opened]

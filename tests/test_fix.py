@@ -8,7 +8,7 @@ from scipy.stats import chi2, genextreme, norm
 
 import implicit_delta as idm
 from implicit_delta.inference.likelihood_ratio import mixture
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel
 
 sm = pytest.importorskip("statsmodels.api")
 

@@ -18,7 +18,7 @@ from implicit_delta.inference.vanishing import Vanished, vanished
 from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
-from implicit_delta.models.loglik import AT_THE_EDGE, LoglikModel
+from implicit_delta.models.loglik_model import AT_THE_EDGE, LoglikModel
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
 

@@ -11,7 +11,7 @@ from implicit_delta.estimate.combination import SOURCE
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.methods.base import Response
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel
 
 ROUNDING = 1e-8  # of the variance of psi
 

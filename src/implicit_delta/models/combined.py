@@ -13,7 +13,8 @@ from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
-from implicit_delta.models.loglik import LoglikModel, from_loglik
+from implicit_delta.models.loglik import from_loglik
+from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout, of_arrays
 from implicit_delta.models.same_data import columns_in, unwrapped
 

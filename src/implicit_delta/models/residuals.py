@@ -16,7 +16,8 @@ from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
 from implicit_delta.models.constraints import Constraints, constraints_of
-from implicit_delta.models.loglik import HINTS, LoglikModel
+from implicit_delta.models.loglik import HINTS
+from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
 from implicit_delta.models.runaway import check_runaways

@@ -14,7 +14,7 @@ from implicit_delta.models.named_theta import speaking
 from implicit_delta.models.traced_loglik import TracedScore, can_be_traced, is_traced
 
 if TYPE_CHECKING:
-    from implicit_delta.models.loglik import LoglikModel
+    from implicit_delta.models.loglik_model import LoglikModel
 
 Loglik = Callable[..., Any]
 FAR = 5.0  # standard deviations of a Poisson number of events

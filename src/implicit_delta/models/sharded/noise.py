@@ -10,7 +10,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.batched import BatchedModel
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.sharded.engine import Engine

@@ -16,7 +16,7 @@ from implicit_delta.models.base import Curvature, cannot_draw
 from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.glm.model import HostLikelihood
 from implicit_delta.models.glm.outcomes import MeanVariance
-from implicit_delta.models.loglik import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel
 
 POWERS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0, "InverseGaussian": 3.0}  # of the variance
 DISCRETE = ("Binomial", "Poisson", "NegativeBinomial")
