@@ -143,7 +143,8 @@ class Infinitesimal(Method):
         """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
             solution = self._solved(self.solver, model, b)
-            _warn_doubtful(solution, model.d)
+            known = self.damping + model.floor if self.curvature == "ggn" else 0.0
+            _warn_doubtful(solution, model.d, known)
             return self.solver, solution
         quick = self._by_scores(model, b)
         if quick is not None:
@@ -264,16 +265,25 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     return score
 
 
-def _warn_doubtful(solution: Solution, d: int) -> None:
+def _warn_doubtful(solution: Solution, d: int, floor: float) -> None:
+    if not solution.doubtful:
+        return
+    smallest = solution.smallest_curvature
     text = (
         "The standard error may be too small: conjugate gradients may have missed directions of "
-        f"little curvature (the smallest found is {solution.smallest_curvature:.1e}), and there is "
+        f"little curvature (the smallest found is {smallest:.1e}), and there is "
         "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
         f"Use `Infinitesimal(solver=cholesky)` if {8e-9 * 3 * d * d:.2g} GB fit in memory, or fit "
         "with a penalty (`l2=`)."
     )
-    if solution.doubtful:
-        warn(text, ImplicitDeltaWarning)
+    if smallest < floor:
+        text = (
+            f"The standard error has no bound: a curvature of {smallest:.1e} was found where the "
+            f"penalty leaves none below {floor:.1e}, so rounding in the products has reached the "
+            "digits that were asked for. Usual cause: single precision. Ask for fewer, "
+            "`conjugate_gradient(rtol=1e-2)`, or make the model with `dtype=torch.float64`."
+        )
+    warn(text, ImplicitDeltaWarning)
 
 
 def _basis(solution: Solution) -> Array | None:
