@@ -44,6 +44,7 @@ BIAS_STEP = 0.1  # of a standard error
 # limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
+MOST_MEMORY = 64.0  # GB: to advise a factorization that needs more helps nobody
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
@@ -143,7 +144,7 @@ class Infinitesimal(Method):
         """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
             solution = self._solved(self.solver, model, b)
-            _warn_doubtful(solution, model.d)
+            _warn_doubtful(solution, model)
             return self.solver, solution
         quick = self._by_scores(model, b)
         if quick is not None:
@@ -244,7 +245,7 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         notes["flat_directions"] = count if exact else f"about {count:.0f}"
     if solution.probability < 1:
         sure = f"bounded with probability {solution.probability:g}"
-        estimated = f"not bounded, estimated {solution.residual:.1g}"
+        estimated = f"not bounded, about {solution.residual:.1g} (an order of magnitude)"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
     if solution.by_part:
         off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
@@ -264,16 +265,19 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     return score
 
 
-def _warn_doubtful(solution: Solution, d: int) -> None:
-    text = (
+def _warn_doubtful(solution: Solution, model: FittedModel) -> None:
+    if not solution.doubtful:
+        return
+    gigabytes = 8e-9 * 3 * model.d**2
+    direct = f"Use `Infinitesimal(solver=cholesky)` if {gigabytes:.2g} GB fit in memory, or fit"
+    warn(
         "The standard error may be too small: conjugate gradients may have missed directions of "
         f"little curvature (the smallest found is {solution.smallest_curvature:.1e}), and there is "
         "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
-        f"Use `Infinitesimal(solver=cholesky)` if {8e-9 * 3 * d * d:.2g} GB fit in memory, or fit "
-        "with a penalty (`l2=`)."
+        f"{direct if gigabytes <= MOST_MEMORY else 'Fit'} with "
+        f"{'a larger `l2=`' if model.l2 else 'a penalty (`l2=`)'}.",
+        ImplicitDeltaWarning,
     )
-    if solution.doubtful:
-        warn(text, ImplicitDeltaWarning)
 
 
 def _basis(solution: Solution) -> Array | None:
