@@ -6,8 +6,9 @@ with two workers, the bytes of a step and of an `infer` for tables of three size
 logit to 300 000 rows beside that to the distinct ones, counted by `compress`.
 """
 
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -18,28 +19,54 @@ from distributed import Client, LocalCluster
 
 import implicit_delta as idm
 from benchmarks.size import peak_memory
+from benchmarks.timing import medians
 
 COLUMNS, PARTS, ROUNDS = 8, 8, 7
 TRUTH = np.linspace(-0.5, 0.5, COLUMNS)
 
 
 def main() -> None:
-    seconds = {workers: scaling(workers) for workers in (1, 2)}
-    print(f"  efficiency of two workers {seconds[1] / seconds[2] / 2:.0%}\n")
+    with ExitStack() as stack:
+        clients = {workers: stack.enter_context(started(workers)) for workers in (1, 2)}
+        for n in (10_000, 100_000, 1_000_000):
+            compared(n, clients)
     counted()
 
 
-def scaling(workers: int) -> float:
-    """Seconds of a product with the curvature of a million rows, on so many processes."""
+@contextmanager
+def started(workers: int) -> Iterator[Client]:
+    """Start so many processes."""
     cluster = LocalCluster(
         n_workers=workers, processes=True, threads_per_worker=1, dashboard_address=":0"
     )
     with cluster, Client(cluster) as client:
         client.wait_for_workers(workers, timeout=120)
-        for n in (10_000, 100_000, 1_000_000):
-            model = idm.from_shards(builder(n // PARTS), range(PARTS), client=client)
-            taken = step(model, n, workers)
-    return taken
+        yield client
+
+
+def compared(n: int, clients: dict[int, Client]) -> None:
+    """Take turns, so that both see the same load of the machine."""
+    models = {
+        workers: idm.from_shards(builder(n // PARTS), range(PARTS), client=client)
+        for workers, client in clients.items()
+    }
+    steps = {k: partial(m.information, m.theta, np.ones(COLUMNS)) for k, m in models.items()}
+    taken = medians(steps, ROUNDS, perf_counter)
+    print(
+        f"{n:>9,} rows: a step {taken[1]:.3f} s with one worker, {taken[2]:.3f} s with two, "
+        f"efficiency {taken[1] / taken[2] / 2:.0%}"
+    )
+    model = models[2]
+    before = model.travelled_bytes
+    steps[2]()
+    sent, received = np.subtract(model.travelled_bytes, before)
+    method = idm.Infinitesimal(solver=idm.conjugate_gradient())
+    notes = idm.infer(model, lambda b: b[0], method, strict=False).diagnostics.notes
+    print(
+        f"  bytes of a step: {sent} sent, {received} received; of `infer`: {notes['sent']:.0f} and "
+        f"{notes['received']:.0f}",
+        flush=True,
+    )
 
 
 def builder(rows: int) -> Callable[[int], idm.FittedModel]:
@@ -56,25 +83,6 @@ def builder(rows: int) -> Callable[[int], idm.FittedModel]:
         )
 
     return build
-
-
-def step(model: idm.FittedModel, n: int, workers: int) -> float:
-    """Measure one product and one answer."""
-    before, v = model.travelled_bytes, np.ones(COLUMNS)
-    times = []
-    for _ in range(ROUNDS):
-        started = perf_counter()
-        model.information(model.theta, v)
-        times.append(perf_counter() - started)
-    sent, received = np.subtract(model.travelled_bytes, before) // ROUNDS
-    method = idm.Infinitesimal(solver=idm.conjugate_gradient())
-    notes = idm.infer(model, lambda b: b[0], method, strict=False).diagnostics.notes
-    print(
-        f"{n:>9,} rows, {workers} workers: a step {median(times):.3f} s, {sent} bytes sent, "
-        f"{received} received; infer {notes['sent']:.0f} and {notes['received']:.0f}",
-        flush=True,
-    )
-    return median(times)
 
 
 def counted(n: int = 300_000) -> None:

@@ -90,9 +90,9 @@ print(f"clustered errors are {ratio.min():.1f} to {ratio.max():.1f} times as lar
 # %%
 # Averages over rows that stay where they are
 # -------------------------------------------
-# By how much would the chance grow if each trip were one kilometer longer? The average is taken
-# where the trips are, and so is its derivative; these are the trips of the fit,
-# ``sample="training"``, and one number for each comes here. Of other trips only sums would.
+# By how much would the chance grow if each trip were one kilometer longer? The average and its
+# derivative are taken where the trips are. These are the trips of the fit, ``sample="training"``,
+# and one number for each comes here; of other trips sums alone.
 
 
 def longer(theta, path):

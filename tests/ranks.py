@@ -146,6 +146,8 @@ def equal():
             answer(ask(m, on, own))
             for m, on, own in zip((one, many), rows, (slice(None), OWN), strict=True)
         ]
+    strong = [idm.infer(m, slope, influence=m is one).top_influence(4) for m in (one, many)]
+    found["strongest rows"] = [[np.ravel(s.row).tolist()] for s in strong]
     ends = [idm.profile(m, slope).interval for m in (one, many)]
     found["profile"] = [[[end.low], [end.high]] for end in ends]
     for name, options in {

@@ -322,9 +322,9 @@ def uneven(theta, rows):
 SPOILED = {
     "nan": (rough, "row 36 of the part"),
     "masked": (masked, "masked"),
-    "mean": (lambda t, rows: price(t, rows).mean(), "one number per row"),
-    "text": (lambda t, rows: np.array(["a"] * (rows.stop - rows.start)), "one number per row"),
-    "cube": (lambda t, rows: price(t, rows)[:, None, None], "one number per row"),
+    "mean": (lambda t, rows: price(t, rows).mean(), "one value per row"),
+    "text": (lambda t, rows: np.array(["a"] * (rows.stop - rows.start)), "one value per row"),
+    "cube": (lambda t, rows: price(t, rows)[:, None, None], "one value per row"),
     "uneven": (uneven, "same K"),
 }
 

@@ -28,7 +28,7 @@ QUESTIONS = [
     "polish", "plain", "ggn", "iterative", "robust", "HC3", "clusters", "two ways", "average",
     "average of training rows", "statistic", "simulation", "smoothed", "bootstrap", "difference",
     "stochastic", "profile", "weights", "sampling", "gaussian", "evidence", "sampler", "shuffled",
-    "examples", "batch sampler", "running averages",
+    "examples", "batch sampler", "running averages", "strongest rows",
 ]  # fmt: skip
 MISTAKES = {
     "loglik": "ValueError: On rank 1: KeyError: 'a column of rank 1'",

@@ -156,7 +156,7 @@ def moments_of(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> Mome
     if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
         raise EvaluationError(
             f"h(model, part) returned shape {rows.shape} of {rows.dtype}, but must return one "
-            "number per row, (m,), or (m, K) for K evaluations: not averaged and not summed."
+            "value per row, (m,), or (m, K) for K evaluations: not averaged and not summed."
         )
     bad = np.flatnonzero(~np.isfinite(rows[:, None] if rows.ndim == 1 else rows).all(axis=1))
     if bad.size:
