@@ -233,6 +233,27 @@ def test_doubt_is_a_warning_where_the_solver_was_chosen():
     assert "not bounded" in est.summary()
 
 
+@pytest.mark.parametrize(
+    ("memory", "l2", "said", "unsaid"),
+    [
+        (64.0, 0.0, "solver=cholesky.*GB fit in memory, or fit with a penalty", "larger"),
+        (64.0, 1e-9, "GB fit in memory, or fit with a larger `l2=`", "a penalty"),
+        (0.01, 0.0, "Fit with a penalty", "cholesky"),
+        (0.01, 1e-9, "Fit with a larger `l2=`", "cholesky"),
+    ],
+)
+def test_advice_on_doubt_is_what_the_model_can_follow(monkeypatch, memory, l2, said, unsaid):
+    monkeypatch.setattr("implicit_delta.methods.infinitesimal.MOST_MEMORY", memory)
+    b = np.r_[np.zeros(595), np.full(5, 1e-5), np.ones(600)]
+    model = Quadratic.of(HOPELESS, l2=l2, bend=1.0)  # so that the ridge is no floor
+    with pytest.warns(idm.ImplicitDeltaWarning, match=said) as caught:
+        est = idm.infer(model, along(b), idm.Infinitesimal(idm.conjugate_gradient))
+    doubts = [str(w.message) for w in caught if "may have missed" in str(w.message)]
+    assert len(doubts) == 1
+    assert unsaid not in doubts[0]
+    assert "about" in est.diagnostics.notes["accuracy"]
+
+
 FLOORS = [
     # curvature, ridge, Hessian apart from Gauss-Newton, damping; is the ridge a floor?
     ("ggn", 1.0, 0.0, 0.0, True),

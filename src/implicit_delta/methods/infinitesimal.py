@@ -44,6 +44,7 @@ BIAS_STEP = 0.1  # of a standard error
 # limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
+MOST_MEMORY = 64.0  # GB: to advise a factorization that needs more helps nobody
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
@@ -144,7 +145,7 @@ class Infinitesimal(Method):
         if self.solver is not None:
             solution = self._solved(self.solver, model, b)
             known = self.damping + model.floor if self.curvature == "ggn" else 0.0
-            _warn_doubtful(solution, model.d, known)
+            _warn_doubtful(solution, model, known)
             return self.solver, solution
         quick = self._by_scores(model, b)
         if quick is not None:
@@ -245,7 +246,7 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         notes["flat_directions"] = count if exact else f"about {count:.0f}"
     if solution.probability < 1:
         sure = f"bounded with probability {solution.probability:g}"
-        estimated = f"not bounded, estimated {solution.residual:.1g}"
+        estimated = f"not bounded, about {solution.residual:.1g} (an order of magnitude)"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
     if solution.by_part:
         off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
@@ -265,16 +266,17 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     return score
 
 
-def _warn_doubtful(solution: Solution, d: int, floor: float) -> None:
+def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None:
     if not solution.doubtful:
         return
-    smallest = solution.smallest_curvature
+    smallest, gigabytes = solution.smallest_curvature, 8e-9 * 3 * model.d**2
+    direct = f"Use `Infinitesimal(solver=cholesky)` if {gigabytes:.2g} GB fit in memory, or fit"
     text = (
         "The standard error may be too small: conjugate gradients may have missed directions of "
         f"little curvature (the smallest found is {smallest:.1e}), and there is "
         "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
-        f"Use `Infinitesimal(solver=cholesky)` if {8e-9 * 3 * d * d:.2g} GB fit in memory, or fit "
-        "with a penalty (`l2=`)."
+        f"{direct if gigabytes <= MOST_MEMORY else 'Fit'} with "
+        f"{'a larger `l2=`' if model.l2 else 'a penalty (`l2=`)'}."
     )
     if smallest < floor:
         text = (

@@ -46,6 +46,7 @@ from implicit_delta.models.starts import (
     spelled_optima,
 )
 from implicit_delta.models.traced_loglik import (
+    TRACE_FROM,
     exact_hessian,
     is_traced,
     looks_smooth,
@@ -554,9 +555,17 @@ class LoglikModel(FittedModel):
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
-        exact = {"derivatives": "exact, by tracing"} if is_traced(self.row_scores) else {}
-        told = {"log-likelihood": _name(self.loglik), **exact, **penalty, **super().describe()}
+        told = {"log-likelihood": _name(self.loglik), **self._derived}
+        told |= {**penalty, **super().describe()}
         return {**told, **under, **optima}
+
+    @property
+    def _derived(self) -> dict[str, str]:
+        """Tell of derivatives where those of others of this size are exact."""
+        if is_traced(self.row_scores):
+            return {"derivatives": "exact, by tracing"}
+        differenced = self.row_scores is None and self.d >= TRACE_FROM
+        return {"derivatives": "by differences"} if differenced else {}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
