@@ -75,9 +75,9 @@ def _warned_of_vanishing(model: FittedModel, response: Response, rows: Array) ->
         return False
     own = np.sqrt(response.covariance.diagonal())
     found = np.sqrt(model.counts @ rows**2)
-    vanishes = np.any((found > 0) & (found < VANISHING * own))
+    vanishes = np.any(found < VANISHING * own)
     if vanishes:
-        k = int(np.argmin(np.where(found > 0, ratio(found, own, otherwise=1.0), 1.0)))
+        k = int(np.argmin(ratio(found, own, otherwise=1.0)))
         warn(
             f"The robust standard error, {found[k]:.2g}, is next to nothing beside the "
             f"{own[k]:.4g} of the model: the terms are not what was sampled. Usual causes: an "

@@ -1,6 +1,7 @@
 """Check the functions that a user gives: repeatable, and with the derivative that is claimed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,14 @@ COMMON_NUMBERS = (
     "then gets the same ones at every theta."
 )
 WRONG = 1e-3  # relative: a derivative that is coded right agrees far better
+ROUNDING = 1e-14  # of a term: all that is left of a derivative that is zero
+BESIDE = 0.25  # of a standard error, of a mixture of all parameters
+MOST_SHRINKS = 5  # times 4: the domain may end nearby
+UNMOVED = "It returns the same rows there: does it use its argument, or a cache?"
+STALE = (
+    "Usual causes: something in it was computed once, at the fit (fitted values, a weight, a "
+    "cache), some rows or a column have another formula, a factor that is one at the fit."
+)
 
 
 def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) -> Any:
@@ -79,10 +88,79 @@ def check_derivative(
     found, size = numeric.value[:, 0], float(np.max(abs(numeric.value)))
     gaps = abs(claimed - found) - 10 * numeric.error[:, 0]
     row = int(np.argmax(gaps))
-    if gaps[row] > WRONG * max(size, float(np.max(abs(claimed)))):
+    rounding = (
+        ROUNDING * abs(float(np.asarray(function(point.copy()))[row])) if gaps[row] > 0 else 0
+    )
+    if gaps[row] > rounding and gaps[row] > WRONG * max(size, float(np.max(abs(claimed)))):
         raise ValueError(
             f"{name}(theta) is not the derivative of the function beside it: along one random "
             f"direction row {row} changes by {found[row]:.6g}, and {name} is {claimed[row]:.6g}. "
             "Usual causes: a factor of the chain rule, a sign, columns in another order, "
             f"a mean instead of a sum. Leave `{name}=` out to have it taken numerically."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Terms (n,) and their derivatives (n, d) as functions, to be compared a step beside a point.
+
+    The terms' own second differences tell what their derivatives should change by, row by row.
+    """
+
+    terms: Callable[[Array], Array]
+    rows: Callable[[Array], Array]
+    weights: Array
+    point: Array
+    step: Array
+
+    def cause(self) -> str:
+        """Tell why the derivatives may be wrong there; nothing if they are right, or unknown.
+
+        Shorter steps have to confirm it: kinks, noise and higher derivatives are not the same over
+        all of them.
+        """
+        with np.errstate(all="ignore"):
+            t, found, told = self._first()
+            size = float(np.sum(np.maximum(abs(found), abs(told))))
+            if not np.sum(abs(told - found)) > WRONG * size:
+                return ""
+            closer = [np.subtract(*self._bends(t / shorter)) for shorter in (2, 4)]
+        doubt = np.max(abs(np.diff([found - told, *closer], axis=0)), axis=0)
+        if not np.sum(abs(closer[-1])) - 10 * np.sum(doubt) > WRONG * size:
+            return ""
+        return STALE if told.any() else UNMOVED
+
+    def _first(self) -> tuple[float, Array, Array]:
+        """Shrink the step until it ends inside of the domain; NaN if it never does."""
+        t, (found, told) = 1.0, self._bends(1.0)
+        for _ in range(MOST_SHRINKS):
+            if np.isfinite(found).all() and np.isfinite(told).all():
+                break
+            t /= 4
+            found, told = self._bends(t)
+        return t, found, told
+
+    def _bends(self, t: float) -> tuple[Array, Array]:
+        """Bends of the terms along the step, and by their derivatives: of rows that count."""
+        counts, ends = self.weights > 0, (self.point + t * self.step, self.point - t * self.step)
+        terms = [self.terms(x)[counts] for x in (ends[0], self.point, ends[1])]
+        ahead, behind = (self.rows(x)[counts] @ self.step for x in ends)
+        weights = self.weights[counts]
+        found = weights * (terms[0] - 2 * terms[1] + terms[2]) / t**2
+        return found, weights * (ahead - behind) / (2 * t)
+
+
+def mixture(units: Array) -> Array:
+    """Step along a random mixture of all parameters, of a fraction of a standard error, (d,)."""
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], units.size)
+    return BESIDE / np.sqrt(units.size) * units * signs * rng.uniform(0.5, 1.0, units.size)
+
+
+def wrong_beside(name: str, cause: str) -> str:
+    """Describe derivatives that are wrong beside the point where they are right."""
+    return (
+        f"{name}(theta) is right at the fit, and a fraction of a standard error beside it is no "
+        "longer the derivative of the function: second derivatives are taken there. "
+        f"{cause} Leave `{name}=` out to have it taken numerically."
+    )

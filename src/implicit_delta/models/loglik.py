@@ -18,7 +18,7 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.models.along import OneTerm
-from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.checks import check_derivative, check_repeatable, wrong_beside
 from implicit_delta.models.constrained_fit import (
     box,
     checked_under_constraints,
@@ -170,12 +170,13 @@ def from_loglik(
     if score is None:
         model = _with_traced_score(model, start is not None)
     if start is None:
-        model = _verified(model)
+        model = _verified(model) if score is None else _bending_right(model)
         check_runaways(model, False)
         return checked_under_constraints(model)
     fitted = _fitted_from(model, starts, given, terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+        _bending_right(fitted)
     else:
         fitted.check_steps()
     check_runaways(fitted, True)
@@ -190,6 +191,14 @@ def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
     if penalty is not None and not can_be_traced(OneTerm(penalty), point, checked):
         return model
     return replace(model, row_scores=TracedScore(model.loglik, model.counter))
+
+
+def _bending_right(model: "LoglikModel") -> "LoglikModel":
+    """Refuse a given score that is right at theta alone: its differences are the curvature."""
+    cause = model.wrong_beside()
+    if cause:
+        raise ValueError(wrong_beside("score", cause))
+    return model
 
 
 def _verified(model: "LoglikModel") -> "LoglikModel":
@@ -228,6 +237,8 @@ def _fitted_from(
     except (ConvergenceError, UnsupportedModelError) as error:
         if dtype != np.float64 and isinstance(error, ConvergenceError):
             raise ConvergenceError(IN_SINGLE) from error
+        if model.row_scores is not None:
+            _bending_right(model)
         question = sign_question(climbing)
         raise (ConvergenceError(f"{error} {question}") if question else error) from error
     warn_of_sign(climbing, fitted)
