@@ -230,3 +230,106 @@ def test_jacobians_that_do_not_matter_stay_silent():
         warnings.simplefilter("error")
         idm.from_residuals(p.residuals, p.theta, jacobian=p.jacobian)
         idm.from_residuals(lambda b: y - X @ b, theta, jacobian=lambda b: -X)
+
+
+@pytest.mark.parametrize("digits", [3, 4])
+@pytest.mark.parametrize("d", [3, 40])
+def test_a_cache_is_told_or_does_not_matter(d, digits):
+    """Products over very short steps fall into one entry of the cache, those over longer do not."""
+    p = Poisson(d)
+    try:
+        found = idm.infer(p.given(_cached(p, digits)), lambda b: b[d - 1]).standard_error
+    except (idm.ImplicitDeltaError, ValueError):
+        return
+    assert found == pytest.approx(p.standard_error(d - 1), rel=0.02)
+
+
+@pytest.mark.parametrize("method", ["cg", "dense"])
+def test_a_probe_of_a_matrix_of_zeros(method):
+    """Matrices without any curvature are refused as such."""
+    zeros = np.zeros((40, 40))
+    solver = idm.conjugate_gradient() if method == "cg" else idm.cholesky()
+    with pytest.raises(idm.NotAMaximumError):
+        solver.solve(lambda v: zeros @ v, np.ones((40, 1)))
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-12])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_robust_error_of_nothing_is_told(share, many):
+    """A prior written into the terms: no row varies along it, or hardly any."""
+    p = Poisson(3)
+    model = idm.from_loglik(
+        lambda b: p.loglik(b[:3]) - 0.5 * b[3] ** 2 / N + share * np.sin(np.arange(N)) * b[3],
+        np.append(p.theta, 0.0),
+    )
+    with pytest.warns(idm.SmallSampleWarning, match=r"robust standard error, .* next to nothing"):
+        idm.infer(model, (lambda b: b) if many else (lambda b: b[3]), robust=True, strict=False)
+
+
+@pytest.mark.parametrize("rng", range(6))
+def test_one_step_names_what_was_refitted(rng):
+    """Few rows: each seed ends in a refusal or a warning, about the replicates it looked at."""
+    draw = np.random.default_rng(0)
+    X = np.column_stack([np.ones(40), draw.normal(size=(40, 3))])
+    y = (draw.random(40) < 1 / (1 + np.exp(-X @ [0.5, 1.0, -1.0, 0.5]))).astype(float)
+    model = idm.from_loglik(lambda b: y * (X @ b) - np.logaddexp(0, X @ b), start=np.zeros(4))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            idm.infer(model, lambda b: b[1], idm.Bootstrap(100, "one-step", rng=rng))
+            texts = [str(w.message) for w in caught]
+        except idm.ConvergenceError as error:
+            texts = [str(error)]
+    told = [text for text in texts if "that were refitted in full" in text]
+    assert told
+    assert 'kind="resample"' in told[0]
+    assert "bayesian" not in "".join(texts)
+    assert "(root mean square over 5 " not in told[0]
+
+
+class Stateful:
+    """Terms that depend on how often they were asked for."""
+
+    def __init__(self, d, what):
+        rng = np.random.default_rng(0)
+        self.X, self.what, self.calls = rng.normal(size=(300, d)), what, 0
+        self.y = rng.normal(size=300)
+
+    def __call__(self, b):
+        self.calls += 1
+        return -0.5 * (self.y - self.X @ b) ** 2 + self.what(self.calls, b)
+
+
+@pytest.mark.parametrize("d", [3, 10])
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda calls, b: 1e-6 * calls * b[1],
+        lambda calls, b: 1e-6 * calls * b[1] ** 2,
+        lambda calls, b: 1e-4 * (calls % 7) * b[0],
+    ],
+)
+def test_a_state_that_is_nothing_at_a_start_of_zeros(what, d):
+    loglik = Stateful(d, what)
+    with pytest.raises(idm.UnsupportedModelError, match=r"not deterministic.* or keeps a state"):
+        idm.from_loglik(loglik, start=np.zeros(d))
+    assert loglik.calls < 10
+
+
+def _rows():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(300, 2)), rng.laplace(size=300)
+
+
+STUCK = {
+    "absolute errors": lambda b: -abs(_rows()[1] - _rows()[0] @ b),
+    "theta in single precision": lambda b: (
+        -0.5 * (_rows()[1] - _rows()[0] @ b.astype(np.float32).astype(float)) ** 2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_searches_that_get_stuck_name_kinks_and_single_precision(name):
+    with pytest.raises(idm.ImplicitDeltaError, match=r"kinks.*single|single.*kinks|single precis"):
+        idm.infer(idm.from_loglik(STUCK[name], start=np.ones(2)), lambda b: b[0])

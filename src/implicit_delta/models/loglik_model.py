@@ -299,7 +299,7 @@ class LoglikModel(FittedModel):
         """Tell why given derivatives may be wrong beside theta; nothing if they are not."""
         theta = np.array(self.theta)
         try:
-            step = mixture(self.units)
+            step = self.units * mixture(self.d)
             if self.constraints is not None:  # a log-likelihood may end there, a score may raise
                 low, high = box(self.constraints, theta)
                 step = np.where(high - low > 2 * abs(step), step, 0.0)
