@@ -162,8 +162,8 @@ class Beside:
         """Bends of the terms along the step, and by their derivatives: of rows that count."""
         ends = self.point + t * self.step, self.point - t * self.step
         ahead, center, behind = (self.terms(x) for x in (ends[0], self.point, ends[1]))
-        change = (self.rows(ends[0]) - self.rows(ends[1])) @ self.step
-        found, told = (ahead - 2 * center + behind) / t**2, change / (2 * t)
+        slopes = [self.rows(x) @ self.step for x in ends]  # one by one: a buffer may be used again
+        found, told = (ahead - 2 * center + behind) / t**2, (slopes[0] - slopes[1]) / (2 * t)
         if self.weights.all():
             return self.weights * found, self.weights * told
         counts = self.weights > 0
