@@ -34,6 +34,8 @@ FEWEST_SHORT = 8  # coordinates from which on a look beforehand costs less than 
 LOUD = 1e-12  # of f: bends above are no rounding
 MOST_CHANGE = 10.0  # of a unit from one point to the next
 BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
+FARTHEST_BESIDE = 0.1  # still nearer than the steps of most differences
+HIDDEN = 64  # roundings of f: a move by less may leave the same number
 BENT = 1e-3  # of a log-likelihood: more than rounding leaves, less than any distance that matters
 LONGEST = 1e15  # times the size of a coordinate: one that bends nowhere nearer is flat
 MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is still found
@@ -215,16 +217,49 @@ def _polarized(f: Function, x: Array, center: Array, directions: Array) -> Array
     return np.asarray(np.diag(own) + cross + cross.T)
 
 
-def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
+def constant_beside(
+    f: Function, x: Array, units: Array, slopes: Array | None = None
+) -> NDArray[np.bool_]:
     """Whether each entry of f is exactly the same right beside x: (m,).
 
     Such an f is piecewise constant, and differences over longer steps only measure its jumps. The
     directions are random: a difference of two coordinates is the same if both move alike.
+
+    With the slopes (m, d) that these differences tell, in units: where a move by so little would
+    be lost in the rounding of f (a large constant), f is looked at farther away, and it is not
+    called constant where that does not help.
     """
-    center, same = f(x), np.True_
-    for step in BESIDE * units * np.random.default_rng(0).normal(size=(2, x.size)):
+    center, reach = f(x), BESIDE
+    same = _same(f, x, reach * units, center)
+    if slopes is None:
+        return same
+    size, lost = np.linalg.norm(slopes, axis=1), HIDDEN * np.spacing(abs(center))
+    hidden = same & (size > 0) & (size * reach <= lost)
+    while np.any(hidden) and reach < FARTHEST_BESIDE:
+        reach *= 10
+        same = same & (~hidden | _same(f, x, reach * units, center))
+        hidden = same & hidden & (size * reach <= lost)
+    return np.asarray(same & ~hidden)
+
+
+def _same(f: Function, x: Array, units: Array, center: Array) -> NDArray[np.bool_]:
+    same = np.True_
+    for step in units * np.random.default_rng(0).normal(size=(2, x.size)):
         same = same & (f(x + step) == center) & (f(x - step) == center)
     return np.asarray(same)
+
+
+def rounded(derivative: Derivative, center: Array) -> Derivative:
+    """Add to the error of a derivative (m, k) in units what the rounding of f at x leaves."""
+    least = np.spacing(abs(center))[:, None] / (2 * FIRST_STEP)
+    floor = np.where(derivative.value == 0, 0.0, least)  # nothing has moved, not by rounding either
+    return Derivative(derivative.value, np.maximum(derivative.error, floor))
+
+
+def flicker(f: Function, x: Array, steps: Array, center: Array) -> Array:
+    """Largest move of each entry of f over so little of some steps (S, d) that it is noise, (m,)."""
+    ends = [f(x + way * BESIDE * step) for step in steps for way in (1, -1)]
+    return np.asarray(np.max(np.abs(np.array(ends) - center), axis=0))
 
 
 def natural_units(f: Function, x: Array, guess: Array | None = None) -> Array:
