@@ -30,7 +30,7 @@ NEGLIGIBLE, NOISE = 1e-4, 1e-2
 def jacobian_of(
     f: Callable[[Array], Any], theta: Array, units: Array, traced: tuple[Array, Array] | None
 ) -> Array:
-    """Differentiate f at theta, (K, d); zero for what is piecewise constant, or constant but for noise.
+    """Differentiate f at theta, (K, d); zero for what is constant but for jumps or noise.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def jacobian_of(
         values = _value(f, point)
         if values.shape != center.shape:
             raise EvaluationError(
-                f"psi returned shape {center.shape} at the fitted parameters and {values.shape} nearby, "
-                "but must always return the same shape."
+                f"psi returned shape {center.shape} at the fitted parameters and {values.shape} "
+                "nearby, but must always return the same shape."
             )
         return values
 
@@ -69,7 +69,7 @@ def jacobian_of(
     rows = np.where(constant[:, None], 0.0, derivative.value)
     doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
     if np.max(doubt) > UNCERTAIN:
-        still = _noise(value, theta, units, center, Derivative(rows, derivative.error), doubt)
+        still = _noise(value, theta, units, center, Derivative(rows, derivative.error))
         rows[still], doubt[still] = 0.0, 0.0
         _check_certain(rows, derivative.error, doubt, center)
     return np.asarray(rows / units)
@@ -94,23 +94,16 @@ def _agrees(
 
 
 def _noise(
-    f: Callable[[Array], Array],
-    theta: Array,
-    units: Array,
-    center: Array,
-    found: Derivative,
-    doubt: Array,
+    f: Callable[[Array], Array], theta: Array, units: Array, center: Array, found: Derivative
 ) -> NDArray[np.bool_]:
     """Which outputs only move by noise, and by next to nothing beside the errors of the others."""
-    slopes, certain = np.linalg.norm(found.value, axis=1), doubt <= UNCERTAIN
-    others = slopes[certain & (slopes > 0)]
-    if not others.size:
-        return np.zeros(len(doubt), dtype=bool)
+    slopes = np.linalg.norm(found.value, axis=1)
     most = slopes + np.linalg.norm(found.error, axis=1)
     steps = units * np.random.default_rng(0).normal(size=(2, theta.size))
     loud = flicker(f, theta, steps, center) >= NOISE * FIRST_STEP * most
+    others = slopes[~loud & (slopes > 0)]
     limit = np.maximum(NEGLIGIBLE * np.median(others), HIDDEN * np.spacing(abs(center)))
-    return np.asarray(~certain & loud & (most <= limit))
+    return np.asarray(loud & (most <= limit)) if others.size else np.zeros_like(loud)
 
 
 def _check_certain(rows: Array, errors: Array, doubt: Array, center: Array) -> None:

@@ -257,7 +257,7 @@ def rounded(derivative: Derivative, center: Array) -> Derivative:
 
 
 def flicker(f: Function, x: Array, steps: Array, center: Array) -> Array:
-    """Largest move of each entry of f over so little of some steps (S, d) that it is noise, (m,)."""
+    """Largest move of each entry of f over next to nothing of some steps (S, d): noise, (m,)."""
     ends = [f(x + way * BESIDE * step) for step in steps for way in (1, -1)]
     return np.asarray(np.max(np.abs(np.array(ends) - center), axis=0))
 
