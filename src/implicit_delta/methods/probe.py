@@ -185,7 +185,7 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
 
 def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw: Draw) -> None:
     """Refuse evaluations with a derivative of zero that move within a standard error."""
-    if np.all(errors > 0):
+    if np.all(errors > 0) or not np.any(errors):
         return
     model, center = evaluation.model, evaluation.center()
     z = np.random.default_rng(1).standard_normal((5, model.d))

@@ -102,8 +102,10 @@ def _noise(
     steps = units * np.random.default_rng(0).normal(size=(2, theta.size))
     loud = flicker(f, theta, steps, center) >= NOISE * FIRST_STEP * most
     others = slopes[~loud & (slopes > 0)]
+    if not others.size:
+        return np.zeros_like(loud)
     limit = np.maximum(NEGLIGIBLE * np.median(others), HIDDEN * np.spacing(abs(center)))
-    return np.asarray(loud & (most <= limit)) if others.size else np.zeros_like(loud)
+    return np.asarray(loud & (most <= limit))
 
 
 def _check_certain(rows: Array, errors: Array, doubt: Array, center: Array) -> None:
