@@ -16,7 +16,7 @@ from implicit_delta.errors import ConvergenceError, EvaluationError, Nonlinearit
 from implicit_delta.estimate.combination import combine
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import constant_beside, differentiate, rounded
+from implicit_delta.numerics.derivatives import constant_beside, differentiate
 from implicit_delta.numerics.tracing import trace
 
 HALF = 0.5  # of a standard error: where the bend is looked at, as in `infer`
@@ -119,7 +119,7 @@ def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -
         return traced[1]
     check_bytes(x.size, IN_PSI)
     try:
-        found = rounded(differentiate(same, x, np.diag(units)), same(x))
+        found = differentiate(same, x, np.diag(units), np.spacing(abs(same(x))))
         constant = constant_beside(same, x, units, found.value)
     except FloatingPointError:
         raise EvaluationError(

@@ -16,7 +16,6 @@ from implicit_delta.numerics.derivatives import (
     constant_beside,
     differentiate,
     flicker,
-    rounded,
     short_differences,
 )
 
@@ -24,7 +23,7 @@ PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 # Of the standard errors of other outputs: a derivative of less that is noise counts as zero. Noise
 # moves psi right beside by as much as farther away, a slope by 4e-5 of that.
-NEGLIGIBLE, NOISE = 1e-4, 1e-2
+NEGLIGIBLE, NOISE, LOOKS = 1e-4, 1e-3, 4
 
 
 def jacobian_of(
@@ -59,7 +58,7 @@ def jacobian_of(
         short = short_differences(value, theta, units)
         if short is not None:
             return np.asarray(short / units)
-        derivative = rounded(differentiate(value, theta, np.diag(units)), center)
+        derivative = differentiate(value, theta, np.diag(units), np.spacing(abs(center)))
         constant = constant_beside(value, theta, units, derivative.value)
     except FloatingPointError:
         raise EvaluationError(
@@ -99,7 +98,7 @@ def _noise(
     """Which outputs only move by noise, and by next to nothing beside the errors of the others."""
     slopes = np.linalg.norm(found.value, axis=1)
     most = slopes + np.linalg.norm(found.error, axis=1)
-    steps = units * np.random.default_rng(0).normal(size=(2, theta.size))
+    steps = units * np.random.default_rng(0).normal(size=(LOOKS, theta.size))
     loud = flicker(f, theta, steps, center) >= NOISE * FIRST_STEP * most
     others = slopes[~loud & (slopes > 0)]
     if not others.size:

@@ -49,7 +49,9 @@ class Derivative:
     error: Array
 
 
-def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
+def differentiate(
+    f: Function, x: Array, directions: Array, rounding: Array | float = 0.0
+) -> Derivative:
     r"""Differentiate f along each column of `directions`, in steps of a fraction of that column.
 
     Central differences :math:`(f(x + t u) - f(x - t u)) / 2t` at t = 1/4, 1/8, ... are
@@ -62,6 +64,8 @@ def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
     x : (d,) array
     directions : (d, k) array
         Their lengths set the unit of the step.
+    rounding : (m,) array, optional
+        Of each entry of f. Where that is much of its moves, longer steps tell more.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
     array([[1.        , 0.        ],
            [0.        , 2.71828183]])
     """
-    columns = [_along(f, x, u) for u in directions.T]
+    columns = [_along(f, x, u, rounding) for u in directions.T]
     return Derivative(
         np.stack([c.value for c in columns], axis=1), np.stack([c.error for c in columns], axis=1)
     )
@@ -249,13 +253,6 @@ def _same(f: Function, x: Array, units: Array, center: Array) -> NDArray[np.bool
     return np.asarray(same)
 
 
-def rounded(derivative: Derivative, center: Array) -> Derivative:
-    """Add to the error of a derivative (m, k) in units what the rounding of f at x leaves."""
-    least = np.spacing(abs(center))[:, None] / (2 * FIRST_STEP)
-    floor = np.where(derivative.value == 0, 0.0, least)  # nothing has moved, not by rounding either
-    return Derivative(derivative.value, np.maximum(derivative.error, floor))
-
-
 def flicker(f: Function, x: Array, steps: Array, center: Array) -> Array:
     """Largest move of each entry of f over next to nothing of some steps (S, d): noise, (m,)."""
     ends = [f(x + way * BESIDE * step) for step in steps for way in (1, -1)]
@@ -292,8 +289,8 @@ def bends_far(f: Function, x: Array, direction: Array) -> bool:
     return False
 
 
-def _along(f: Function, x: Array, direction: Array) -> Derivative:
-    return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled)
+def _along(f: Function, x: Array, direction: Array, rounding: Array | float = 0.0) -> Derivative:
+    return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled, rounding)
 
 
 def _summed_along(f: Function, x: Array, direction: Array) -> Derivative:
@@ -340,9 +337,14 @@ def _bend(f: Function, x: Array, center: Array, step: Array) -> float:
 
 
 def _extrapolate(
-    level: Callable[[float], Array], settled: Callable[[Array, Array], bool]
+    level: Callable[[float], Array],
+    settled: Callable[[Array, Array], bool],
+    rounding: Array | float = 0.0,
 ) -> Derivative:
-    """Richardson's tableau in t^2; each entry keeps its most trustworthy estimate (Ridders)."""
+    """Richardson's tableau in t^2; each entry keeps its most trustworthy estimate (Ridders).
+
+    Equal estimates are no proof where rounding hides the moves: it adds to their doubt.
+    """
     t, row = _first_level(level)
     best, error = row[0], np.full_like(row[0], np.inf)
     for count in range(2, MOST_LEVELS + 1):
@@ -350,12 +352,13 @@ def _extrapolate(
         previous, row = row, [level(t)]
         for order, older in enumerate(previous, start=1):
             row.append(row[-1] + (row[-1] - older) / (4**order - 1))
-            doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - older))
+            doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - older)) + rounding / (2 * t)
             better = doubt < error
             best, error = np.where(better, row[-1], best), np.where(better, doubt, error)
-        if count >= FEWEST_LEVELS and settled(best, error):
+        if count >= FEWEST_LEVELS and settled(best, error - rounding / (2 * t)):
             break
-    return Derivative(best, error)
+    still = best == 0  # nothing has moved, not by rounding either
+    return Derivative(best, np.where(still, 0.0, error) if np.any(rounding) else error)
 
 
 def _first_level(level: Callable[[float], Array]) -> tuple[float, list[Array]]:
