@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.sharded import model as sharded
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -102,6 +103,37 @@ def test_bootstraps_draw_the_same_rows(client):
     many = idm.from_shards(builder(THETA), parts_of(5), client=client)
     method = idm.Bootstrap(4, rng=1)
     same(*(idm.infer(model, rate, method) for model in (ONE, many)), 1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"clusters": VILLAGE}], ids=str)
+def test_very_many_rows_are_drawn_by_the_workers(client, monkeypatch, options):
+    monkeypatch.setattr(sharded, "DRAWN_HERE", 0)
+    models = [
+        idm.from_shards(builder(THETA), parts_of(5), client=client),
+        idm.from_shards(builder(THETA), parts_of(1)),
+    ]
+    many, one = (idm.infer(model, rate, idm.Bootstrap(8, rng=1), **options) for model in models)
+    np.testing.assert_allclose(many.draws, one.draws, rtol=1e-6)
+    before = models[0].travelled_bytes[0]
+    models[0].resampled("resample", np.random.default_rng(0))
+    assert models[0].travelled_bytes[0] - before <= 8 * 5  # where its rows begin, for each shard
+
+
+def test_sums_and_the_strongest_rows_come_back(client):
+    def price(theta, part):
+        return np.exp(X[part] @ theta)
+
+    average = idm.Average(lambda theta: price(theta, slice(0, N)))
+    model = idm.from_shards(builder(THETA), parts_of(5), client=client)
+    est = idm.infer(model, idm.Average(idm.on_shards(price)))
+    same(idm.infer(ONE, average), est)
+    every = idm.infer(model, idm.Average(idm.on_shards(lambda t, part: price(t, part)[::2])))
+    received = [found.diagnostics.notes["received"] for found in (est, every)]
+    assert received[0] == received[1] > 0  # whatever the number of rows
+    top = est.top_influence(4)
+    known = idm.infer(ONE, average, influence=True).top_influence(4)
+    assert list(top.row) == list(known.row)
+    np.testing.assert_allclose(top.influence, known.influence, rtol=1e-8)
 
 
 def test_partitions_delayed_objects_and_files_are_parts(client, tmp_path):

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from implicit_delta._core.arguments import Counter
+from implicit_delta._core.warn import hushed
 
 DELAY = 2.0  # seconds: most calls are done before
 SLOW = 0.3  # seconds a call: a few hundred of them are a minute or more
@@ -23,6 +24,7 @@ VARIABLE = "IMPLICIT_DELTA_PROGRESS"
 SWITCH = {"": None, "auto": None, "on": True, "1": True, "off": False, "0": False}
 
 logger = logging.getLogger("implicit_delta")
+logger.addFilter(lambda record: not hushed())
 
 
 def progress(label: str, total: float | None = None, unit: str = "it") -> Any:
@@ -65,8 +67,8 @@ def foretold(calls: int, seconds: float) -> str:
 
 def _shown() -> bool:
     """Tell whether bars are drawn: as the variable has it, or where somebody can see them."""
-    switch = _switch()
-    return switch if switch is not None else _in_notebook() or _in_terminal()
+    switch = _switch() and not hushed()
+    return switch if switch is not None else (_in_notebook() or _in_terminal()) and not hushed()
 
 
 def _switch() -> bool | None:

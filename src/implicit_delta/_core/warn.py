@@ -4,15 +4,17 @@ import math
 import sys
 import warnings
 from collections import deque
-from threading import get_ident, local
+from threading import Event, get_ident, local
 from time import perf_counter
 
 from implicit_delta.errors import ImplicitDeltaWarning
 
 OURS = {"implicit_delta", "joblib"}  # joblib runs parts of the package
+KNOWN = OURS | {"contextlib", "logging"}  # packages between ours
 MOST_KEPT = 100  # more than one question ever issues
 
 _record: deque[tuple[float, int, str]] = deque(maxlen=MOST_KEPT)  # time, thread, text
+_following = Event()  # whether this process has models that another one tells about
 _answer = local()  # the time when the last answer of a thread was begun
 
 
@@ -32,7 +34,25 @@ def warn(text: str, category: type[Warning]) -> None:
     """Warn at the first frame outside the package, however deep the call came from."""
     if issubclass(category, ImplicitDeltaWarning):
         _record.append((perf_counter(), get_ident(), text))
-    warnings.warn(text, category, stacklevel=_depth())
+    if not hushed():
+        warnings.warn(text, category, stacklevel=_depth())
+
+
+def follow() -> None:
+    """Leave it to another process to tell about models that follow."""
+    _following.set()
+
+
+def hushed() -> bool:
+    """Whether the model at work, that of the innermost caller with one, is told about elsewhere."""
+    frame = sys._getframe(1) if _following.is_set() else None
+    while frame is not None and _package(frame.f_globals.get("__name__")) in KNOWN:
+        known = frame.f_locals
+        for name in ("model", "self"):
+            if hasattr(type(known.get(name)), "follows"):
+                return bool(known[name].follows)
+        frame = frame.f_back
+    return False
 
 
 def warn_of_model(owner: object, text: str, category: type[Warning]) -> None:

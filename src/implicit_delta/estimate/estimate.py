@@ -95,6 +95,9 @@ class Estimate:
         The estimates that this one was made of; not saved to files.
     identity : str
         The same for an estimate and its copies in files, so that these cancel.
+    strongest : callable, optional
+        Finds rows for `top_influence` where they live, of standard errors (K,) and the number of
+        rows, if influences have not been brought here; neither saved nor pickled.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Estimate:
     scale: str | tuple[str, ...] = ""
     lineage: Lineage | None = None
     identity: str = field(default_factory=lambda: uuid4().hex)
+    strongest: Callable[[Array, int], tuple[Any, Array, Any]] | None = None
 
     __array_ufunc__ = None  # so that arrays leave arithmetic to the estimate
 
@@ -137,7 +141,8 @@ class Estimate:
 
     def __reduce__(self) -> tuple[type[Estimate], tuple[Any, ...]]:
         """Rebuild through the constructor: a pickled array would come back writable."""
-        return type(self), tuple({**content(self), "parts": dict(parts_of(self))}.values())
+        here = {**content(self), "parts": dict(parts_of(self)), "strongest": None}
+        return type(self), tuple(here.values())
 
     @property
     def standard_error(self) -> float | Array:

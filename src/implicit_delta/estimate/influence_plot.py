@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from implicit_delta.estimate.axes import legend_above, new_axes
+from implicit_delta.estimate.influential import check_kept
 from implicit_delta.estimate.scales import in_lines, in_one_line, panels, scales
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def influence_plot(estimate: Estimate, ax: Axes | None = None, **style: Any) -> 
 
     In a new figure, evaluations of other sizes get axes of their own, as in `interval_plot`.
     """
+    check_kept(estimate)
     top = estimate.top_influence(10)
     rows = np.asarray(estimate.influence)
     groups = [list(range(len(estimate.names)))] if ax is not None else scales(*_range(rows))

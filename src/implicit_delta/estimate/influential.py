@@ -100,17 +100,26 @@ class Influential(_Pair):
 
 def strongest(estimate: Estimate, k: int) -> Influential:
     """Find the k rows of largest influence, in standard errors; see `Estimate.top_influence`."""
-    if estimate.influence is None:
-        raise ValueError(
-            "The influence of the training rows was not kept: ask for it with "
-            "`infer(..., influence=True)`."
-        )
+    if estimate.strongest is None:
+        check_kept(estimate)
     count = operator.index(k)
     if count < 0:
         raise ValueError(f"k is the number of rows to return, not {k!r}")
     errors = deviations(covariance_of(estimate))
+    if estimate.influence is None:
+        assert estimate.strongest is not None
+        return Influential(*estimate.strongest(errors, count), estimate.names)
     scaled = np.abs(estimate.influence) / np.where(errors > 0, errors, 1.0)
     found = np.argsort(-scaled.max(axis=1), kind="stable")[:count]
     texts = None if estimate.rows is None else estimate.rows.shown()
     label = None if texts is None else tuple(texts[i] for i in found)
     return Influential(found, estimate.influence[found], label, estimate.names)
+
+
+def check_kept(estimate: Estimate) -> None:
+    """Refuse an estimate without the influence of all rows."""
+    if estimate.influence is None:
+        raise ValueError(
+            "The influence of the training rows was not kept: ask for it with "
+            "`infer(..., influence=True)`."
+        )

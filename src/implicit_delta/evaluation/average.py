@@ -12,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation.summary import Groups, Summary
+from implicit_delta.models.moments import Moments
 
 Sample: TypeAlias = Literal["independent", "training", "unknown"]
 
@@ -153,13 +154,19 @@ def checked_units(values: Array, sample: Sample, n: int) -> Array:
                 'sample="independent" or, if some may be the same, sample="unknown".'
             )
         )
+    _check_spread(m, not np.any(np.ptp(rows, axis=0)))
+    return rows
+
+
+def _check_spread(m: int, same: bool) -> None:
+    """Refuse one row, and warn of rows that are all the same."""
     if m < 2:
         raise EvaluationError(
             "h returned one row, from which the sampling error of an average cannot be estimated. "
             "For an estimate about this very row, or if h averages itself, pass a plain function, "
             "without `Average`."
         )
-    if not np.any(np.ptp(rows, axis=0)):
+    if same:
         warn(
             f"h is the same for all {m} evaluation rows, so that the average has no sampling "
             "error of its own. That is right where no row differs, as the effect of a treatment in "
@@ -167,7 +174,6 @@ def checked_units(values: Array, sample: Sample, n: int) -> Array:
             "row, not averaged; or pass a plain function, without `Average`.",
             ImplicitDeltaWarning,
         )
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +208,13 @@ def sampling_of_mean(
     if df is None:
         df = np.inf if clusters is None else len(sums) - 1.0
     return Sampling(quadratic(sums.T) * (len(sums) / (len(sums) - 1)), df)
+
+
+def sampling_of_moments(moments: Moments, total: bool) -> Sampling:
+    """Error of the mean or total of rows that were added up where they live."""
+    m = moments.rows
+    _check_spread(m, not np.any(moments.high - moments.low))
+    return Sampling(moments.products / (m - 1) * (m if total else 1 / m))
 
 
 def clusters_of(labels: Any, rows: Any) -> Clusters | None:

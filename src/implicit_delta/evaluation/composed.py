@@ -105,6 +105,12 @@ class Composed:
         values = self.units(model)
         return values if self.sample is None else self.summary(values, self.weights)
 
+    @property
+    def plain(self) -> bool:
+        """Whether sums are all that its error is made of: one mean of rows that count alike."""
+        apart = self.sample in ("independent", "unknown")
+        return apart and not self.seeds and self.clusters is None and self.summary.groups is None
+
     def coefficients(self, m: int) -> Array:
         """Coefficients of m rows in each summary, (G, m)."""
         weights = np.ones(m) if self.weights is None or self.weights.size != m else self.weights

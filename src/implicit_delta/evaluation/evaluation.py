@@ -12,7 +12,12 @@ from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
-from implicit_delta.evaluation.average import Sampling, checked_units, clusters_of
+from implicit_delta.evaluation.average import (
+    Sampling,
+    checked_units,
+    clusters_of,
+    sampling_of_moments,
+)
 from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.gathered import gathered
 from implicit_delta.evaluation.picked import Picked
@@ -197,6 +202,14 @@ class Evaluation:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
         psi = self.itself or self
         return np.array([psi(theta) for theta in states])
+
+    def all_units(self) -> Array | None:
+        """Bring the rows of an average here, (m, K), if they have been added up elsewhere."""
+        function = self.itself.function if isinstance(self.itself, Evaluation) else self.function
+        psi = function.psi if isinstance(function, _PsiOfModel) else None
+        if self.units is not None or not isinstance(psi, Composed) or self.sampling is None:
+            return self.units
+        return psi.sampled(raw_at(self.model, psi.units, self.model.theta), self.model.shares)[0]
 
     @property
     def deviations(self) -> Array:
@@ -390,6 +403,9 @@ def _units(
     """
     if not isinstance(psi, Composed) or psi.sample is None:
         return None, None, None
+    found = model.moments(psi, model.theta)
+    if found is not None and found.rows and found.products.size:
+        return None, sampling_of_moments(found, psi.summary.total), None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.rows)

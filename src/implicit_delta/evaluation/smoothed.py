@@ -84,7 +84,7 @@ class Smoothed:
         self, model: FittedModel, psi: Callable[[Array], Array], value: Array
     ) -> "tuple[Surrogate, Mapping[str, float | str]]":
         """Find the surrogate of psi, (d,) to (K,), around the model's theta, and what to note."""
-        seed, width = as_seed(self.rng), self.width or WIDTH
+        seed, width = model.agreed(as_seed(self.rng)), self.width or WIDTH
         draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.curvature)
         where = f"Smoothed(draws={self.draws}, rng={seed})"
         wide, narrow = (

@@ -1,7 +1,8 @@
 """Assemble an estimate: the only place that makes one of an evaluation and a response."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -36,7 +37,7 @@ from implicit_delta.inference.stopped import (
 from implicit_delta.inference.target import Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, Strongest
 from implicit_delta.numerics.arrays import ratio
 
 BENT_DROPS, BENT_WARNS = 0.01, 0.05  # of the variance of psi over draws, by what is not linear
@@ -189,14 +190,29 @@ def assemble(
         rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
         deviations=_deviations(evaluation) if influence else None,
         drift=to_come,
+        strongest=_strongest(evaluation, response, part.sandwich)
+        if total.influence is None
+        else None,
     )
+
+
+def _strongest(
+    evaluation: Evaluation, response: Response, sandwich: Sandwich
+) -> Callable[[Array, int], Strongest] | None:
+    """Find strong rows later, on the shards where these live."""
+    here = evaluation.fitted is None or not evaluation.model.shards
+    if here or response.directions is None or not sandwich.by_terms:
+        return None
+    model = evaluation.model
+    return partial(model.strongest, model.theta, response.directions)
 
 
 def _deviations(evaluation: Evaluation) -> Array | None:
     """Shares of evaluation rows in the error of an average; none where that is another's sum."""
-    if evaluation.units is None or evaluation.sampling is None:
+    units = evaluation.all_units()
+    if units is None or evaluation.sampling is None:
         return None
-    shares = (evaluation.units - evaluation.units.mean(axis=0)) / len(evaluation.units)
+    shares = (units - units.mean(axis=0)) / len(units)
     V, m = evaluation.sampling.covariance, len(shares)
     if isinstance(V, Factored):
         plain = V.left.shape[1] == m and V.middle is None

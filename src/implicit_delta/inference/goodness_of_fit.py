@@ -131,7 +131,7 @@ def goodness_of_fit(
     measure = partial(_measured, _deviance if statistic is None else statistic)
     refits = _refits(model, draw, measure, maximizer)
     own = float(measure(refits.model, refits.model.theta)[0])
-    outcomes = refits.run(as_seed(rng), int(replicates), n_jobs)
+    outcomes = refits.run(model.agreed(as_seed(rng)), int(replicates), n_jobs)
     failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
     report_failures(failures, len(outcomes), draw.otherwise)
     draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])

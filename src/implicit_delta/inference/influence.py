@@ -74,7 +74,9 @@ class Sandwich:
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
         ways = (
-            () if clusters is None else ways_of(clusters, model.weights, model.rows, model.grouped)
+            ()
+            if clusters is None
+            else ways_of(model.joined(clusters), model.weights, model.rows, model.grouped)
         )
         for way in ways:
             _warn_of_one_cluster(way, model.weights)
@@ -111,6 +113,11 @@ class Sandwich:
         if self.clusters is None:
             return ()
         return (self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0))
+
+    @property
+    def by_terms(self) -> bool:
+        """Whether influences are the derivatives of terms, and nothing is made up for."""
+        return self.name not in POWERS
 
     @property
     def asked(self) -> bool:

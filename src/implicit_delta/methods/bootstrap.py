@@ -199,7 +199,7 @@ class Bootstrap(Method):
         self, replication: Replication, model: FittedModel, evaluation: Evaluation
     ) -> Response:
         """Refit to data drawn in some way and take moments."""
-        seed = as_seed(self.rng)
+        seed = model.agreed(as_seed(self.rng))
         named = replace(self, rng=seed)
         _check_average(evaluation, replication)
         _check_limits(model)
@@ -284,6 +284,8 @@ class _ClusterBootstrap(Method):
 
 def _psi(evaluation: Evaluation, replicate: FittedModel, theta: Array) -> Array:
     """Evaluate at a refit; an average over training rows is that of the replicate's."""
+    if evaluation.sample != "training":
+        return evaluation(theta)
     return evaluation.weighed(theta, replicate.weights)
 
 

@@ -99,6 +99,8 @@ class Rows:
         model.measured_again(np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        if (there := model.resampled(self.kind, rng)) is not None:
+            return there
         often = np.ones(model.n)
         for part in model.strata:
             own = model.counts[part]
@@ -134,6 +136,8 @@ class WholeClusters:
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
+        if (there := model.resampled(self.kind, rng, self.clusters)) is not None:
+            return there
         often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
         return model.reweighted(model.weights * often[self.clusters.codes])
 

@@ -93,7 +93,7 @@ class Simulation(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
-        named = replace(self, rng=as_seed(self.rng))
+        named = replace(self, rng=model.agreed(as_seed(self.rng)))
         if self.tangent is None and model.bends:
             try:
                 return replace(named, tangent=True).respond(model, evaluation)
@@ -132,7 +132,11 @@ class Simulation(Method):
         tangent = model.bends if self.tangent is None else self.tangent
         curvature = self.curvature or ("ggn" if tangent else model.curvature)
         return NormalDraws(
-            model, self.draws // 2, as_seed(self.rng), curvature, Budget(self.budget)
+            model,
+            self.draws // 2,
+            model.agreed(as_seed(self.rng)),
+            curvature,
+            Budget(self.budget),
         )
 
 

@@ -145,7 +145,7 @@ class StochasticFiniteDifference(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Train pairs for every psi_k and take differences."""
-        plan = Plan.of(replace(self, rng=as_seed(self.rng)), model, evaluation)
+        plan = Plan.of(replace(self, rng=model.agreed(as_seed(self.rng))), model, evaluation)
         cost = plan.foretell()
         with progress(f"training pairs ({cost})", total=plan.total, unit="step") as bar:
             columns = [_trained(_Runs(plan, k, bar)) for k in range(evaluation.size)]

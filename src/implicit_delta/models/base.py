@@ -17,6 +17,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.prediction import Predictor
@@ -59,6 +60,14 @@ class Whitened(NamedTuple):
     rows: Array
     residuals: Array
     spread: Array
+
+
+class Strongest(NamedTuple):
+    """Rows of largest influence: their numbers (k,), influences (k, K), and labels if any."""
+
+    row: NDArray[np.intp]
+    influence: Array
+    label: tuple[str, ...] | None
 
 
 class FittedModel(ABC):
@@ -378,6 +387,16 @@ class FittedModel(ABC):
         """Build the same model with new draws of what was measured once."""
         return self
 
+    def moments(self, psi: Any, theta: Array) -> Moments | None:
+        """Add up the rows of an average where they live, if they do not live here."""
+        return None
+
+    def resampled(
+        self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None
+    ) -> "FittedModel | None":
+        """Draw weights where the rows live, if they are too many to be drawn here."""
+        return None
+
     # Derived from the members above; a backend may know a faster way.
 
     @property
@@ -483,6 +502,19 @@ class FittedModel(ABC):
         return 0, 0
 
     @property
+    def follows(self) -> bool:
+        """Whether another process tells what is to be told of this model."""
+        return False
+
+    def agreed(self, seed: int) -> int:
+        """Return the seed of the first process, of several that work on this model."""
+        return seed
+
+    def joined(self, labels: Any) -> Any:
+        """Put labels of rows together that processes have given, each of its own."""
+        return labels
+
+    @property
     def maker(self) -> str:
         """The function that makes such models, for `print`; none where that is not known."""
         return ""
@@ -562,6 +594,15 @@ class FittedModel(ABC):
         """
         return None
 
+    def strongest(self, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+        """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
+        rows = self.influences(theta, v)
+        order = by_size(rows, errors)[:k]
+        labels = None if self.rows is None else np.asarray(self.rows)
+        counted = labels is None or np.array_equal(labels, np.arange(self.n))
+        label = None if counted or labels is None else tuple(str(labels[i]) for i in order)
+        return Strongest(order, rows[order], label)
+
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.
 
@@ -628,6 +669,12 @@ def range_of(values: Array) -> str:
     """Write the smallest and the largest of some numbers."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def by_size(rows: Array, errors: Array) -> NDArray[np.intp]:
+    """Order rows by their largest influence in standard errors, the strongest first."""
+    scaled = np.abs(rows) / np.where(errors > 0, errors, 1.0)
+    return np.argsort(-scaled.max(axis=1), kind="stable")
 
 
 def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:

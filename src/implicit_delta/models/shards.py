@@ -74,7 +74,7 @@ def from_shards(
     return model_over(Serial(build, given, keep))
 
 
-def model_over(engine: Engine) -> ShardedModel:
+def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> ShardedModel:
     """Make the model of the shards of an engine: look at each once, and compare."""
     found: list[Described] = list(engine.each(asks.described))
     for other in found:
@@ -83,13 +83,13 @@ def model_over(engine: Engine) -> ShardedModel:
     engine = engine.of_sizes(sizes)
     alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
     whole = engine.changed(asks.penalized_if, alone)
-    model = ShardedModel(
+    model = kind(
         engine=whole,
         origin=engine,
         sizes=sizes,
         values=tuple(own.value for own in found),
         theta=first.theta,
-        weights=_joined(found),
+        given=_joined(found),
         l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
         has_penalty=first.penalized,
         penalty_by_rows=first.penalty_by_rows,
@@ -186,7 +186,7 @@ def _tell_plan(model: ShardedModel) -> None:
     """Tell what a pass takes, loudly if an answer will take long."""
     seconds = model.engine.counter.seconds
     text = (
-        f"from_shards: {model.engine.count} shards, {model.n} rows, {model.d} parameters; a pass "
+        f"{model.maker}: {model.engine.count} shards, {model.n} rows, {model.d} parameters; a pass "
         f"takes about {seconds:.1g} s, `infer` about {PASSES} passes"
     )
     (logger.warning if PASSES * seconds >= WAIT else logger.info)(text)

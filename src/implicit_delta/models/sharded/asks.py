@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
+from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
 OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
@@ -167,6 +168,12 @@ def cluster_sums(
     return found, sums
 
 
+def strongest(shard: Shard, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+    """Rows of largest influence, with their numbers in this shard."""
+    counted = shard.silent and shard.model.weight_kind != "frequency"
+    return shard.model.strongest(theta, 0.0 * v if counted else v, errors, k)
+
+
 def batch_score(shard: Shard, rows: RowNumbers, theta: Array, scale: float) -> Array:
     """Score of some rows of the shard, times a factor, less the penalty, (d,)."""
     model = shard.model
@@ -237,6 +244,28 @@ def reweighted(shard: Shard, weights: Array) -> Shard:
     if not np.any(weights):
         return replace(shard, silent=True)
     return replace(shard, model=shard.model.reweighted(weights), silent=False)
+
+
+def resampled(shard: Shard, share: tuple[Draw, int]) -> Shard:
+    """Draw weights of rows by their numbers, which begin here."""
+    draw, start = share
+    if shard.silent:
+        return shard
+    model, numbers = shard.model, np.arange(start, start + shard.model.n)
+    return reweighted(shard, draw.reweighted(model.weights, model.counts, numbers))
+
+
+def coded(shard: Shard, codes: NDArray[np.intp]) -> Shard:
+    """Keep the clusters of the rows."""
+    return replace(shard, codes=codes)
+
+
+def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
+    """Draw weights of clusters by their numbers."""
+    if shard.silent:
+        return shard
+    assert shard.codes is not None
+    return reweighted(shard, draw.by_clusters(shard.model.weights, shard.codes))
 
 
 def at(shard: Shard, theta: Array) -> FittedModel:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +14,21 @@ from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic, added, bytes_of
 from implicit_delta.models.sharded.serial import size_of
-from implicit_delta.models.sharded.shard import Answer, Ask, Shard, answered, built, label_of
+from implicit_delta.models.sharded.shard import (
+    Answer,
+    Ask,
+    Failed,
+    Shard,
+    answered,
+    built,
+    caught,
+    label_of,
+)
 
 PATIENCE = 30.0  # seconds without any worker after which an answer is given up
 GLANCE = 1.0  # seconds between looks at the cluster while an answer is awaited
 ONCE = 2**16  # bytes of arguments above which they are sent once to the cluster, not with each ask
 COPIED = 2**26  # bytes at which a shard is taken for too heavy to be moved to an idle worker
-
-
-class Failed(NamedTuple):
-    """An error that a question has raised on a worker."""
-
-    error: Exception
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +209,14 @@ def _on_cluster(client: Any, part: Any) -> Any:
 
 def _build(build: Callable[[Any], Any], part: Any, label: str) -> "Shard | Failed":
     _weigh_shards()
-    shard: Shard | Failed = _caught(lambda: built(build, part, label))
+    shard: Shard | Failed = caught(lambda: built(build, part, label))
     return shard
 
 
 def _changed(shard: "Shard | Failed", change: Change, share: Any) -> "Shard | Failed":
     if isinstance(shard, Failed):
         return shard
-    made: Shard | FittedModel | Failed = _caught(lambda: change(shard, share))
+    made: Shard | FittedModel | Failed = caught(lambda: change(shard, share))
     return replace(shard, model=made) if isinstance(made, FittedModel) else made
 
 
@@ -222,7 +225,7 @@ def _answer(
 ) -> "Answer | Failed":
     if isinstance(shard, Failed):
         return shard
-    answer: Answer | Failed = _caught(lambda: answered(shard, ask, (*own, *arguments), name))
+    answer: Answer | Failed = caught(lambda: answered(shard, ask, (*own, *arguments), name))
     return answer
 
 
@@ -232,14 +235,6 @@ def _added(answers: "list[Answer | Failed]") -> "Answer | Failed":
         return failed
     passes = max(answer.passes for answer in answers if isinstance(answer, Answer))
     return Answer(added(answer.value for answer in answers if isinstance(answer, Answer)), passes)
-
-
-def _caught(function: Callable[[], Any]) -> Any:
-    """Give an error back as a result: Dask would log it as a failure of the worker."""
-    try:
-        return function()
-    except Exception as error:
-        return Failed(error)
 
 
 def _weigh_shards() -> None:

@@ -45,6 +45,24 @@ class Engine(ABC):
     traffic: Traffic
 
     @property
+    def maker(self) -> str:
+        """The function that makes such models."""
+        return "from_shards"
+
+    @property
+    def follows(self) -> bool:
+        """Whether another process tells what is to be told."""
+        return False
+
+    def agreed(self, value: Any) -> Any:
+        """Return the value that the first process has, of several."""
+        return value
+
+    def joined(self, rows: Any) -> Any:
+        """Put values of rows together that processes have given, each of its own."""
+        return rows
+
+    @property
     @abstractmethod
     def count(self) -> int:
         """The number of shards."""

@@ -2,36 +2,49 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.base import (
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    Strongest,
+    Whitened,
+    by_size,
+)
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.loglik_model import SADDLE
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.noise import mean_square_over, scale_of_weights, with_noise
+from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Ask
 from implicit_delta.models.sharded.units import (
     Everywhere,
     count_of_rows,
     jacobian_of_rows,
     jacobian_of_sums,
+    jacobian_of_total,
     lives_on_shards,
+    moments_of,
     on_shards,
 )
 from implicit_delta.numerics.arrays import symmetric
 
 CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
+DRAWN_HERE = 10**7  # rows up to which weights are drawn as in one process, and travel: 80 MB
 NOT_FIXED = (
     "Parameters of a model over shards are fixed where it is built: write the number into the "
     "log-likelihood that `build(part)` makes, and leave the parameter out of theta."
@@ -56,6 +69,10 @@ class ShardedModel(FittedModel):
         Log-likelihood of each shard as it was built, by which changed data are seen.
     origin : Engine
         The shards as they were built.
+    given : (n,) array
+        Weights, before any are drawn.
+    drawn : callable, optional
+        Makes the weights that shards have drawn for themselves, (n,).
     """
 
     engine: Engine
@@ -63,7 +80,8 @@ class ShardedModel(FittedModel):
     sizes: tuple[int, ...]
     values: tuple[float, ...]
     theta: Array
-    weights: Array
+    given: Array
+    drawn: Callable[[], Array] | None = None
     l2: float = 0.0
     has_penalty: bool = False
     penalty_by_rows: bool = False
@@ -86,11 +104,20 @@ class ShardedModel(FittedModel):
     tether: float = 0.0
     effective: float = np.nan
     kind: str = ""
+    _sent: LastCache = field(init=False, default_factory=LastCache)
 
     def __post_init__(self) -> None:
         """Name theta."""
         if self.layout is not None and self.chart is None:
             object.__setattr__(self, "theta", as_named(self.theta, self.layout))
+
+    @cached_property
+    def weights(self) -> Array:  # type: ignore[override]
+        return self.given if self.drawn is None else self.drawn()
+
+    @property
+    def n(self) -> int:
+        return sum(self.sizes)
 
     @property
     def passes(self) -> int:
@@ -103,6 +130,16 @@ class ShardedModel(FittedModel):
     @property
     def travelled_bytes(self) -> tuple[int, int]:
         return self.engine.traffic.sent, self.engine.traffic.received
+
+    @property
+    def follows(self) -> bool:
+        return self.engine.follows
+
+    def agreed(self, seed: int) -> int:
+        return int(self.engine.agreed(seed))
+
+    def joined(self, labels: Any) -> Any:
+        return self.engine.joined(labels)
 
     def objective(self, theta: Array) -> float:
         return float(self.engine.sum(asks.objective, _plain(theta)))
@@ -136,11 +173,34 @@ class ShardedModel(FittedModel):
         for rows in self.engine.each(asks.whitened, _plain(theta), v, name=False):
             yield from rows
 
+    def strongest(self, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+        """Merge the strongest rows of each shard: k of each travel."""
+        found = list(self.engine.each(asks.strongest, _plain(theta), v, errors, k))
+        starts = np.cumsum(self.sizes) - self.sizes
+        numbers = np.concatenate([own.row + at for own, at in zip(found, starts, strict=True)])
+        influence = np.concatenate([own.influence for own in found])
+        labels = [own.label for own in found]
+        order = by_size(influence, errors)[:k]
+        known = None if None in labels else [text for own in labels for text in own or ()]
+        label = None if known is None else tuple(known[i] for i in order)
+        return Strongest(numbers[order], influence[order], label)
+
     def squared_residuals(self) -> Array | None:
         parts = list(self.engine.each(asks.squared_residuals))
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
+    def moments(self, psi: Any, theta: Array) -> Moments | None:
+        """Add up the rows of an average where they live, if it is a plain one of rows on shards."""
+        on = lives_on_shards(psi)
+        if on is None or not getattr(psi, "plain", False):
+            return None
+        found: Moments = reduce(Moments.joined, self.engine.each(moments_of, on.h, _plain(theta)))
+        return found
+
     def evaluate(self, psi: Psi, theta: Array) -> Any:
+        if (found := self.moments(psi, theta)) is not None:
+            value = found.mean * (found.rows if psi.summary.total else 1)  # type: ignore[attr-defined]
+            return value[0] if found.flat else value
         if lives_on_shards(psi) is not None:
             return psi(Everywhere(self.engine, _plain(theta)))
         return self.engine.first(asks.evaluate, psi, theta)
@@ -161,6 +221,9 @@ class ShardedModel(FittedModel):
         if not hasattr(psi, "coefficients"):
             return np.vstack(list(self.engine.each(jacobian_of_rows, on.h, theta)))
         sizes = list(self.engine.each(count_of_rows, on.h, theta))
+        if getattr(psi, "plain", False):
+            total = self.engine.sum(jacobian_of_total, on.h, theta, shares=sizes)
+            return total if psi.summary.total else total / sum(sizes)
         own = np.split(psi.coefficients(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
         return self.engine.sum(jacobian_of_sums, on.h, theta, shares=own)
 
@@ -172,7 +235,30 @@ class ShardedModel(FittedModel):
     def reweighted(self, weights: Array) -> "ShardedModel":
         checked = as_weights(weights, self.n)
         engine = self.engine.changed(asks.reweighted, self._split(checked))
-        return replace(self, engine=engine, weights=checked)
+        return replace(self, engine=engine, given=checked, drawn=None)
+
+    def resampled(
+        self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None
+    ) -> "ShardedModel | None":
+        """Let shards of very many rows draw their own weights: a seed travels, and no row does."""
+        if self.n <= DRAWN_HERE:
+            return None
+        draw = Draw(kind, int(rng.integers(2**63)))
+        if clusters is not None:
+            engine = self._coded(clusters).changed(asks.resampled_clusters, [draw] * self.shards)
+            return replace(self, engine=engine, drawn=partial(_of_clusters, self, draw, clusters))
+        starts = np.cumsum(self.sizes) - self.sizes
+        engine = self.engine.changed(asks.resampled, [(draw, int(start)) for start in starts])
+        return replace(self, engine=engine, drawn=partial(_of_rows, self, draw))
+
+    def _coded(self, clusters: Clusters) -> Engine:
+        """Send the clusters of the rows once, and not with each draw."""
+        found: Engine = self._sent.get(
+            clusters.codes,
+            "coded",
+            lambda: self.engine.changed(asks.coded, self._split(clusters.codes)),
+        )
+        return found
 
     def at(self, theta: Array) -> "ShardedModel":
         point = as_parameters(theta)
@@ -268,7 +354,7 @@ class ShardedModel(FittedModel):
                 raise UnsupportedModelError(
                     f"The log-likelihood of {label} was {known:.10g} when the model was made, and "
                     f"is {value:.10g} now at the same parameters: its data have changed since, or "
-                    "build is random. Make the model again with `from_shards`."
+                    f"build is random. Make the model again with `{self.maker}`."
                 )
 
     def check_maximum(self) -> None:
@@ -299,7 +385,7 @@ class ShardedModel(FittedModel):
 
     @property
     def maker(self) -> str:
-        return "from_shards"
+        return self.engine.maker
 
     def describe(self) -> dict[str, str]:
         rows = f"{min(self.sizes)} to {max(self.sizes)} rows each"
@@ -308,6 +394,14 @@ class ShardedModel(FittedModel):
     def _split(self, rows: Any) -> Sequence[Any]:
         """Cut an array of rows into those of the shards."""
         return np.split(rows, np.cumsum(self.sizes)[:-1])
+
+
+def _of_rows(model: ShardedModel, draw: Draw) -> Array:
+    return draw.reweighted(model.weights, model.counts, np.arange(model.n))
+
+
+def _of_clusters(model: ShardedModel, draw: Draw, clusters: Clusters) -> Array:
+    return draw.by_clusters(model.weights, clusters.codes)
 
 
 def _plain(theta: Array) -> Array:

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import OF_A_PART
@@ -25,12 +28,15 @@ class Shard:
         Number and short name of the part, for messages.
     silent : bool
         Whether no row of it has any weight: what is left of its sums is the penalty.
+    codes : (n,) array of int, optional
+        Clusters of the rows, where a bootstrap draws these many times.
     """
 
     model: FittedModel
     part: Any
     label: str
     silent: bool = False
+    codes: NDArray[np.intp] | None = None
 
 
 class Answer(NamedTuple):
@@ -38,6 +44,12 @@ class Answer(NamedTuple):
 
     value: Any
     passes: int
+
+
+class Failed(NamedTuple):
+    """An error that a shard has raised, which travels like an answer."""
+
+    error: Exception
 
 
 Ask = Callable[..., Any]  # ask(shard, *arguments), a function of a module: it may travel by name
@@ -92,3 +104,11 @@ def named(error: Exception, where: str) -> Exception:
         error.args = (text, *error.args[1:])  # with the attributes that it has
         return error
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+def caught(function: Callable[[], Any]) -> Any:
+    """Give an error back as a result, for who asks from elsewhere."""
+    try:
+        return function()
+    except Exception as error:
+        return Failed(error)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 
@@ -113,7 +115,17 @@ class Combined:
 
 def rows_of(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> Array:
     """Evaluate h on the rows of a shard."""
-    return np.asarray(shard.model.evaluate(lambda model: h(model, shard.part), theta))
+    return np.asarray(shard.model.evaluate(lambda model: unmasked(h(model, shard.part)), theta))
+
+
+def unmasked(rows: Any) -> Any:
+    """Refuse masked entries, which would become numbers silently."""
+    if isinstance(rows, np.ma.MaskedArray) and np.ma.getmaskarray(rows).any():
+        raise EvaluationError(
+            "h(model, part) returned masked entries, which have no value: leave these rows out, or "
+            "fill them, `rows.filled(0.0)`."
+        )
+    return rows
 
 
 def count_of_rows(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> int:
@@ -131,3 +143,25 @@ def jacobian_of_sums(
 ) -> Array:
     """Differentiate combinations of the rows of a shard, (G * K, d)."""
     return shard.model.jacobian(Combined(h, shard.part, coefficients), theta)
+
+
+def jacobian_of_total(shard: Shard, rows: int, h: Callable[[Any, Any], Any], theta: Array) -> Array:
+    """Differentiate the sum of so many rows, (K, d)."""
+    return jacobian_of_sums(shard, np.ones((1, rows)), h, theta)
+
+
+def moments_of(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> Moments:
+    """Sums of the rows of a shard."""
+    rows = rows_of(shard, h, theta)
+    if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
+        raise EvaluationError(
+            f"h(model, part) returned shape {rows.shape} of {rows.dtype}, but must return one "
+            "value per row, (m,), or (m, K) for K evaluations: not averaged and not summed."
+        )
+    bad = np.flatnonzero(~np.isfinite(rows[:, None] if rows.ndim == 1 else rows).all(axis=1))
+    if bad.size:
+        raise EvaluationError(
+            f"h is NaN or infinite for row {bad[0]} of the part ({bad.size} of {len(rows)} rows). "
+            "Check the evaluation data for missing values."
+        )
+    return Moments.of(rows.astype(np.float64))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from implicit_delta.models.torch.distributed import TorchRanks
     from implicit_delta.models.torch.model import TorchModel
 
 
@@ -35,7 +36,8 @@ def from_torch(
     weight_kind: WeightKind = "frequency",
     dtype: "torch.dtype | None" = None,
     columns: Sequence[str] | None = None,
-) -> "TorchModel":
+    group: Any = None,
+) -> "TorchModel | TorchRanks":
     r"""Make a fitted model of a trained torch module.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -
@@ -103,6 +105,13 @@ def from_torch(
     columns : list of str, optional
         Names of the columns of the inputs, for data (X, y) with X of shape (n, p) and a likelihood
         from the list: questions such as ``average_comparison("dose")`` then work.
+    group : torch.distributed.ProcessGroup, optional
+        The processes that have the data, ``torch.distributed.group.WORLD`` under `torchrun`: every
+        rank makes the same calls, with the same module and with *its own* rows, their `weights`
+        and ``clusters=``; all get the same answer. A loader with a `DistributedSampler` gives
+        rank r of R the rows r, r + R, ... of its dataset, none twice. Psi is evaluated on rank 0;
+        ``Average(on_shards(h))`` evaluates ``h(module, data)`` on the data of every rank. `l2` and
+        `penalty` are those of the whole and count once.
 
     Returns
     -------
@@ -123,9 +132,15 @@ def from_torch(
     """
     optional("torch", "from_torch")
     from implicit_delta.models.torch.model import make
+    from implicit_delta.models.torch.wrappers import warn_alone
 
     options = Options(l2, penalty, batch_size, weights, weight_kind, dtype)
     options = replace(options, outputs=outputs, targets=targets, parameters=parameters)
     options = replace(options, start=start, checkpoints=checkpoints, replicates=replicates)
     options = replace(options, columns=columns)
+    if group is not None:
+        from implicit_delta.models.torch.distributed import make_over
+
+        return make_over(module, data, likelihood, options, group)
+    warn_alone(module)
     return make(module, data, likelihood, options)
