@@ -73,15 +73,12 @@ def test_a_constant_that_hides_too_much_is_to_be_subtracted(offset, neighbor):
         idm.infer(means(), psi)
 
 
-@pytest.mark.parametrize("slope", [0.3, 0.5, 0.7, 1.0, 2.0])
-@pytest.mark.parametrize("offset", [2e14, 1e15])
+@pytest.mark.parametrize(
+    ("offset", "slope"), [(2e14, 0.5), (2e14, 0.7), (2e14, 1.0), (1e15, 2.0), (1e15, 5.0)]
+)
 def test_a_move_by_a_few_roundings_is_refused_or_warned_about(offset, slope):
     model = means()
     psi = opaque(lambda t: [slope * t[0] + offset, t[0]])
-    here = psi(model.theta)[0]
-    if psi(model.theta + ERROR)[0] == here == psi(model.theta - ERROR)[0]:
-        assert errors(model, psi)[0] == 0
-        return
     refused = idm.EvaluationError, idm.ImplicitDeltaWarning  # warnings are errors here
     with pytest.raises(refused, match="ubtract the constant"):
         idm.infer(model, psi)
