@@ -262,3 +262,26 @@ def test_a_jump_right_here_is_no_noise():
     hat = float(model.theta[1])
     with pytest.raises(idm.EvaluationError):
         idm.infer(model, opaque(lambda t: [t[0], np.sign(t[1] - hat)]))
+
+
+# The same of a root of equations.
+def equations():
+    return idm.from_equations(lambda t: Y - t, start=[0.0, 0.0])
+
+
+def test_a_stationary_output_of_equations_is_refused():
+    hat = np.array(equations().theta)
+    with pytest.raises(idm.EvaluationError, match="derivative is exactly zero"):
+        idm.infer(equations(), lambda t: np.stack([t[0], (t[1] - hat[1]) ** 2]))
+
+
+def test_a_pole_among_outputs_of_equations_is_seen():
+    row = np.eye(50)[20]
+    with pytest.raises(idm.ConvergenceError, match="bends within half"):
+        idm.infer(equations(), lambda t: t[0] + row * (1 / (t[0] - MEAN[0] + 0.06) - t[0]))
+
+
+def test_a_large_constant_in_a_psi_of_equations():
+    psi = opaque(lambda t: [0.3 * t[0] + 1.7e9, t[0]])
+    found = errors(equations(), psi)
+    assert found[0] == pytest.approx(0.3 * found[1], rel=1e-3)
