@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored
+from implicit_delta._core.factored import Factored
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -18,7 +18,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
-from implicit_delta.methods.probe import Probe, probe
+from implicit_delta.methods.probe import Draw, Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -121,9 +121,8 @@ class Infinitesimal(Method):
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
-        seen = _probed(
-            evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
-        )
+        against = own and not evaluation.straight
+        seen = _probed(evaluation, jacobian, solution, score, against, self._draw(model, solution))
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
@@ -210,6 +209,20 @@ class Infinitesimal(Method):
         apart = np.linalg.norm(model.information(model.theta, z) - other)
         return max(0.0, floor - float(apart) / LEAST_SHARE)
 
+    def _draw(self, model: FittedModel, solution: Solution) -> Draw:
+        """Draw from N(0, A^-1); without a root of A, along one random direction of that length."""
+        root = solution.factor or solution.flat
+        if root is not None:
+            return lambda z: root.half(z[:, None])[:, 0]
+
+        def scaled(z: Array) -> Array:
+            known = model.outer_products
+            step = z if known is None else known.units * z
+            fall = float(step @ self._curve(model, step))
+            return np.asarray(step * np.sqrt(z @ z / fall)) if fall > 0 else np.zeros_like(step)
+
+        return scaled
+
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
@@ -227,13 +240,19 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
 
 
 def _probed(
-    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
+    evaluation: Evaluation,
+    jacobian: Array,
+    solution: Solution,
+    score: Array,
+    exact: bool,
+    draw: Draw,
 ) -> Probe:
     """Probe psi; of a network that stopped early in its tangent, if psi has one."""
+    x, V = solution.x, solution.quadratic
     if not evaluation.model.tether:
-        return probe(evaluation, directions, covariance, score, exact)
+        return probe(evaluation, jacobian, x, V, score, exact, draw)
     try:
-        return probe(evaluation.in_tangent(), directions, covariance, score, exact)
+        return probe(evaluation.in_tangent(), jacobian, x, V, score, exact, draw)
     except UnsupportedModelError:
         return Probe(np.nan)
 
