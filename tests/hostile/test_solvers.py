@@ -379,12 +379,16 @@ def test_an_error_keeps_its_numbers_between_processes():
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000])
-def test_too_many_outputs_are_refused_before_memory_is_taken(size):
+def test_matrices_of_too_many_outputs_are_refused_before_memory_is_taken(size):
     model = idm.from_loglik(lambda t: -((np.arange(5.0) - t[0]) ** 2) / 2, theta=[2.0])
+    whole = idm.infer(model, lambda t: t[0] * np.ones(size))
+    np.testing.assert_allclose(whole.standard_error, np.sqrt(1 / 5), rtol=1e-12)
+    with pytest.raises(idm.ImplicitDeltaError, match=r"GB.*est\[:1000\]\.covariance"):
+        whole.covariance.shape  # noqa: B018
+    assert whole[:10].covariance.shape == (10, 10)  # as the message says
+    dense = idm.Infinitesimal(solver=idm.conjugate_gradient)
     with pytest.raises(idm.EvaluationError, match=r"GB of memory.*in blocks.*Average"):
-        idm.infer(model, lambda t: t[0] * np.ones(size))
-    block = idm.infer(model, lambda t: (t[0] * np.ones(size))[:10])  # as the message says
-    assert block.covariance.shape == (10, 10)
+        idm.infer(model, lambda t: t[0] * np.ones(size), dense)
 
 
 def unfinished(precision=1.0):
