@@ -197,6 +197,17 @@ def equal():
         found[name] = [answer(idm.infer(m, slope)) for m in (one, model)]
         found[f"{name}: rows of the dataset"] = [strong[0].row.tolist(), *labels_of(model)]
     found["rows of ranks"] = labels_of(many)
+    alone = [distributed.new_group([rank]) for rank in (0, 1)][RANK]
+    whole = TensorDataset(X, Y)
+    every = DataLoader(whole, 16, sampler=DistributedSampler(whole, 1, 0))
+    single = idm.from_torch(one.module, every, idm.Bernoulli(), l2=1.0, penalty=lasso, group=alone)
+    of_order = {
+        "one rank, residuals": (idm.Average(residuals, sample="training"), {}),
+        "one rank, series": (slope, {"robust": idm.HAC(2)}),
+    }
+    for name, (psi, options) in of_order.items():
+        found[name] = [answer(idm.infer(m, psi, **options)) for m in (one, single)]
+    found["rows of one rank"] = idm.infer(single, slope).top_influence(4).label
     normal = nn.Sequential(nn.BatchNorm1d(2, affine=False), nn.Linear(2, 1)).double()
     with torch.no_grad():
         normal[1].weight[:], normal[1].bias[:] = 0.1, 0.0

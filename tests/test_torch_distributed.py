@@ -29,7 +29,7 @@ QUESTIONS = [
     "average of training rows", "statistic", "simulation", "smoothed", "bootstrap", "difference",
     "stochastic", "profile", "weights", "sampling", "gaussian", "evidence", "sampler", "shuffled",
     "examples", "batch sampler", "running averages", "strongest rows",
-    "groups of training rows", "clusters of an average",
+    "groups of training rows", "clusters of an average", "one rank, residuals", "one rank, series",
 ]  # fmt: skip
 MISTAKES = {
     "loglik": "ValueError: On rank 1: KeyError: 'a column of rank 1'",
@@ -185,6 +185,7 @@ def test_strongest_rows_without_a_sampler_name_their_rank(equal):
         numbers = rank["strongest rows"][0][0]
         named = [f"rank 0, row {i}" if i < 60 else f"rank 1, row {i - 60}" for i in numbers]
         assert rank["rows of ranks"] == [named] * 2
+        assert rank["rows of one rank"] is None
 
 
 def test_the_group_goes_on_after_errors(faults):

@@ -40,7 +40,7 @@ class TorchRanks(ShardedModel):
     Attributes
     ----------
     strided : bool
-        Whether rank r of R has the rows r, r + R, ... of a dataset.
+        Whether rank r of several, R, has the rows r, r + R, ... of a dataset.
     """
 
     strided: bool = False
@@ -50,13 +50,13 @@ class TorchRanks(ShardedModel):
         """Number of each row in the dataset, or its rank and its number there, if these are few."""
         if self.strided:
             return np.concatenate([np.arange(r, self.n, self.shards) for r in range(self.shards)])
-        if self.n > MOST_LABELS:
+        if self.shards == 1 or self.n > MOST_LABELS:
             return None
         each = enumerate(self.sizes)
         return np.array([f"rank {rank}, row {i}" for rank, size in each for i in range(size)])
 
     def check_order(self, units: Any) -> None:
-        if lives_on_shards(units) is None:
+        if self.shards > 1 and lives_on_shards(units) is None:
             raise EvaluationError(
                 "The rows of this model are in the order of the ranks, not of your dataset, and "
                 'with sample="training" row i of h has to be row i of the model. Evaluate the '
@@ -114,7 +114,7 @@ def make_over(
 def _is_strided(model: TorchRanks, data: Any, ranks: Ranks) -> bool:
     """Whether the rows are those of samplers: of every rank, and one for each example."""
     own = len(range(ranks.rank, model.n, ranks.count)) == model.sizes[ranks.rank]
-    return all(ranks.gathered(own and _sampler(data) is not None, "sampler"))
+    return ranks.count > 1 and all(ranks.gathered(own and _sampler(data) is not None, "sampler"))
 
 
 def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:
