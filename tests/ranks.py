@@ -195,6 +195,11 @@ def equal():
             group=distributed.group.WORLD,
         )
         found[name] = [answer(idm.infer(m, slope)) for m in (one, model)]
+        advised = idm.Average(idm.on_shards(losses_of_rank), "training")
+        found[f"{name}, average"] = [
+            answer(idm.infer(one, idm.Average(losses_of_all, "training"))),
+            answer(idm.infer(model, advised)),
+        ]
         found[f"{name}: rows of the dataset"] = [strong[0].row.tolist(), *labels_of(model)]
     found["rows of ranks"] = labels_of(many)
     alone = [distributed.new_group([rank]) for rank in (0, 1)][RANK]

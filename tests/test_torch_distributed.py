@@ -30,6 +30,7 @@ QUESTIONS = [
     "stochastic", "profile", "weights", "sampling", "gaussian", "evidence", "sampler", "shuffled",
     "examples", "batch sampler", "running averages", "strongest rows",
     "groups of training rows", "clusters of an average", "one rank, residuals", "one rank, series",
+    "sampler, average", "shuffled, average", "examples, average", "batch sampler, average",
 ]  # fmt: skip
 MISTAKES = {
     "loglik": "ValueError: On rank 1: KeyError: 'a column of rank 1'",
