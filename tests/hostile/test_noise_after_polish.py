@@ -1,0 +1,243 @@
+"""Noise variance where a climb has ended, and of all parts: never that of a start or of one part.
+
+The truth is that of ordinary least squares, or of one fit in one process.
+"""
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+
+N = 60
+rng = np.random.default_rng(8)
+x = rng.normal(size=N)
+X = np.column_stack([np.ones(N), x])
+y = X @ [1.0, 2.0] + rng.normal(size=N)
+w = rng.integers(1, 4, size=N).astype(float)
+s = rng.uniform(0.5, 2.0, size=N)
+EVERY = slice(0, N)
+CUTS = {
+    "1": [EVERY],
+    "2": [slice(0, 30), slice(30, N)],
+    "3": [slice(0, 20), slice(20, 40), slice(40, N)],
+    "60": [slice(i, i + 1) for i in range(N)],
+    "one row first": [slice(0, 1), slice(1, N)],
+    "as many rows as parameters first": [slice(0, 2), slice(2, N)],
+    "one row last": [slice(0, N - 1), slice(N - 1, N)],
+}
+STARTS = [(0.0, 0.0), (1.0, 1.0), (10.0, 10.0)]
+RULES = {
+    "default": {},
+    "mle": {"variance": "mle"},
+    "unbiased": {"variance": "unbiased"},
+    "number": {"variance": 2.0},
+    "weights": {"weights": w},
+    "precisions": {"weights": w, "weight_kind": "precision"},
+    "sigma": {"sigma": s},
+    "known sigma": {"sigma": s, "variance": 1.0},
+    "l2": {"l2": 5.0},
+    "l2 unbiased": {"l2": 5.0, "variance": "unbiased"},
+    "strong l2": {"l2": 50.0},
+}
+
+
+def slope(b):
+    return b[1]
+
+
+def residuals_of(rows=EVERY, jacobian=True, **options):
+    """Least squares of some rows; options of rows are cut."""
+    own = {key: v[rows] if isinstance(v, np.ndarray) else v for key, v in options.items()}
+    own |= {"jacobian": lambda b: -X[rows]} if jacobian else {}
+    return idm.from_residuals(lambda b: y[rows] - X[rows] @ b, **own)
+
+
+def answer(model):
+    estimate = idm.infer(model, slope)
+    return estimate.value, estimate.standard_error, model.df
+
+
+def least_squares(variance="unbiased", weights=None):
+    """Closed form: estimate, standard error, degrees of freedom."""
+    own = np.ones(N) if weights is None else weights
+    inverse = np.linalg.inv(X.T @ (own[:, None] * X))
+    b = inverse @ X.T @ (own * y)
+    count = own.sum()
+    squares = own @ (y - X @ b) ** 2
+    s2 = squares / (count - 2 if variance == "unbiased" else count)
+    return b[1], np.sqrt(s2 * inverse[1, 1]), count - 2
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("jacobian", [True, False])
+@pytest.mark.parametrize("variance", ["unbiased", "mle"])
+def test_polished_residuals_are_least_squares(start, jacobian, variance):
+    model = idm.polish(residuals_of(jacobian=jacobian, theta=start, variance=variance))
+    assert answer(model) == pytest.approx(least_squares(variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("jacobian", [True, False])
+def test_polish_ends_where_a_fit_ends(rule, jacobian):
+    options = RULES[rule]
+    model = idm.polish(residuals_of(jacobian=jacobian, theta=(0.0, 0.0), **options))
+    fit = residuals_of(start=(0.0, 0.0), **options)
+    assert answer(model) == pytest.approx(answer(fit), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("cut", CUTS)
+def test_polish_over_parts_ends_where_a_fit_ends(rule, cut):
+    options = RULES[rule]
+    model = idm.from_shards(lambda rows: residuals_of(rows, theta=(0.0, 0.0), **options), CUTS[cut])
+    fit = residuals_of(start=(0.0, 0.0), **options)
+    assert answer(idm.polish(model)) == pytest.approx(answer(fit), rel=1e-6)
+
+
+@pytest.mark.parametrize("variance", ["unbiased", "mle"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_variance_of_parts_is_pooled(variance, cut):
+    b = np.linalg.lstsq(X, y, rcond=None)[0]
+    model = idm.from_shards(lambda rows: residuals_of(rows, theta=b, variance=variance), CUTS[cut])
+    assert answer(model) == pytest.approx(least_squares(variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("variance", ["unbiased", "mle"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_part_that_is_fitted_exactly_counts(variance, place):
+    level = np.array([1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 1.5])
+    parts = [slice(0, 3), slice(3, 7)]
+
+    def build(rows):
+        return idm.from_residuals(lambda m: level[rows] - m[0], theta=[1.0], variance=variance)
+
+    model = idm.from_shards(build, parts if place == 0 else parts[::-1])
+    s2 = level.var(ddof=variance == "unbiased")
+    found = idm.infer(model, lambda m: m[0]).standard_error
+    assert found == pytest.approx(np.sqrt(s2 / level.size), rel=1e-6)
+
+
+def test_all_parts_fitted_exactly_are_refused():
+    with pytest.raises(ValueError, match="residuals are zero"):
+        idm.from_shards(lambda r: idm.from_residuals(lambda m: np.ones(3) * m[0], [0.0]), [0, 1])
+
+
+def test_fewer_rows_than_parameters_in_all_parts_are_refused():
+    with pytest.raises(ValueError, match="no degree of freedom"):
+        idm.from_shards(
+            lambda r: residuals_of(r, theta=(0.0, 0.0)), [slice(0, 1), slice(1, 2)]
+        )
+
+
+def test_exact_data_are_refused_where_the_climb_ends():
+    model = idm.from_residuals(lambda b: X @ [1.0, 2.0] - X @ b, theta=(0.0, 0.0))
+    with pytest.raises(ValueError, match="zero"):
+        idm.polish(model)
+
+
+@pytest.mark.parametrize("variance", ["unbiased", "mle"])
+def test_curve(variance):
+    z = np.linspace(0.0, 3.0, 40)
+    curve = 2.0 * np.exp(-0.7 * z) + 0.05 * np.sin(37.0 * z)
+
+    def residuals(b):
+        return curve - b[0] * np.exp(-b[1] * z)
+
+    polished = idm.polish(idm.from_residuals(residuals, theta=[1.0, 0.3], variance=variance))
+    fit = idm.from_residuals(residuals, start=[1.0, 0.3], variance=variance)
+    assert answer(polished) == pytest.approx(answer(fit), rel=1e-5)
+
+
+def test_bounds_and_fixed_parameters():
+    def build(**options):
+        return residuals_of(bounds=[(None, None), (None, 1.5)], **options)
+
+    inside = {"theta": (0.0, 1.5)} | {}
+    fit = build(start=(0.0, 0.0))
+    polished = idm.polish(build(theta=fit.theta)).fix({0: 0.5})
+    assert polished.df == fit.fix({0: 0.5}).df
+    assert idm.polish(fit).df == fit.df == N - 1
+    assert inside["theta"][1] == pytest.approx(fit.theta[1])
+
+
+def test_gain_is_that_of_one_variance():
+    result = idm.polish(residuals_of(theta=(0.0, 0.0), l2=5.0), slope)
+    end = result.model
+    assert result.gain == pytest.approx(end.objective(end.theta) - end.objective(np.zeros(2)))
+    errors = idm.infer(end, slope).standard_error
+    assert result.moved == pytest.approx(end.theta[1] / errors, rel=1e-3)
+
+
+def test_polish_twice_changes_nothing():
+    once = idm.polish(residuals_of(theta=(10.0, 10.0), l2=5.0))
+    assert answer(idm.polish(once)) == pytest.approx(answer(once), rel=1e-7)
+
+
+# Networks: a line in torch and in JAX.
+
+
+def line_of(rows=EVERY, variance=None, backend="torch", start=(0.0, 0.0), **options):
+    own = {key: v[rows] if isinstance(v, np.ndarray) else v for key, v in options.items()}
+    if backend == "jax":
+        jnp = pytest.importorskip("jax.numpy")
+        return idm.from_jax(
+            lambda b, inputs: inputs @ b,
+            jnp.array(start),
+            (X[rows], y[rows]),
+            idm.Gaussian(variance),
+            **own,
+        )
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(2, 1, bias=False, dtype=torch.float64)
+    torch.nn.init.constant_(net.weight, start[0])
+    data = torch.tensor(X[rows]), torch.tensor(y[rows, None])
+    return idm.from_torch(net, data, idm.Gaussian(variance), **own)
+
+
+def line_answer(model, backend):
+    psi = (lambda b: b[1]) if backend == "jax" else (lambda net: net.weight[0, 1])
+    estimate = idm.infer(model, psi, idm.Infinitesimal())
+    return estimate.value, estimate.standard_error, model.df
+
+
+LINES = {
+    "default": {},
+    "mle": {"variance": "mle"},
+    "unbiased": {"variance": "unbiased"},
+    "number": {"variance": 2.0},
+    "weights": {"weights": w},
+    "l2": {"l2": 5.0},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double_jax():
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("rule", LINES)
+def test_polished_line(rule, backend):
+    options = LINES[rule]
+    model = idm.polish(line_of(backend=backend, **options))
+    fit = residuals_of(start=(0.0, 0.0), **options)
+    assert line_answer(model, backend) == pytest.approx(answer(fit), rel=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("cut", ["1", "3", "one row first"])
+@pytest.mark.parametrize("rule", ["default", "mle", "weights", "l2"])
+def test_polished_line_over_parts(rule, cut, backend):
+    options = LINES[rule]
+    model = idm.from_shards(lambda rows: line_of(rows, backend=backend, **options), CUTS[cut])
+    fit = residuals_of(start=(0.0, 0.0), **options)
+    assert line_answer(idm.polish(model), backend) == pytest.approx(answer(fit), rel=1e-5)
+
+
+def test_line_over_sixty_parts():
+    model = idm.polish(idm.from_shards(line_of, CUTS["60"]))
+    assert line_answer(model, "torch") == pytest.approx(least_squares(), rel=1e-5)
