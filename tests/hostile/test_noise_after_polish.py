@@ -47,7 +47,7 @@ def slope(b):
 
 def residuals_of(rows=EVERY, jacobian=True, **options):
     """Least squares of some rows; options of rows are cut."""
-    own = {key: v[rows] if isinstance(v, np.ndarray) else v for key, v in options.items()}
+    own = {key: v[rows] if np.size(v) == N else v for key, v in options.items()}
     own |= {"jacobian": lambda b: -X[rows]} if jacobian else {}
     return idm.from_residuals(lambda b: y[rows] - X[rows] @ b, **own)
 
@@ -124,9 +124,7 @@ def test_all_parts_fitted_exactly_are_refused():
 
 def test_fewer_rows_than_parameters_in_all_parts_are_refused():
     with pytest.raises(ValueError, match="no degree of freedom"):
-        idm.from_shards(
-            lambda r: residuals_of(r, theta=(0.0, 0.0)), [slice(0, 1), slice(1, 2)]
-        )
+        idm.from_shards(lambda r: residuals_of(r, theta=(0.0, 0.0)), [slice(0, 1), slice(1, 2)])
 
 
 def test_exact_data_are_refused_where_the_climb_ends():
@@ -152,12 +150,11 @@ def test_bounds_and_fixed_parameters():
     def build(**options):
         return residuals_of(bounds=[(None, None), (None, 1.5)], **options)
 
-    inside = {"theta": (0.0, 1.5)} | {}
     fit = build(start=(0.0, 0.0))
     polished = idm.polish(build(theta=fit.theta)).fix({0: 0.5})
     assert polished.df == fit.fix({0: 0.5}).df
     assert idm.polish(fit).df == fit.df == N - 1
-    assert inside["theta"][1] == pytest.approx(fit.theta[1])
+    assert fit.theta[1] == pytest.approx(1.5)
 
 
 def test_gain_is_that_of_one_variance():
@@ -177,7 +174,7 @@ def test_polish_twice_changes_nothing():
 
 
 def line_of(rows=EVERY, variance=None, backend="torch", start=(0.0, 0.0), **options):
-    own = {key: v[rows] if isinstance(v, np.ndarray) else v for key, v in options.items()}
+    own = {key: v[rows] if np.size(v) == N else v for key, v in options.items()}
     if backend == "jax":
         jnp = pytest.importorskip("jax.numpy")
         return idm.from_jax(
