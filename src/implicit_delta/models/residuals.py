@@ -480,8 +480,9 @@ def renoise_residuals(model: LoglikModel) -> tuple[LoglikModel, float]:
     assert isinstance(rows, GaussianResiduals)
     if model.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
         return model, 1.0
-    changes = {"constraints": model.constraints, "weights": model.weights, "l2": model.l2}
-    noise = replace(rows.problem, **changes).noise(np.array(model.theta))
+    under, weights, l2 = model.constraints, model.weights, model.l2
+    problem = replace(rows.problem, constraints=under, weights=weights, l2=l2)
+    noise = problem.noise(np.array(model.theta))
     return with_noise(model, noise), noise.variance / rows.likelihood.noise
 
 
