@@ -105,6 +105,9 @@ def polish(
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
 
+    A noise variance that the model has estimated is estimated again where the climb ends, and under
+    a penalty, which it is weighed against, both alternate until they settle.
+
     Parameters
     ----------
     model : FittedModel
