@@ -34,6 +34,13 @@ NO_MAXIMUM = (
     'error, `infer(result.model, psi, Infinitesimal(curvature="ggn"))`, or climb on to a maximum '
     "with `polish(model)`."
 )
+MOST_ALTERNATIONS = 50
+SETTLED = 1e-7  # of the noise variance: half of it is that of a standard error
+STILL_MOVES = (
+    f"The noise variance still moves after {MOST_ALTERNATIONS} climbs, each with that of the last. "
+    "The penalty may be so weak that the model interpolates: give a larger one, or the variance as "
+    "a number, `Gaussian(variance=...)` or `from_residuals(..., variance=...)`."
+)
 DRIFT = 0.01  # standard errors: a tenth of what `infer` warns of
 
 
@@ -98,6 +105,9 @@ def polish(
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
 
+    A noise variance that the model has estimated is estimated again where the climb ends, and under
+    a penalty, which it is weighed against, both alternate until they settle.
+
     Parameters
     ----------
     model : FittedModel
@@ -147,20 +157,8 @@ def polish(
         raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
     model.check_unchanged()
     model = model.tangent() if tangent else model
-    before = model.objective(model.theta)
     given = renamed(maximizer, maximize)
-    by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
-    watch = PsiDrift(model, psi, drift) if psi is not None and by_psi else None
-    try:
-        if model.constraints is not None:
-            found, iterations = constrained_maximum(model), 0
-        else:
-            found, iterations = maximum_of(model, given, done=watch, budget=budget)
-    except ConvergenceError as error:
-        if watch is None or watch.last is None:
-            raise
-        raise ConvergenceError(f"{error} {watch.last}") from None
-    finished = model.at(found)
+    finished, iterations, watch = _alternated(model, psi, given, drift, budget)
     start = model.theta if model.before is None else model.before
     object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
     if model.claimed is not None and finished.claimed is None:
@@ -177,7 +175,7 @@ def polish(
             "give `.module` of each to `from_torch(..., replicates=)` (`.params` in JAX).",
             ImplicitDeltaWarning,
         )
-    gain = finished.objective(found) - before
+    gain = finished.objective(finished.theta) - finished.objective(model.theta)
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
@@ -186,6 +184,43 @@ def polish(
         warn(NO_MAXIMUM, DriftWarning)
     moved = _moved(model, finished, psi, look.errors)
     return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
+
+
+def _alternated(
+    model: Model, psi: Asked | None, given: Maximizer | None, drift: float, budget: float | None
+) -> tuple[Model, int, PsiDrift | None]:
+    """Alternate between theta given the noise variance and that variance at theta.
+
+    One climb is enough where no variance is estimated, or theta does not depend on it.
+    """
+    by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
+    here, iterations, first = model, 0, model.passes
+    for _ in range(MOST_ALTERNATIONS):
+        watch = PsiDrift(here, psi, drift) if psi is not None and by_psi else None
+        found, steps = _climbed(here, given, watch, budget, model.passes - first)
+        here, ratio_of_noise = here.at(found).renoised()
+        iterations += steps
+        if abs(ratio_of_noise - 1) <= SETTLED or not (here.penalized or by_psi):
+            return here, iterations, watch
+    raise ConvergenceError(STILL_MOVES)
+
+
+def _climbed(
+    model: FittedModel,
+    given: Maximizer | None,
+    watch: PsiDrift | None,
+    budget: float | None,
+    spent: float,
+) -> tuple[Array, int]:
+    """Climb to the maximum, under the constraints if there are any."""
+    if model.constraints is not None:
+        return constrained_maximum(model), 0
+    try:
+        return maximum_of(model, given, done=watch, budget=budget, spent=spent)
+    except ConvergenceError as error:
+        if watch is None or watch.last is None:
+            raise
+        raise ConvergenceError(f"{error} {watch.last}") from None
 
 
 def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:

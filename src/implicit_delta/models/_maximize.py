@@ -41,18 +41,20 @@ def maximum_of(
     *,
     done: Done | None = None,
     budget: float | None = None,
+    spent: float = 0.0,
 ) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
 
     In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
-    parameters, `done` may end it early. The budget is in passes over the data.
+    parameters, `done` may end it early. The budget is in passes over the data,
+    of which some may be spent.
     """
     with np.errstate(all="ignore"):
         near = _from_nearby(model) if maximizer is None else None
     if near is not None:
         return near, 1
     theta, iterations = model.theta, 0
-    climb = _Climb(model, Budget(budget), done, model.passes)
+    climb = _Climb(model, Budget(budget, spent), done, model.passes)
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
         known = _by_scores(climb, bar) if maximizer is None else None
         if known is not None:

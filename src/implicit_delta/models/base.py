@@ -111,6 +111,8 @@ class FittedModel(ABC):
         Where the training had ended, of a model that `polish` has made.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
+    noise_rule : str or None
+        By which a noise variance was estimated from the rows; None if none was. See `renoised`.
     claimed : Claimed or None
         The covariance that a host library's fit claims, if it is not the inverse information.
     penalty_note : str
@@ -167,6 +169,7 @@ class FittedModel(ABC):
     curvature: Curvature = "hessian"
     before: Array | None = None
     df: float = np.inf
+    noise_rule: str | None = None
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
     penalty_note: str = ""
@@ -329,6 +332,13 @@ class FittedModel(ABC):
     @abstractmethod
     def at(self, theta: Array) -> Self:
         """Build the same model at another theta."""
+
+    def renoised(self) -> tuple[Self, float]:
+        """Estimate the noise variance again, at theta; with its ratio to the one before.
+
+        A model without an estimated variance is returned as it is.
+        """
+        return self, 1.0
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
         r"""Evaluate psi like `evaluate`, of the tangent :math:`f(x; \theta) + J(x) \delta`.

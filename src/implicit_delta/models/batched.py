@@ -400,13 +400,10 @@ class BatchedModel(FittedModel):
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""
-        terms = self.program.supervised
         count = float(np.sum(self.counts)) * self._output_size()
         scale = as_mean_one(self.weights, self.weight_kind) / count
         scale *= -2.0 * float(self.weights @ self.terms(self.theta))
-        likelihood = Gaussian(scale * cast(float, cast(Gaussian, terms.likelihood).variance))
-        program = replace(self.program, row_terms=replace(terms, likelihood=likelihood))
-        return replace(self, program=program, df=np.inf)
+        return self.of_noise(Noise(scale * self.noise, np.inf))
 
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
@@ -420,13 +417,29 @@ class BatchedModel(FittedModel):
 
     def of_noise(self, noise: Noise) -> Self:
         """Take this noise variance of a Gaussian likelihood."""
-        terms = replace(self.program.supervised, likelihood=Gaussian(noise.variance))
-        return replace(self, program=replace(self.program, row_terms=terms), df=noise.df)
+        return replace(self._of_likelihood(Gaussian(noise.variance)), df=noise.df)
+
+    def renoised(self) -> tuple[Self, float]:
+        """As of any model; a tether goes with the variance by which it was found."""
+        if self.noise_rule is None or self.tether:
+            return self, 1.0
+        rule: Any = None if self.noise_rule == "None" else self.noise_rule
+        fresh = self._of_likelihood(Gaussian(rule)).with_noise()
+        return fresh, fresh.noise / self.noise
+
+    def _of_likelihood(self, likelihood: Gaussian) -> Self:
+        terms = replace(self.program.supervised, likelihood=likelihood)
+        return replace(self, program=replace(self.program, row_terms=terms))
+
+    @property
+    def noise(self) -> float:
+        """Variance of a Gaussian likelihood."""
+        return cast(Gaussian, self.program.supervised.likelihood).noise
 
     def sum_of_squares(self) -> tuple[float, int]:
         """Sum of weighted squared residuals of a Gaussian likelihood, and the outputs of a row."""
-        variance = cast(Gaussian, self.program.supervised.likelihood).noise
-        return -2.0 * variance * float(self.weights @ self.terms(self.theta)), self._output_size()
+        squares = -2.0 * self.noise * float(self.weights @ self.terms(self.theta))
+        return squares, self._output_size()
 
     def checked(self, by_evidence: bool = False) -> Self:
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""

@@ -159,6 +159,8 @@ class LoglikModel(FittedModel):
     fixed: Mapping[int, float] = field(default_factory=dict)
     unfixed: Constraints | None = None  # constraints without those of `fixed`
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
+    noise_rule: str | None = None
+    renoise: "Callable[[LoglikModel], tuple[LoglikModel, float]] | None" = None
     optima: tuple[Optimum, ...] = ()
     sources: tuple[Any, ...] = ()  # the data sets of a combined model
     measure: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
@@ -470,6 +472,9 @@ class LoglikModel(FittedModel):
     def at(self, theta: Array) -> "LoglikModel":
         recent = None if self.recent is None else self.recent.emptied()
         return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
+
+    def renoised(self) -> "tuple[LoglikModel, float]":
+        return (self, 1.0) if self.renoise is None else self.renoise(self)
 
     @property
     def maker(self) -> str:

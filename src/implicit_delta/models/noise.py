@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import OF_A_PART
 from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
@@ -86,8 +87,12 @@ def noise_variance(
     of pure noise, count less :math:`\mathrm{tr}(2 H - H^2)` under the ridge
     :math:`s^2\, \text{l2}`, by iteration; without a ridge, count less parameters. These are the
     degrees of freedom too; without a spectrum count less d, or infinite if that is none.
+
+    A part of the data need not identify it: that of all parts is estimated afterwards.
     """
     if squares == 0.0:
+        if OF_A_PART.get():
+            return Noise(1.0, np.inf)
         raise ValueError(
             "All residuals are zero, so the noise variance is not identified: the model "
             f"interpolates the data. Give {wording.number} as a number, or a penalty (l2=)."
@@ -100,6 +105,8 @@ def noise_variance(
         return Noise(noise, freedom if freedom > 0 else np.inf)
     for _ in range(MOST_ITERATIONS):
         freedom = _freedom(spectrum, l2 * noise, count)
+        if freedom <= 0 and OF_A_PART.get():
+            return Noise(squares / count, np.inf)
         if freedom <= 0:
             raise ValueError(
                 f"{spectrum.size} parameters leave no degree of freedom to estimate the noise "

@@ -21,7 +21,7 @@ from implicit_delta.models.loglik import HINTS
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance
-from implicit_delta.models.runaway import check_runaways
+from implicit_delta.models.runaway import OF_A_PART, check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
 from implicit_delta.models.traced_loglik import (
     TracedScore,
@@ -223,6 +223,8 @@ class LeastSquares:
             redraw=redraw_residuals,
             refit=refit_residuals,
             constraints=self.constraints,
+            noise_rule=None if isinstance(self.variance, float) else self.variance,
+            renoise=renoise_residuals,
             curvature="ggn",
             mixed=MIXED if self.scale is not None and self.scale.mixes else "",
         )
@@ -259,6 +261,8 @@ class LeastSquares:
 
     def _check_rounding(self, theta: Array) -> None:
         """Refuse residuals that are nothing beside what the parameters change."""
+        if OF_A_PART.get():
+            return
         here = self.residuals(theta)
         ahead = self.residuals(theta + 1e-2 * np.maximum(abs(theta), 0.1))
         if 0 < np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here):
@@ -462,6 +466,32 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     drawn = rows.redrawn(model.theta, model.weights, rng)
     scores = drawn.row_scores(model.counter)
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
+
+
+def with_noise(model: LoglikModel, noise: Noise) -> LoglikModel:
+    """Plug another noise variance in."""
+    assert isinstance(model.loglik, GaussianResiduals)
+    rows = replace(model.loglik, likelihood=Gaussian(noise.variance))
+    return replace(
+        model,
+        loglik=rows,
+        row_scores=rows.row_scores(model.counter),
+        gauss_newton=rows.gauss_newton,
+        residuals=rows.whitened,
+        df=noise.df,
+    )
+
+
+def renoise_residuals(model: LoglikModel) -> tuple[LoglikModel, float]:
+    """Estimate the noise variance at the theta of the model, and its ratio to the one before."""
+    rows = model.loglik
+    assert isinstance(rows, GaussianResiduals)
+    if model.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
+        return model, 1.0
+    under, weights, l2 = model.constraints, model.weights, model.l2
+    problem = replace(rows.problem, constraints=under, weights=weights, l2=l2)
+    noise = problem.noise(np.array(model.theta))
+    return with_noise(model, noise), noise.variance / rows.likelihood.noise
 
 
 def refit_residuals(model: LoglikModel) -> LoglikModel:

@@ -7,6 +7,7 @@ some -28, and that point means nothing.
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
@@ -22,6 +23,16 @@ LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rou
 
 # Of rows that are a part of the data nothing follows: the other parts may hold the parameters.
 OF_A_PART: ContextVar[bool] = ContextVar("OF_A_PART", default=False)
+
+
+@contextmanager
+def of_a_part() -> Iterator[None]:
+    """Build a model of a part of the data while the context lasts."""
+    token = OF_A_PART.set(True)
+    try:
+        yield
+    finally:
+        OF_A_PART.reset(token)
 
 
 def check_runaways(model: FittedModel, fitted: bool) -> None:

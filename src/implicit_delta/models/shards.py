@@ -102,9 +102,10 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         fixed=first.fixed,
         bends=first.bends,
         kind=first.kind,
+        noise_rule=first.noise_rule,
         **first.others,
     )
-    model = model.with_noise(noise_over) if np.isfinite(first.df) else model
+    model = model.with_noise(noise_over) if model.noise_rule else model
     if frozenset.intersection(*(own.level for own in found)):  # not even together
         check_runaways(model, False)
     _tell_plan(model)
@@ -137,6 +138,7 @@ def _check(first: Described, other: Described) -> None:
         ("names", first.names, other.names),
         ("weight_kind", first.weight_kind, other.weight_kind),
         ("curvature", first.curvature, other.curvature),
+        ("rule of the noise variance", first.noise_rule, other.noise_rule),
         ("fixed parameters", first.fixed, other.fixed),
         ("constraints", str(first.constraints), str(other.constraints)),
     ]

@@ -43,7 +43,7 @@ class Described:
     constraints: Constraints | None
     fixed: dict[int, float]
     bends: bool
-    df: float
+    noise_rule: str | None
     value: float
     level: frozenset[tuple[int, int]]
     others: dict[str, Any]
@@ -72,7 +72,7 @@ def described(shard: Shard) -> Described:
         model.constraints,
         dict(model.fixed),
         model.bends,
-        model.df,
+        model.noise_rule or ("unbiased" if np.isfinite(model.df) else None),
         float(model.unpenalized().objective(theta)),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},

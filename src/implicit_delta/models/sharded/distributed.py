@@ -13,6 +13,7 @@ from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.runaway import of_a_part
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
 from implicit_delta.models.sharded.ranks import RankError, Ranks
 from implicit_delta.models.sharded.shard import Answer, Ask, Failed, Shard, answered, caught, named
@@ -56,7 +57,8 @@ class Distributed(Engine):
     @classmethod
     def of(cls, ranks: Ranks, build: Callable[[], Shard]) -> "Distributed":
         """Build the shard of this rank; an error is raised by all in the first question."""
-        own = caught(build)
+        with of_a_part():
+            own = caught(build)
         if isinstance(own, Failed):
             own = Failed(named(own.error, f"On rank {ranks.rank}"))
         return cls(ranks, own)

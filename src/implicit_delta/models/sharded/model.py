@@ -28,7 +28,12 @@ from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Engine
-from implicit_delta.models.sharded.noise import mean_square_over, scale_of_weights, with_noise
+from implicit_delta.models.sharded.noise import (
+    mean_square_over,
+    noise_over,
+    scale_of_weights,
+    with_noise,
+)
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Ask
 from implicit_delta.models.sharded.units import (
@@ -90,6 +95,8 @@ class ShardedModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     curvature: Curvature = "hessian"
     df: float = np.inf
+    noise_rule: str | None = None
+    noise: float = np.nan  # variance that all shards have estimated by that rule
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
@@ -301,7 +308,7 @@ class ShardedModel(FittedModel):
         """Tie the model to its start by the evidence of all shards; see `BatchedModel.tethered`."""
         if not self.bends:
             return super().tethered()
-        model = self.with_noise(mean_square_over) if np.isfinite(self.df) else self
+        model = self.with_noise(mean_square_over) if self.noise_rule else self
         scale = float(self.engine.first(scale_of_weights, self.weights))
         tie = evidence_of(model, scale)
         held = scale * tie.strength, tie.effective
@@ -313,7 +320,13 @@ class ShardedModel(FittedModel):
         """Plug a noise variance of all shards in."""
         noise = rule(self.engine, self)
         engine = self.engine.changed(with_noise, [noise] * self.shards)
-        return replace(self, engine=engine, df=noise.df)
+        return replace(self, engine=engine, df=noise.df, noise=noise.variance)
+
+    def renoised(self) -> "tuple[ShardedModel, float]":
+        if self.noise_rule is None or self.tether:
+            return self, 1.0
+        fresh = self.with_noise(noise_over)
+        return fresh, fresh.noise / self.noise
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         """Add up draws of the shards, each with a seed of its own."""
@@ -386,7 +399,7 @@ class ShardedModel(FittedModel):
         raise UnsupportedModelError(NOT_FIXED)
 
     def log_likelihood(self) -> float:
-        if np.isfinite(self.df):  # whose variance maximizes the sum, and not those of the shards
+        if self.noise_rule:  # whose variance maximizes the sum, and not those of the shards
             return np.nan
         return float(self.engine.sum(asks.log_likelihood))
 

@@ -1,13 +1,12 @@
 """Noise variance of squared error over all shards: sums of squares and of slopes travel."""
 
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models import residuals
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.loglik_model import LoglikModel
@@ -43,13 +42,15 @@ def squares(shard: Shard) -> Squares:
     model = shard.model
     if isinstance(model, BatchedModel) and model.noise_rule is not None:
         rule = None if model.noise_rule == "None" else model.noise_rule
-        return Squares(*model.sum_of_squares(), rule, True)
+        total, outputs = model.sum_of_squares()
+        return Squares(0.0 if shard.silent else total, outputs, rule, True)
     rows = model.loglik if isinstance(model, LoglikModel) else None
     if not isinstance(rows, GaussianResiduals):
         raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
     if model.constraints is not None:
         raise UnsupportedModelError(UNDER)
-    total = float(model.weights @ rows.problem.residuals(np.asarray(model.theta)) ** 2)
+    apart = rows.problem.residuals(np.asarray(model.theta)) - rows.targets
+    total = 0.0 if shard.silent else float(model.weights @ apart**2)
     return Squares(total, 1, str(rows.problem.variance), False)
 
 
@@ -59,15 +60,15 @@ def triangle(shard: Shard) -> Array:
     assert isinstance(model, LoglikModel)
     assert isinstance(model.loglik, GaussianResiduals)
     slopes = model.loglik.problem.jacobian(np.asarray(model.theta))
-    return np.asarray(np.linalg.qr(np.sqrt(model.weights)[:, None] * slopes, mode="r"))
+    weights = (not shard.silent) * model.weights
+    return np.asarray(np.linalg.qr(np.sqrt(weights)[:, None] * slopes, mode="r"))
 
 
 def unit_gram(shard: Shard) -> Array:
     """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
     model = shard.model.unpenalized()
     assert isinstance(model, BatchedModel)
-    variance = cast(Gaussian, model.program.supervised.likelihood).noise
-    return np.asarray(variance * model.gauss_newton_matrix(model.theta))
+    return np.asarray((not shard.silent) * model.noise * model.gauss_newton_matrix(model.theta))
 
 
 def noise_over(engine: Engine, model: FittedModel) -> Noise:
@@ -112,13 +113,4 @@ def with_noise(shard: Shard, noise: Noise) -> FittedModel:
     if isinstance(model, BatchedModel):
         return model.of_noise(noise)
     assert isinstance(model, LoglikModel)
-    assert isinstance(model.loglik, GaussianResiduals)
-    made = model.loglik.problem.model(model.theta, noise.variance)
-    return replace(
-        model,
-        loglik=made.loglik,
-        row_scores=made.row_scores,
-        gauss_newton=made.gauss_newton,
-        residuals=made.residuals,
-        df=noise.df,
-    )
+    return residuals.with_noise(model, noise)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.runaway import OF_A_PART
+from implicit_delta.models.runaway import of_a_part
 
 LONGEST = 60  # characters of a part in a message
 
@@ -66,13 +66,11 @@ def label_of(number: int, part: Any) -> str:
 
 def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
     """Build the model of a part; an error names it."""
-    token = OF_A_PART.set(True)
     try:
-        model = build(part)
+        with of_a_part():
+            model = build(part)
     except Exception as error:
         raise named(error, f"build failed for {label}") from error
-    finally:
-        OF_A_PART.reset(token)
     if not isinstance(model, FittedModel):
         raise TypeError(
             f"build returned {type(model).__name__} for {label}, but must return a fitted model "
