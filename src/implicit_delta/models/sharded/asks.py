@@ -13,6 +13,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
+from implicit_delta.models.sharded.alike import Print, print_of, pull_at, pulls
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
@@ -45,6 +46,7 @@ class Described:
     bends: bool
     df: float
     value: float
+    seen: Print
     level: frozenset[tuple[int, int]]
     others: dict[str, Any]
 
@@ -65,7 +67,7 @@ def described(shard: Shard) -> Described:
         model.l2,
         model.penalized,
         model.penalty_by_rows,
-        _pull(model, theta),
+        pulls(model, theta),
         model.weight_kind,
         None if np.all(model.weights == 1) else model.weights,
         model.curvature,
@@ -74,6 +76,7 @@ def described(shard: Shard) -> Described:
         model.bends,
         model.df,
         float(model.unpenalized().objective(theta)),
+        print_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
@@ -96,11 +99,16 @@ def _obstacle(model: FittedModel) -> str:
     return ""
 
 
-def labeled_value(shard: Shard) -> tuple[str, float]:
-    """Label, and log-likelihood of the rows at the theta of the shard."""
+def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:
+    """Print of the rows as they are now, and the gradient of the penalty at theta, if given."""
     model = shard.model
     with model.apart():  # a remembered value would hide data that have changed
-        return shard.label, float(model.unpenalized().objective(np.asarray(model.theta)))
+        return print_of(model, shard.label), None if theta is None else pull_at(model, theta)
+
+
+def value(shard: Shard) -> float:
+    """Log-likelihood of the rows at the theta of the shard."""
+    return float(shard.model.unpenalized().objective(np.asarray(shard.model.theta)))
 
 
 def objective(shard: Shard, theta: Array) -> Any:
