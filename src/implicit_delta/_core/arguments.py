@@ -61,6 +61,10 @@ def as_parameters(values: Any) -> Array:
     return point
 
 
+class NoRowsError(ValueError):
+    """There is no row, or none that counts."""
+
+
 def as_weights(weights: Any, n: int) -> Array:
     """Check and copy observation weights given by a user."""
     if weights is None:
@@ -71,7 +75,9 @@ def as_weights(weights: Any, n: int) -> Array:
             f"weights has shape {array.shape}, but there are {n} observations: give one weight "
             f"for each, shape ({n},)."
         )
-    if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
+    if not np.any(array):
+        raise NoRowsError("all weights are zero: at least one must be positive.")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("weights must be finite, none negative and at least one positive.")
     return array
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from implicit_delta._core.types import Array
@@ -66,7 +67,7 @@ def print_of(model: FittedModel, label: str) -> Print:
     )
 
 
-def chance_of(counts: Array) -> float:
+def chance_of(counts: NDArray[np.intp]) -> float:
     """Probability that other rows have these counts of kinds, about.
 
     The difference of two counts near c has a standard deviation of sqrt(2 c), and is zero with a
