@@ -493,3 +493,17 @@ def test_frames_are_no_parts():
     arrow = pytest.importorskip("pyarrow").table({"y": Y})
     with pytest.raises(TypeError, match=r"data frame.*columns"):
         idm.from_shards(build, arrow)
+
+
+def silent(rows):
+    return poisson(X[rows], Y[rows], THETA, weights=np.zeros(rows.stop - rows.start))
+
+
+def no_residuals(rows):
+    return idm.from_residuals(lambda b: LINE[:0] - X[:0] @ b, THETA, variance=1.0)
+
+
+@pytest.mark.parametrize("change", [empty, silent, no_residuals])
+def test_parts_without_rows_are_named(change):
+    with pytest.raises(ValueError, match=r"no rows.* in part 1 .*leave it out of `parts`"):
+        idm.from_shards(spoiled(change), PARTS)

@@ -76,7 +76,9 @@ def as_weights(weights: Any, n: int) -> Array:
             f"for each, shape ({n},)."
         )
     if not np.any(array):
-        raise NoRowsError("all weights are zero: at least one must be positive.")
+        raise NoRowsError(
+            "weights are all zero, and must be finite, none negative and at least one positive."
+        )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("weights must be finite, none negative and at least one positive.")
     return array
@@ -102,6 +104,8 @@ def count_terms(values: Any, name: str) -> int:
             "mean the standard error would silently be wrong by sqrt(n). If the data really are "
             "one dependent observation, return their whole log-likelihood with shape (1,)."
         )
+    if terms.shape == (0,):
+        raise NoRowsError(f"{name}(theta) returned shape (0,): there are no observations.")
     if terms.ndim != 1 or terms.size == 0:
         raise ValueError(
             f"{name}(theta) returned shape {terms.shape}, but must return one log-likelihood per "
