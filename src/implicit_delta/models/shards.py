@@ -153,6 +153,7 @@ def _check(first: Described, other: Described) -> None:
     """Refuse shards that are not parts of one model."""
     pairs = [
         ("kind", first.kind, other.kind),
+        ("dtype", first.dtype, other.dtype),
         ("number of parameters", first.theta.size, other.theta.size),
         ("names", first.names, other.names),
         ("weight_kind", first.weight_kind, other.weight_kind),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
+from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
@@ -30,6 +31,7 @@ class Described:
 
     label: str
     kind: str
+    dtype: str
     n: int
     theta: Array
     names: tuple[str, ...] | None
@@ -60,6 +62,7 @@ def described(shard: Shard) -> Described:
     return Described(
         shard.label,
         model.maker or type(model).__name__,
+        dtype_of(model),
         model.n,
         theta,
         model.names,
@@ -80,6 +83,12 @@ def described(shard: Shard) -> Described:
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
+
+
+def dtype_of(model: FittedModel) -> str:
+    """Name the numbers that a model computes with."""
+    own = model.functional.dtype if isinstance(model, BatchedModel) else "float64"
+    return str(own).removeprefix("torch.")
 
 
 def _pull(model: FittedModel, theta: Array) -> Array:
