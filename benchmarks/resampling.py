@@ -1,22 +1,19 @@
 """Bootstrap of a logit beside warm Newton steps by hand.
 
-Run with ``python -m benchmarks.resampling``. CPU time in interleaved rounds, n = 2000, d = 10,
-B = 200: refits by hand in NumPy, each from the fitted parameters; `Bootstrap` of models of
-statsmodels and of `from_loglik` with and without a score; and ``kind="one-step"``.
+Run ``python -m benchmarks resampling``. CPU time in interleaved rounds, n = 2000, d = 10, B = 200:
+refits by hand in NumPy, each from the fitted parameters; `Bootstrap` of models of statsmodels and
+of `from_loglik` with and without a score; and ``kind="one-step"``.
 """
 
-import argparse
 import warnings
-from statistics import median
-from time import process_time
+from functools import partial
 
 import numpy as np
 import statsmodels.api as sm
 from scipy.special import expit
 
 import implicit_delta as idm
-
-LIMIT = 2.0  # times the refits by hand
+from benchmarks.timing import Case, cpu_seconds, timed
 
 
 class Problem:
@@ -62,39 +59,15 @@ class Problem:
         return idm.infer(model, self.psi, method).standard_error
 
 
-def cases(problem):
-    """Functions of no arguments by name; the first is what the others are held against."""
-    return {
-        "by hand": problem.hand,
-        "statsmodels": lambda: problem.ours(problem.hosted),
-        "from_loglik, score": lambda: problem.ours(problem.scored),
-        "from_loglik": lambda: problem.ours(problem.plain),
-        "one-step": lambda: problem.ours(problem.hosted, "one-step"),
-    }
-
-
-def measured(functions, rounds):
-    """Median CPU seconds, all called once in each round."""
-    seconds, values = {name: [] for name in functions}, {}
-    for _ in range(rounds):
-        for name, function in functions.items():
-            started = process_time()
-            values[name] = function()
-            seconds[name].append(process_time() - started)
-    return {name: (median(times), values[name]) for name, times in seconds.items()}
-
-
-def main():
-    """Print seconds, ratios and standard errors."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+def cases():
     warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
-    found = measured(cases(Problem()), rounds)
-    base, exact = found["by hand"]
-    for name, (seconds, error) in found.items():
-        print(f"{name:20} {seconds:8.3f} s {seconds / base:7.2f} x   {error / exact - 1:+.1e}")
-
-
-if __name__ == "__main__":
-    main()
+    problem, name = Problem(), "Bootstrap, logit n = 2000, d = 10, B = 200: "
+    ours = {
+        "statsmodels": (2, 5.6, partial(problem.ours, problem.hosted)),
+        "with score": (2, None, partial(problem.ours, problem.scored)),
+        "one-step": (0.2, None, partial(problem.ours, problem.hosted, "one-step")),
+    }
+    for kind, (aim, before, call) in ours.items():
+        yield Case(name + kind, aim, call, problem.hand, before=before)
+    plain = partial(problem.ours, problem.plain)
+    yield Case(name + "no score", 2, lambda: timed(plain, clock=cpu_seconds)[1], None, "s", 20)

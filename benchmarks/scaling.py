@@ -30,7 +30,7 @@ SIZES = {
     "parameters, log-likelihood with score": [10, 30, 100, 300],
     "parameters, statsmodels": [10, 30, 100, 300, 1000],
     "parameters, torch network": [100, 300, 1000, 3000, 10_000, 30_000],
-    "evaluations, d = 150": [10, 30, 100, 300, 1000, 3000],
+    "evaluations, d = 150": [10, 100, 1000, 10_000, 100_000],
 }
 
 
@@ -208,7 +208,7 @@ def draw(stored, path=FIGURE):
         axes[1, j].set_xlabel(kind)
         for axis in axes[:, j]:
             axis.grid(alpha=0.3)
-            axis.legend(fontsize=7, title="exponent", title_fontsize=7)
+            axis.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     axes[0, 0].set_ylabel("CPU seconds of infer")
     axes[1, 0].set_ylabel("peak memory, MiB")
     figure.savefig(path, dpi=110)

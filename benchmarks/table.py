@@ -1,6 +1,6 @@
 """Cases of the limits that the library is held to, beside formulas written by hand.
 
-Run ``python -m benchmarks table``, with ``--match bootstrap`` for some of them. ``before`` is the
+Run ``python -m benchmarks table``, with ``--match Satellite`` for some of them. ``before`` is the
 number of the version before the limits were set; what needs data or another library is left out
 where these are missing.
 """
@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import warnings
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 
@@ -80,16 +80,6 @@ class Logit:
         covariance = self.rows @ cho_solve(factor, self.rows.T)
         return np.sqrt(np.diag(covariance))
 
-    def bootstrap(self, model, replicates=200):
-        return idm.infer(model, self.psi, idm.Bootstrap(replicates, rng=0)).standard_error
-
-    def bootstrap_by_hand(self, replicates=200):
-        n, draws = len(self.y), []
-        for stream in np.random.SeedSequence(0).spawn(replicates):
-            w = np.random.default_rng(stream).multinomial(n, np.full(n, 1 / n)).astype(float)
-            draws.append(self.psi(self.newton(self.theta, w)))
-        return np.std(draws, ddof=1)
-
 
 def cases():
     warnings.simplefilter("ignore")
@@ -102,21 +92,10 @@ def cases():
     p = Logit(5000, 150)
     yield Case("K = 2000 evaluations, d = 150", 5, p.many, p.many_by_hand, before=49)
     yield Case("K = 1e5 evaluations, d = 50: peak", 1, surface_peak, unit="GiB")
-    p = Logit(2000, 10)
-    name = "Bootstrap, logit n = 2000, d = 10, B = 200: "
-    yield Case(
-        name + "statsmodels", 2, lambda: p.bootstrap(p.hosted), p.bootstrap_by_hand, before=5.6
-    )
-    yield Case(name + "no score", 2, lambda: seconds_without_score(p), unit="s", before=20)
-    yield Case(
-        "a second from_jax model, same apply and psi", 0.02, again_in_jax, unit="s", before=0.5
-    )
+    for likelihood in (idm.Gaussian(0.5), idm.Gaussian()):
+        name = f"a second from_jax model and infer, {likelihood}"
+        yield Case(name, 0.02, partial(again_in_jax, likelihood), unit="s", before=0.5)
     yield from satellite_cases()
-
-
-def seconds_without_score(problem):
-    model = idm.from_loglik(problem.loglik, problem.theta)
-    return timed(lambda: problem.bootstrap(model), clock=cpu_seconds)[1]
 
 
 SURFACE = """
@@ -138,8 +117,11 @@ def surface_peak():
     return float(done.stdout) if done.returncode == 0 else np.inf
 
 
-def again_in_jax(rounds=5):
-    """Median CPU seconds of a model and its standard error, of a function that has been seen."""
+def again_in_jax(likelihood, rounds=5):
+    """Median CPU seconds of a model and its standard error, of a function that has been seen.
+
+    A variance that is estimated is a constant of the compiled program, so that it is not shared.
+    """
     import jax
 
     rng = np.random.default_rng(0)
@@ -149,7 +131,7 @@ def again_in_jax(rounds=5):
     def answer():
         weights = {"a": rng.normal(size=(5, 4)), "b": rng.normal(size=4)}
         data = rng.normal(size=(200, 5)), rng.normal(size=200)
-        model = idm.from_jax(weights, data, idm.Gaussian(), apply=apply, l2=1.0)
+        model = idm.from_jax(weights, data, likelihood, apply=apply, l2=1.0)
         idm.infer(model, psi, idm.Infinitesimal(curvature="ggn"), strict=False)
 
     answer()

@@ -142,7 +142,7 @@ REFUSED = {
     "negative": (
         lambda: idm.compress(SMALL.assign(count=[1, -1]), weights="count"),
         ValueError,
-        "1 of the counts 'count' are missing or negative",
+        "1 of the counts 'count' are missing, infinite or negative",
     ),
     "both": (lambda: idm.compress(SMALL, ["count"], count="n", weights="count"), ValueError, "of"),
 }
@@ -158,3 +158,86 @@ def test_bad_input_is_refused(case):
 def test_names_are_never_code():
     table = pd.DataFrame({'x"; drop table rows; --': [1, 1, 2]})
     assert list(idm.compress(table)["count"]) == [2, 1]
+
+
+def written(folder, tables):
+    for name, table in tables.items():
+        if name.endswith("csv"):
+            table.to_csv(folder / name, index=False)
+        else:
+            table.to_parquet(folder / name)
+    return [folder / name for name in tables]
+
+
+A = pd.DataFrame({"y": [1, 1, 0], "dose": [2, 2, 1]})
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_files_are_stacked_by_the_names_of_their_columns(tmp_path, end):
+    files = written(tmp_path, {f"a.{end}": A, f"b.{end}": A[["dose", "y"]]})
+    few = idm.compress(files)
+    assert few.to_numpy().tolist() == [[0, 1, 2], [1, 2, 4]]
+    halves = written(tmp_path, {f"c.{end}": A.assign(dose=[0.4, 1.5, 2.5])})
+    assert sorted(idm.compress([files[0], *halves])["dose"]) == [0.4, 1, 1.5, 2, 2.5]
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (A.rename(columns={"dose": "age"}), "has the columns y, age, and"),
+        (A[["y"]], "has the columns y, and"),
+        (A.assign(dose=["low", "high", "low"]), "'dose' is VARCHAR in"),
+    ],
+)
+def test_files_of_other_tables_are_refused(tmp_path, end, other, text):
+    files = written(tmp_path, {f"a.{end}": A, f"b.{end}": other})
+    with pytest.raises(ValueError, match=text):
+        idm.compress(files)
+
+
+def test_a_path_that_exists_is_no_pattern(tmp_path):
+    files = written(tmp_path, {"g[1].parquet": A, "g1.parquet": A[:1]})
+    assert idm.compress(files[0])["count"].sum() == 3
+    with pytest.raises(ValueError, match="is there twice"):
+        idm.compress([files[0], files[0]])
+
+
+VALUES = {
+    "nanoseconds": pd.to_timedelta([1, 1, 2], unit="ns"),
+    "zone": pd.to_datetime([1, 1, 2], utc=True, unit="ns"),
+    "naive": pd.to_datetime([1, 1, 2], unit="ns"),
+    "periods": pd.PeriodIndex(["2020-01", "2020-01", "2020-02"], freq="M"),
+    "bytes": [b"a", b"a", b"b"],
+    "mixed": ["1", "1", 2],
+    "large": np.array([2**62, 2**62, 2**62 + 1]),
+    "complex": [1j, 1j, 2j],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_come_back_as_they_were(kind):
+    table = pd.DataFrame({"x": VALUES[kind]})
+    few = idm.compress(table)
+    assert sorted(few["count"]) == [1, 2]
+    again = few.loc[few.index.repeat(few["count"]), ["x"]].reset_index(drop=True)
+    expected = table if again["x"].iloc[0] == table["x"].iloc[0] else table[::-1]
+    pd.testing.assert_frame_equal(again, expected.reset_index(drop=True))
+
+
+def test_polars_keeps_its_types():
+    polars = pytest.importorskip("polars")
+    size = polars.Enum(["small", "large"])
+    table = polars.DataFrame({"x": ["large", "small", "large"]}, schema={"x": size})
+    few = idm.compress(table.lazy())
+    assert few.schema["x"] == size
+    assert few.rows() == [("small", 1), ("large", 2)]
+
+
+@pytest.mark.parametrize(
+    ("weights", "error"),
+    [([2**62, 2**62], ValueError), ([1, np.inf], ValueError), (["1", "2"], TypeError)],
+)
+def test_weights_that_do_not_count_are_refused(weights, error):
+    with pytest.raises(error, match="'w'"):
+        idm.compress(pd.DataFrame({"x": [1, 1], "w": weights}), weights="w")

@@ -111,6 +111,19 @@ def test_what_was_done_is_told(stopped):
     assert "zero" in idm.infer(unknown, mean_probability(X)).diagnostics.notes["stopped"]
 
 
+def test_an_l2_that_was_obeyed_is_told_beside_the_ridge():
+    net, (X, y) = network(), classes()
+
+    def penalized(output, target):
+        size = sum(torch.sum(weight**2) for weight in net.parameters())
+        return nn.functional.cross_entropy(output, target) + 5.0 / (2 * len(X)) * size
+
+    start = trained(net, X, y, loss=penalized)
+    model = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2=5.0)
+    told = idm.infer(model, mean_probability(X)).diagnostics.notes["stopped"]
+    assert told.startswith("l2 5 + ridge ")
+
+
 def test_drift_is_kept_by_files_and_contrasts(stopped, tmp_path):
     model, X, _, _ = stopped
     est = idm.infer(model, lambda m: torch.softmax(m(X), 1).mean(0))

@@ -233,6 +233,27 @@ def test_doubt_is_a_warning_where_the_solver_was_chosen():
     assert "not bounded" in est.summary()
 
 
+@pytest.mark.parametrize(
+    ("memory", "l2", "said", "unsaid"),
+    [
+        (64.0, 0.0, "solver=cholesky.*GB fit in memory, or fit with a penalty", "larger"),
+        (64.0, 1e-9, "GB fit in memory, or fit with a larger `l2=`", "a penalty"),
+        (0.01, 0.0, "Fit with a penalty", "cholesky"),
+        (0.01, 1e-9, "Fit with a larger `l2=`", "cholesky"),
+    ],
+)
+def test_advice_on_doubt_is_what_the_model_can_follow(monkeypatch, memory, l2, said, unsaid):
+    monkeypatch.setattr("implicit_delta.methods.infinitesimal.MOST_MEMORY", memory)
+    b = np.r_[np.zeros(595), np.full(5, 1e-5), np.ones(600)]
+    model = Quadratic.of(HOPELESS, l2=l2, bend=1.0)  # so that the ridge is no floor
+    with pytest.warns(idm.ImplicitDeltaWarning, match=said) as caught:
+        est = idm.infer(model, along(b), idm.Infinitesimal(idm.conjugate_gradient))
+    doubts = [str(w.message) for w in caught if "may have missed" in str(w.message)]
+    assert len(doubts) == 1
+    assert unsaid not in doubts[0]
+    assert "about" in est.diagnostics.notes["accuracy"]
+
+
 FLOORS = [
     # curvature, ridge, Hessian apart from Gauss-Newton, damping; is the ridge a floor?
     ("ggn", 1.0, 0.0, 0.0, True),
@@ -358,12 +379,16 @@ def test_an_error_keeps_its_numbers_between_processes():
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000])
-def test_too_many_outputs_are_refused_before_memory_is_taken(size):
+def test_matrices_of_too_many_outputs_are_refused_before_memory_is_taken(size):
     model = idm.from_loglik(lambda t: -((np.arange(5.0) - t[0]) ** 2) / 2, theta=[2.0])
+    whole = idm.infer(model, lambda t: t[0] * np.ones(size))
+    np.testing.assert_allclose(whole.standard_error, np.sqrt(1 / 5), rtol=1e-12)
+    with pytest.raises(idm.ImplicitDeltaError, match=r"GB.*est\[:1000\]\.covariance"):
+        whole.covariance.shape  # noqa: B018
+    assert whole[:10].covariance.shape == (10, 10)  # as the message says
+    dense = idm.Infinitesimal(solver=idm.conjugate_gradient)
     with pytest.raises(idm.EvaluationError, match=r"GB of memory.*in blocks.*Average"):
-        idm.infer(model, lambda t: t[0] * np.ones(size))
-    block = idm.infer(model, lambda t: (t[0] * np.ones(size))[:10])  # as the message says
-    assert block.covariance.shape == (10, 10)
+        idm.infer(model, lambda t: t[0] * np.ones(size), dense)
 
 
 def unfinished(precision=1.0):

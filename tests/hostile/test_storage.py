@@ -317,8 +317,8 @@ def test_forged_header_members(member, tmp_path):
 
 
 def test_a_later_version_is_named(tmp_path):
-    forged(tmp_path / "est", {"version": 4, "names": "another layout"})
-    refused(tmp_path / "est", "version 4 of the format.*a later one")
+    forged(tmp_path / "est", {"version": 5, "names": "another layout"})
+    refused(tmp_path / "est", "version 5 of the format.*a later one")
 
 
 # Bombs: small files that unpack to large ones.

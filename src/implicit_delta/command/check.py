@@ -19,6 +19,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "bayes": ("bayesian-optimization",),
     "dask": ("dask", "distributed"),
+    "duckdb": ("duckdb", "pandas", "pyarrow"),
 }
 Find = Callable[[str], str]  # a version by the name of a distribution
 

@@ -43,7 +43,10 @@ class Diagnostics:
     seconds : float
         Wall-clock time.
     notes : mapping of str to float or str
-        Diagnostics of one method alone, such as ``lam`` or ``monte_carlo_error``.
+        Diagnostics of one method alone. Of a bootstrap ``replicates`` are the fits to drawn data,
+        of which ``failed`` gave no value; ``monte_carlo_error`` is the relative change of the
+        standard error to expect of another seed (of `Simulation` too), and ``one_step_error`` the
+        difference of finished refits from one step, in standard errors.
     warnings : tuple of str
         Texts of the warnings that were issued while the question was answered.
     """

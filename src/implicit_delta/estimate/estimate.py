@@ -193,7 +193,8 @@ class Estimate:
             moves their levels for median bias and skewness, which makes it accurate to the
             second order.
         rng : int or numpy.random.Generator, optional
-            Source of the 100 000 draws behind ``simultaneous``; a fixed seed unless given.
+            Source of the random directions behind ``simultaneous``: enough for the precision of
+            100 000 draws. A fixed seed unless given, whose critical value is kept.
 
         Returns
         -------
@@ -442,6 +443,7 @@ class Estimate:
         self,
         confidence_level: float = 0.95,
         *,
+        simultaneous: bool = False,
         null: ArrayLike | None = None,
         transform: Literal["exp", "expit", "identity"] | None = None,
     ) -> dict[str, list[Any]]:
@@ -453,6 +455,9 @@ class Estimate:
         ----------
         confidence_level : float
             Between 0 and 1.
+        simultaneous : bool
+            Intervals that cover all evaluations at once, as in :meth:`confidence_interval`; the
+            tests stay those of one at a time.
         null : float or (K,) array, optional
             Value to test against, on the scale of the table: 0, or 1 for ratios (see `scale`) and
             for ``transform="exp"``, and one half for ``"expit"``.
@@ -468,7 +473,9 @@ class Estimate:
         still = self.standard_error <= 4 * np.finfo(np.float64).eps * np.abs(self.value)
         tests = self.test(shown.back(nulls), transform=own)._asdict()
         columns |= {name: np.where(still, np.nan, column) for name, column in tests.items()}
-        low, high = self.confidence_interval(confidence_level, transform=own)
+        low, high = self.confidence_interval(
+            confidence_level, transform=own, simultaneous=simultaneous
+        )
         columns |= {"conf_low": low, "conf_high": high}
         columns |= {"df": np.broadcast_to(self.df, len(self.names)), "null": nulls}
         numbers = {name: np.atleast_1d(column).tolist() for name, column in shown(columns).items()}
@@ -480,6 +487,7 @@ class Estimate:
         confidence_level: float = 0.95,
         library: Literal["pandas", "polars"] = "pandas",
         *,
+        simultaneous: bool = False,
         null: ArrayLike | None = None,
         transform: Literal["exp", "expit", "identity"] | None = None,
     ) -> Any:
@@ -491,10 +499,12 @@ class Estimate:
             Between 0 and 1.
         library : {"pandas", "polars"}
             Whose data frame. The names are the index ``term`` in pandas and a column in polars.
-        null, transform
+        simultaneous, null, transform
             As in :meth:`to_dict`.
         """
-        columns = self.to_dict(confidence_level, null=null, transform=transform)
+        columns = self.to_dict(
+            confidence_level, simultaneous=simultaneous, null=null, transform=transform
+        )
         frame = data_frame(library, columns)
         return frame.set_index("term") if library == "pandas" else frame
 

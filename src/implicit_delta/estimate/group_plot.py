@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta.estimate.axes import legend_above, row_axes
 from implicit_delta.estimate.drawn import drawn
 from implicit_delta.estimate.interval_plot import (
+    check_rows,
     draw_bars,
     finish_rows,
     interval_label,
@@ -58,6 +59,9 @@ def group_plot(
     """
     rows, colors = _pairs(estimate.names, by, series)
     groups, kinds = list(dict.fromkeys(rows)), list(dict.fromkeys(colors))
+    given = {"by": by, "series": series}.items()
+    labels = "".join(f", {name}={name}[:50]" for name, column in given if column is not None)
+    check_rows(len(groups), ax, "groups", labels)
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     if ax is None:
         (ax,) = row_axes([groups], height=max(0.3, BAR * len(kinds)))

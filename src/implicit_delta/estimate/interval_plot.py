@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
 POINT = {"marker": "o", "linestyle": "none"}
+MOST_ROWS = 200  # of a new figure, which is then 60 inches high
 FAR = 20.0  # times the width of all intervals: a null further away would make them dots
 
 
@@ -36,6 +37,7 @@ def interval_plot(
     below; the first axes are returned, and ``ax.figure.axes`` has all. In axes that are given,
     everything is drawn on their one scale. ``transform`` and ``null`` are those of `Estimate.plot`.
     """
+    check_rows(len(estimate.names), ax, "interval")
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     axes = _rows(estimate, ax, found, style, numbers=False, reach=0.0 if null is None else np.inf)
     axes[-1].set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
@@ -72,12 +74,24 @@ def forest_plot(
     **style
         Passed to matplotlib's ``errorbar``.
     """
+    check_rows(len(estimate.names), ax, "forest")
     found = drawn(estimate, confidence_level, simultaneous, transform, null)
     order = np.argsort(-found.value, kind="stable") if sort else np.arange(len(found.value))
     reach = reach_of(null, transform)
     axes = _rows(estimate, ax, found, style, numbers=numbers, reach=reach, order=order)
     axes[-1].set_xlabel(interval_label(estimate, confidence_level, simultaneous, transform))
     return axes[0]
+
+
+def check_rows(count: int, ax: Axes | None, kind: str, labels: str = "") -> None:
+    """Refuse to make a figure of more rows than anybody looks at."""
+    if ax is None and count > MOST_ROWS:
+        raise ValueError(
+            f"kind={kind!r} makes a figure with one row for each of {count}, some "
+            f"{0.3 * count:.0f} inches high, and up to {MOST_ROWS} rows are drawn. Take some, "
+            f"`est[:50].plot(kind={kind!r}{labels})`, draw all as a band, "
+            "`est.plot(x=range(len(est)))`, or give axes of your own, `ax=`."
+        )
 
 
 def _rows(

@@ -21,6 +21,8 @@ from implicit_delta.estimate.transforms import IDENTITY, Transform, ends_on_scal
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
+KEPT = "_critical"  # values of simultaneous intervals, by level and seed: an estimate is frozen
+
 
 def ends_of(
     estimate: Estimate,
@@ -36,11 +38,7 @@ def ends_of(
     if kind != "normal":
         raise ValueError(f"kind is 'normal', 'percentile', 'basic' or 'bca', not {kind!r}")
     V = covariance_of(estimate)
-    critical: float | Array = t_quantile(level, estimate.df)
-    if simultaneous and estimate.errors_add:
-        critical = sidak_quantile(V, level, least_df(estimate))
-    elif simultaneous:
-        critical = sup_t_quantile(V, level, rng, least_df(estimate))
+    critical = _of_all(estimate, level, rng) if simultaneous else t_quantile(level, estimate.df)
     value, error = np.atleast_1d(estimate.value), deviations(V)
     if transform is not None and transform != IDENTITY:
         return ends_on_scale(transform, value, error, critical, estimate.names)
@@ -51,6 +49,22 @@ def ends_of(
     positive = np.where(logs, value, 1.0)
     low, high = ends_on_scale("log", positive, error, critical, estimate.names)
     return np.where(logs, low, ends[0]), np.where(logs, high, ends[1])
+
+
+def _of_all(
+    estimate: Estimate, level: float, rng: int | np.random.Generator | None
+) -> float | Array:
+    """Return the critical value of all evaluations at once; the draws of a seed are made once."""
+    V, df = covariance_of(estimate), least_df(estimate)
+    if estimate.errors_add:
+        return sidak_quantile(V, level, df)
+    if not (rng is None or isinstance(rng, int)):
+        return sup_t_quantile(V, level, rng, df)
+    known: dict[tuple[float, int], float] = vars(estimate).setdefault(KEPT, {})
+    key = level, rng or 0
+    if key not in known:
+        known[key] = sup_t_quantile(V, level, rng, df)
+    return known[key]
 
 
 def on_log_scale(estimate: Estimate) -> NDArray[np.bool_]:

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit
+from scipy.special import chdtr, chdtrc, fdtr, fdtrc, ndtri, stdtr, stdtrit
 
 from implicit_delta._core.factored import Covariance, Factored, scaled
 from implicit_delta._core.types import Array
 
-DRAWS, FEWEST_DRAWS = 100_000, 10_000  # of a maximum: a critical value to 0.1 %, and to 0.3 %
-MOST_PRODUCTS = 3e10  # of draws with the roots of all evaluations: some seconds
-AT_A_TIME, TILE = 2_000_000, 2000  # numbers, and evaluations: memory does not grow with K
+# Of a maximum: the critical value is as exact as from this many draws, to 0.1 %. The length of each
+# draw is integrated, so that fewer directions do it: 4 000 for 4 000 evaluations of rank 20.
+DRAWS, PILOT = 100_000, 2_000  # and those that tell how many do
+FEWEST_DRAWS, MOST_PRODUCTS = 10_000, 3e10  # where directions times roots take more than seconds
+TILE = 512  # directions, and evaluations, whose products are in the processor's cache
 INDEFINITE = 1e-8  # times K: an eigenvalue of a correlation that rounding can make negative
 
 
@@ -74,33 +76,57 @@ def sup_t_quantile(
 ) -> float:
     """Return the quantile of ``max_k |T_k|`` for T multivariate t with the correlation of V.
 
-    The simulated quantile is kept between those of one T and of K independent ones, which
-    are the extremes for any correlation (Sidak's inequality).
+    A draw ``T = R z`` is its direction times its length: ``|z|`` has a known distribution, so that
+    a direction with the largest ``|R_k u| = m`` is covered with probability ``P(|z| < c / m)``, and
+    the mean of these over directions is solved for c. It is kept between the quantiles of one T
+    and of K independent ones, which are the extremes for any correlation (Sidak's inequality).
     """
     moving = V.diagonal() > 0
-    K = int(moving.sum())
     one, independent = float(t_quantile(level, df)), sidak_quantile(V, level, df)
-    if K <= 1:
+    if np.count_nonzero(moving) <= 1:
         return one
-    root = _correlation_root(_taken(V, moving))
-    draws = min(draws, max(FEWEST_DRAWS, int(MOST_PRODUCTS / root.size)))
+    root = _correlation_root(_taken(V, moving)).astype(np.float32)  # an error of 1e-7
+    most = min(draws, max(FEWEST_DRAWS, int(MOST_PRODUCTS / root.size)))
     generator = np.random.default_rng(0 if rng is None else rng)
-    chunk = max(1, AT_A_TIME // min(K, TILE))
-    sizes = [min(chunk, draws - start) for start in range(0, draws, chunk)]
-    largest = np.concatenate(
-        [_largest(generator.standard_normal((size, root.shape[1])), root) for size in sizes]
-    )
-    if np.isfinite(df):
-        largest /= np.sqrt(generator.chisquare(df, draws) / df)
-    return float(np.clip(np.quantile(largest, level), one, independent))
+    largest = _largest(generator, root, min(PILOT, most))
+    found = _solved(largest, root.shape[1], df, level, one, independent)
+    spread = float(np.var(_covered(found, largest, root.shape[1], df)))
+    more = min(most, int(draws * spread / (level * (1 - level)))) - len(largest)
+    if more <= 0:
+        return found
+    largest = np.concatenate([largest, _largest(generator, root, more)])
+    return _solved(largest, root.shape[1], df, level, one, independent)
 
 
-def _largest(z: Array, root: Array) -> Array:
-    """Return the largest ``|root @ z|`` of each draw, some evaluations at a time."""
-    found = np.zeros(len(z))
-    for k in range(0, len(root), TILE):
-        np.maximum(found, np.abs(z @ root[k : k + TILE].T).max(axis=1), out=found)
+def _largest(generator: np.random.Generator, root: Any, count: int) -> Array:
+    """Return the largest ``|root @ u|`` for each of some random directions u, a tile at a time."""
+    found = np.zeros(count)
+    for start in range(0, count, TILE):
+        z = generator.standard_normal((min(TILE, count - start), root.shape[1]))
+        u = (z / np.linalg.norm(z, axis=1, keepdims=True)).T.astype(np.float32)
+        high = found[start : start + TILE]
+        for k in range(0, len(root), TILE):
+            product = root[k : k + TILE] @ u
+            np.maximum(high, np.abs(product, out=product).max(axis=0), out=high)
     return found
+
+
+def _covered(c: float, largest: Array, rank: int, df: float) -> Array:
+    """Return the probability that the largest of T is below c, in each direction."""
+    square = (c / largest) ** 2
+    return np.asarray(chdtr(rank, square) if np.isinf(df) else fdtr(rank, df, square / rank))
+
+
+def _solved(largest: Array, rank: int, df: float, level: float, low: float, high: float) -> float:
+    """Return the c between two bounds that covers at the level, or the bound that is nearest."""
+    from scipy.optimize import brentq  # which takes longer to load than all of this
+
+    def gap(c: float) -> float:
+        return float(np.mean(_covered(c, largest, rank, df))) - level
+
+    if gap(low) >= 0:
+        return low
+    return high if gap(high) <= 0 else float(brentq(gap, low, high, xtol=1e-9))
 
 
 def _taken(V: Covariance, moving: NDArray[np.bool_]) -> Covariance:

@@ -119,8 +119,8 @@ def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -
         return traced[1]
     check_bytes(x.size, IN_PSI)
     try:
-        found = differentiate(same, x, np.diag(units))
-        constant = constant_beside(same, x, units)
+        found = differentiate(same, x, np.diag(units), np.spacing(abs(same(x))))
+        constant = constant_beside(same, x, units, found.value)
     except FloatingPointError:
         raise EvaluationError(
             "f is NaN or infinite right beside the values, so it has no derivative there. Are "

@@ -145,6 +145,12 @@ _MEANINGS = {
     "passes": "over the data",
     "seconds": "wall-clock time",
 }
+_MEANINGS_OF_NOTES = {
+    "replicates": "fits to drawn data",
+    "failed": "of these, without a value",
+    "monte_carlo_error": "of the standard error, relative: what another seed would change",
+    "one_step_error": "standard errors that finished refits differ from one step by",
+}
 
 
 def diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
@@ -153,7 +159,8 @@ def diagnostic_cells(diagnostics: Diagnostics) -> list[list[str]]:
     uncounted = {name for name in ("passes", "seconds") if values[name] == 0}
     known = [name for name in values if math.isfinite(values[name]) and name not in uncounted]
     cells = [[name, _brief(values[name]), _MEANINGS[name]] for name in known]
-    return cells + [[name, _brief(note), ""] for name, note in diagnostics.notes.items()]
+    notes = diagnostics.notes.items()
+    return cells + [[name, _brief(x), _MEANINGS_OF_NOTES.get(name, "")] for name, x in notes]
 
 
 def _brief(content: Any) -> str:

@@ -182,15 +182,21 @@ class Evaluation:
             return self
         return replace(self, scale=psi.scale, notes={**self.notes, "question": psi.sentence()})
 
+    def center(self) -> Array:
+        """Evaluate at the model's theta, (K,), as away from it; once if that is known."""
+        known = isinstance(self.function, _PsiOfModel) and self.noise is None
+        return self.value if known else self(self.model.theta)
+
     def bends(self, steps: Array) -> Array:
         """Second differences of psi along steps (S, d) from the model's theta: (S, K)."""
         theta = self.model.theta
         exact = self.function.bends(theta, steps) if isinstance(self.function, Asked) else None
         if exact is not None:
             return exact
-        known = isinstance(self.function, _PsiOfModel) and self.noise is None
-        center = self.value if known else self(theta)
-        return np.array([self(theta + step) + self(theta - step) - 2 * center for step in steps])
+        center = self.center()
+        found = [self(theta + step) + self(theta - step) - 2 * center for step in steps]
+        rounding = 4 * np.spacing(abs(center))
+        return np.array([np.where(abs(bend) > rounding, bend, 0.0) for bend in found])
 
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""

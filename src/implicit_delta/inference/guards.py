@@ -182,7 +182,8 @@ def _falls(
     assert response.directions is not None
     errors, top = np.sqrt(response.covariance.diagonal()), model.objective(model.theta)
     steps = PROBE * response.directions / np.where(errors > 0, errors, 1.0)
-    chosen = [int(np.argmax(errors)), *spread_out(np.flatnonzero(errors > 0), FEW)]
+    spread = spread_out(np.flatnonzero(errors > 0), FEW)
+    chosen = dict.fromkeys([int(np.argmax(errors)), *spread])  # each once
     return {k: falls_along(model, steps[:, k], score, top) for k in chosen if errors[k] > 0}
 
 

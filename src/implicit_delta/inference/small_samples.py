@@ -36,6 +36,13 @@ class Forecast(NamedTuple):
     leverages: bool = False
 
 
+class Vanishing(NamedTuple):
+    """A robust standard error, and the model's own."""
+
+    found: float
+    own: float
+
+
 def warn_of_small_samples(
     sandwich: Sandwich, model: FittedModel, response: Response, rows: Array | None = None
 ) -> None:
@@ -46,7 +53,9 @@ def warn_of_small_samples(
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
     if sandwich.name == "CR2" or sandwich.stopped:
         return
-    if rows is not None and _warned_of_vanishing(model, response, rows):
+    vanishing = None if rows is None else _vanishing(model, response, rows)
+    if vanishing is not None and vanishing.found > 0:
+        _warn_of_vanishing(vanishing)
         return
     forecast = _forecast(sandwich, model, response, rows)
     short = forecast.coverage < (ACCEPTED if forecast.leverages else ESTIMATED)
@@ -67,25 +76,30 @@ def warn_of_small_samples(
             f"{'' if forecast.leverages else BINS}. {_advice(sandwich, forecast)}",
             SmallSampleWarning,
         )
+    elif vanishing is not None:  # exactly nothing, and not of rows of leverage 1
+        _warn_of_vanishing(vanishing)
 
 
-def _warned_of_vanishing(model: FittedModel, response: Response, rows: Array) -> bool:
-    """Warn of a robust variance that is next to nothing beside the model's own."""
+def _vanishing(model: FittedModel, response: Response, rows: Array) -> Vanishing | None:
+    """Find a robust error that is next to nothing beside the model's own; exact zeros come last."""
     if response.robust or model.sandwiched or len(model.strata) > 1:
-        return False
+        return None
     own = np.sqrt(response.covariance.diagonal())
     found = np.sqrt(model.counts @ rows**2)
-    vanishes = np.any((found > 0) & (found < VANISHING * own))
-    if vanishes:
-        k = int(np.argmin(np.where(found > 0, ratio(found, own, otherwise=1.0), 1.0)))
-        warn(
-            f"The robust standard error, {found[k]:.2g}, is next to nothing beside the "
-            f"{own[k]:.4g} of the model: the terms are not what was sampled. Usual causes: an "
-            "extended likelihood, whose number of events is random too, or dependent data in few "
-            'terms. Leave out robust=, or use `Bootstrap(kind="parametric")`.',
-            SmallSampleWarning,
-        )
-    return bool(vanishes)
+    shares = np.where(found < VANISHING * own, ratio(found, own), np.inf)
+    k = int(np.argmin(np.where(shares > 0, shares, VANISHING)))
+    return Vanishing(float(found[k]), float(own[k])) if shares[k] < np.inf else None
+
+
+def _warn_of_vanishing(errors: Vanishing) -> None:
+    warn(
+        f"The robust standard error, {errors.found:.2g}, is next to nothing beside the "
+        f"{errors.own:.4g} of the model: the terms are not what was sampled. Usual causes: an "
+        "extended likelihood, whose number of events is random too, dependent data in few terms, "
+        "or a prior or penalty that is written into the terms (give it as `penalty=`). Leave out "
+        'robust=, or use `Bootstrap(kind="parametric")`.',
+        SmallSampleWarning,
+    )
 
 
 def _cause(sandwich: Sandwich) -> str:

@@ -114,7 +114,8 @@ def told(model: FittedModel) -> dict[str, str]:
     if not model.tether:
         return {}
     center = f"zero, as {model.no_start}" if model.start is None else "the start"
-    held = f"ridge {model.tether:.3g} around {center} (evidence)"
+    given = f"l2 {model.l2:.3g} + " if model.l2 else ""
+    held = f"{given}ridge {model.tether:.3g} around {center} (evidence)"
     return {"stopped": f"{held}; {model.effective:.0f} of {model.d} parameters determined"}
 
 

@@ -77,9 +77,10 @@ class Bootstrap(Method):
         ``from_loglik(simulate=...)``; or, of a series whose rows are in order of time, draw blocks
         of successive rows (moving blocks, of which the last one goes on at the start). With
         "one-step" observations or clusters are drawn as in "resample", and a refit is one Newton
-        step from the fitted parameters, with what all replicates share: many times faster, and
-        without what is left after that step. Five replicates are refitted in full; by how much
-        psi differs there is ``one_step_error``, in standard errors.
+        step from the fitted parameters, with what all replicates share: two to three times as
+        fast, and without what is left after that step. Five replicates (20 where these leave a
+        doubt) are refitted in full; by how much psi differs there is ``one_step_error``, in
+        standard errors.
     rng : int or numpy.random.Generator, optional
         Source of the draws; fresh unless given. Replicate b has its own stream of random
         numbers, so the result does not depend on `n_jobs`.

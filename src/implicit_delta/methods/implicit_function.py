@@ -49,7 +49,8 @@ class ImplicitFunction(Method):
         score, steps = model.score(model.theta), model.moves(v)
         seen = Probe(np.nan)
         if steps is not None:
-            seen = probe(evaluation, steps, covariance, score, exact=False)
+            draw = lambda z: model.units * z  # noqa: E731
+            seen = probe(evaluation, jacobian, steps, covariance, score, exact=False, draw=draw)
         return Response(
             covariance=covariance,
             directions=v,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored
+from implicit_delta._core.factored import Factored
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -18,7 +18,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
-from implicit_delta.methods.probe import Probe, probe
+from implicit_delta.methods.probe import Draw, Probe, probe
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -44,6 +44,7 @@ BIAS_STEP = 0.1  # of a standard error
 # limit in all three with probability 1.4e-3.
 BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
+MOST_MEMORY = 64.0  # GB: to advise a factorization that needs more helps nobody
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
@@ -120,9 +121,8 @@ class Infinitesimal(Method):
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
-        seen = _probed(
-            evaluation, solution.x, solution.quadratic, score, own and not evaluation.straight
-        )
+        against = own and not evaluation.straight
+        seen = _probed(evaluation, jacobian, solution, score, against, self._draw(model, solution))
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
@@ -143,7 +143,8 @@ class Infinitesimal(Method):
         """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
             solution = self._solved(self.solver, model, b)
-            _warn_doubtful(solution, model.d)
+            known = self.damping + model.floor if self.curvature == "ggn" else 0.0
+            _warn_doubtful(solution, model, known)
             return self.solver, solution
         quick = self._by_scores(model, b)
         if quick is not None:
@@ -208,6 +209,20 @@ class Infinitesimal(Method):
         apart = np.linalg.norm(model.information(model.theta, z) - other)
         return max(0.0, floor - float(apart) / LEAST_SHARE)
 
+    def _draw(self, model: FittedModel, solution: Solution) -> Draw:
+        """Draw from N(0, A^-1); without a root of A, along one random direction of that length."""
+        root = solution.factor or solution.flat
+        if root is not None:
+            return lambda z: root.half(z[:, None])[:, 0]
+
+        def scaled(z: Array) -> Array:
+            known = model.outer_products
+            step = z if known is None else known.units * z
+            fall = float(step @ self._curve(model, step))
+            return np.asarray(step * np.sqrt(z @ z / fall)) if fall > 0 else np.zeros_like(step)
+
+        return scaled
+
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
@@ -225,13 +240,19 @@ def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> 
 
 
 def _probed(
-    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
+    evaluation: Evaluation,
+    jacobian: Array,
+    solution: Solution,
+    score: Array,
+    exact: bool,
+    draw: Draw,
 ) -> Probe:
     """Probe psi; of a network that stopped early in its tangent, if psi has one."""
+    x, V = solution.x, solution.quadratic
     if not evaluation.model.tether:
-        return probe(evaluation, directions, covariance, score, exact)
+        return probe(evaluation, jacobian, x, V, score, exact, draw)
     try:
-        return probe(evaluation.in_tangent(), directions, covariance, score, exact)
+        return probe(evaluation.in_tangent(), jacobian, x, V, score, exact, draw)
     except UnsupportedModelError:
         return Probe(np.nan)
 
@@ -244,7 +265,7 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         notes["flat_directions"] = count if exact else f"about {count:.0f}"
     if solution.probability < 1:
         sure = f"bounded with probability {solution.probability:g}"
-        estimated = f"not bounded, estimated {solution.residual:.1g}"
+        estimated = f"not bounded, about {solution.residual:.1g} (an order of magnitude)"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
     if solution.by_part:
         off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
@@ -264,16 +285,26 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     return score
 
 
-def _warn_doubtful(solution: Solution, d: int) -> None:
+def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None:
+    if not solution.doubtful:
+        return
+    smallest, gigabytes = solution.smallest_curvature, 8e-9 * 3 * model.d**2
+    direct = f"Use `Infinitesimal(solver=cholesky)` if {gigabytes:.2g} GB fit in memory, or fit"
     text = (
         "The standard error may be too small: conjugate gradients may have missed directions of "
-        f"little curvature (the smallest found is {solution.smallest_curvature:.1e}), and there is "
+        f"little curvature (the smallest found is {smallest:.1e}), and there is "
         "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
-        f"Use `Infinitesimal(solver=cholesky)` if {8e-9 * 3 * d * d:.2g} GB fit in memory, or fit "
-        "with a penalty (`l2=`)."
+        f"{direct if gigabytes <= MOST_MEMORY else 'Fit'} with "
+        f"{'a larger `l2=`' if model.l2 else 'a penalty (`l2=`)'}."
     )
-    if solution.doubtful:
-        warn(text, ImplicitDeltaWarning)
+    if smallest < floor:
+        text = (
+            f"The standard error has no bound: a curvature of {smallest:.1e} was found where the "
+            f"penalty leaves none below {floor:.1e}, so rounding in the products has reached the "
+            "digits that were asked for. Usual cause: single precision. Ask for fewer, "
+            "`conjugate_gradient(rtol=1e-2)`, or make the model with `dtype=torch.float64`."
+        )
+    warn(text, ImplicitDeltaWarning)
 
 
 def _basis(solution: Solution) -> Array | None:

@@ -7,11 +7,12 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
-from implicit_delta.methods.outcomes import Outcome, report_failures
+from implicit_delta.methods.outcomes import MOST_FAILED, Outcome
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.numerics.arrays import ratio
 
-CHECKED = 5  # replicates that are refitted
+CHECKED, MORE = 5, 20  # replicates that are refitted, and where these leave a doubt
+DOUBTFUL = 0.2  # standard errors: of five replicates, another seed may tell twice or half of it
 ERROR_WARNS, ERROR_REFUSES = 0.1, 0.5  # standard errors, root mean square over these replicates
 OTHERWISE = 'Use `Bootstrap(kind="resample")`, which refits all replicates.'
 
@@ -28,19 +29,45 @@ class OneStepError:
         cls, refit: Refitted, outcomes: Sequence[Outcome], seed: int, errors: Array
     ) -> "OneStepError":
         """Refit the first replicates, and compare in standard errors, (K,)."""
-        full = refit.run(seed, len(outcomes), 1, CHECKED)
-        report_failures([o.failure for o in full if o.psi is None], len(full), OTHERWISE)
-        pairs = [(a.psi, b.psi) for a, b in zip(outcomes, full, strict=False)]
-        gaps = [a - b for a, b in pairs if a is not None and b is not None]
-        sizes = ratio(np.sqrt(np.mean(np.square(gaps), axis=0)), errors)
-        error = float(np.max(sizes))
-        text = (
-            f"After one step psi is {error:.2g} standard errors away from psi after a refit (root "
-            f"mean square over {len(gaps)} replicates that were refitted). Usual causes: few "
-            "observations, rare classes, or a log-likelihood that is far from a parabola. "
-            f"{OTHERWISE}"
-        )
-        if not error <= ERROR_REFUSES:
+        streams = np.random.SeedSequence(seed).spawn(len(outcomes))  # of the same draws
+        full = [refit(stream) for stream in streams[:CHECKED]]
+        if not _error(outcomes, full, errors) <= DOUBTFUL or _failures(full):
+            full += [refit(stream) for stream in streams[CHECKED:MORE]]
+        error, failures = _error(outcomes, full, errors), _failures(full)
+        text = _described(error, len(full), failures)
+        if not error <= ERROR_REFUSES or len(failures) > MOST_FAILED * len(full):
             raise ConvergenceError(text)
-        doubt = NonlinearityWarning(text) if error > ERROR_WARNS else None
+        doubt = NonlinearityWarning(text) if error > ERROR_WARNS or failures else None
         return cls(doubt, {"one_step_error": error})
+
+
+def _error(outcomes: Sequence[Outcome], full: Sequence[Outcome], errors: Array) -> float:
+    """Root mean square of the differences in standard errors, the largest; infinite of none."""
+    pairs = [(a.psi, b.psi) for a, b in zip(outcomes, full, strict=False)]
+    gaps = [a - b for a, b in pairs if a is not None and b is not None]
+    if not gaps:
+        return np.inf
+    return float(np.max(ratio(np.sqrt(np.mean(np.square(gaps), axis=0)), errors)))
+
+
+def _failures(full: Sequence[Outcome]) -> list[str]:
+    return [outcome.failure for outcome in full if outcome.psi is None]
+
+
+def _described(error: float, checked: int, failures: list[str]) -> str:
+    fitted = checked - len(failures)
+    away = (
+        f"After one step psi is {error:.2g} standard errors away from psi after a refit (root "
+        f"mean square over {fitted} replicates that were refitted in full). "
+    )
+    lost = (
+        f"{len(failures)} of the {checked} replicates that were refitted in full "
+        f"{'has' if len(failures) == 1 else 'have'} no fit, so that one step leads to nowhere "
+        "there. "
+    )
+    return (
+        (away if fitted else "")
+        + (lost if failures else "")
+        + "Usual causes: few observations, rare classes, or a log-likelihood that is far from a "
+        f"parabola. {OTHERWISE}"
+    )

@@ -1,6 +1,6 @@
 """Probe half a standard error to either side along the response: the course of psi and of L."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,14 +9,29 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.factored import Covariance
 from implicit_delta._core.types import Array
-from implicit_delta.errors import EvaluationError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, refuse_flat
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.derivatives import flicker
 
-MOST_PROBES = 16  # evaluations along whose response psi is probed
-FEW = 3  # and the objective too
+MOST_PROBES = 16  # pairs of points at which psi is evaluated
+# Of more evaluations some are probed along their response, and all of them are looked at there and
+# at random points; the rest of the pairs is for those that bend most.
+SPREAD, DRAWS = 8, 3
+FEW = 3  # evaluations along whose response the objective is probed too
+FARTHEST = 4.0  # standard errors, along all directions together: weights of networks go astray
+ROUNDINGS = 16  # of psi: moves by less tell nothing
+RESOLVED = 256  # roundings of psi: bends of an evaluation with a smaller error are not seen
+# Noise moves an evaluation as much right beside as farther away, and is worth no refusal where it
+# is less than this part of the errors of the others.
+NOISE, NEGLIGIBLE = 0.1, 1e-4
 NONE: Mapping[int, tuple[float, float]] = {}
+
+Draw = Callable[[Array], Array]  # standard normal numbers (d,) to a step of theta
+Pair = tuple[Array, Array]  # psi ahead and behind
 
 
 @dataclass(frozen=True)
@@ -39,7 +54,13 @@ class Probe:
 
 
 def probe(
-    evaluation: Evaluation, directions: Array, covariance: Covariance, score: Array, exact: bool
+    evaluation: Evaluation,
+    jacobian: Array,
+    directions: Array,
+    covariance: Covariance,
+    score: Array,
+    exact: bool,
+    draw: Draw,
 ) -> Probe:
     r"""Compare both sides of the maximum.
 
@@ -49,25 +70,77 @@ def probe(
     the logarithm that should.
     """
     model, errors = evaluation.model, np.sqrt(covariance.diagonal())
+    moving = np.flatnonzero(errors > RESOLVED * np.spacing(abs(evaluation.value)))
+    many = moving.size > MOST_PROBES
+
+    def push(k: int) -> Array:
+        return np.asarray(PROBE / errors[k] * directions[:, k])
+
+    try:
+        few = spread_out(moving, SPREAD if many else MOST_PROBES)
+        pairs = {k: _pair(evaluation, push(k)) for k in few}
+        if many:
+            seen = [(push(k), pairs[k]) for k in pairs] + _drawn(evaluation, draw)
+            bends = _bends(evaluation, jacobian, seen, errors)
+            rest = np.setdiff1d(moving, few)
+            worst = rest[np.argsort(bends[rest])[SPREAD + DRAWS - MOST_PROBES :]]
+            pairs |= {int(k): _pair(evaluation, push(k)) for k in worst}
+    except EvaluationError:
+        return Probe(np.inf)
+    _check_still(evaluation, errors, list(pairs.values()), draw)
     moves: dict[int, tuple[float, float]] = {}
-    for k in spread_out(np.flatnonzero(errors > 0), MOST_PROBES):
-        step = PROBE / errors[k] * directions[:, k]
-        try:
-            ahead, behind = evaluation(model.theta + step), evaluation(model.theta - step)
-        except EvaluationError:
-            return Probe(np.inf)
-        _check_still(evaluation, errors, ahead - behind)
+    for k, (ahead, behind) in pairs.items():
         high, value, low = evaluation.on_scale(np.array([ahead[k], evaluation.value[k], behind[k]]))
         moves[k] = float(high - value), float(value - low)
     own = errors / evaluation.value if evaluation.scale == "log" else errors
     plain = {k: _bend(moves[k], (PROBE, PROBE), own[k]) for k in moves}
     if not exact or not moves:
         return _most(plain)
-    top, steps = model.objective(model.theta), PROBE * directions / np.where(errors > 0, errors, 1)
+    top = model.objective(model.theta)
     chosen = dict.fromkeys([int(np.argmax(errors)), max(plain, key=lambda k: plain[k])])
     chosen |= dict.fromkeys(spread_out(np.array(list(moves)), FEW))
-    falls = {k: falls_along(model, steps[:, k], score, top) for k in chosen if k in moves}
+    falls = {k: falls_along(model, push(k), score, top) for k in chosen if k in moves}
     return _most({k: _bend(moves[k], _roots(falls[k]), own[k]) for k in falls}, falls)
+
+
+def _pair(evaluation: Evaluation, step: Array) -> Pair:
+    theta = evaluation.model.theta
+    return evaluation(theta + step), evaluation(theta - step)
+
+
+def _drawn(evaluation: Evaluation, draw: Draw) -> list[tuple[Array, Pair]]:
+    """Evaluate a standard error or so away, along all directions together."""
+    steps = [draw(z) for z in np.random.default_rng(0).standard_normal((DRAWS, evaluation.model.d))]
+    return [(step, pair) for step in steps for pair in _within(evaluation, step, nearest=1.0)]
+
+
+def _within(evaluation: Evaluation, step: Array, nearest: float = 1 / 16) -> list[Pair]:
+    """Evaluate a step to either side, or nearer if psi ends before; none if there is none."""
+    share = 1.0
+    while share >= nearest:
+        try:
+            with np.errstate(all="ignore"):
+                return [_pair(evaluation, share * step)]
+        except Exception:  # of any kind: psi was not made for so far away
+            share /= 4
+    return []
+
+
+def _bends(
+    evaluation: Evaluation, jacobian: Array, seen: list[tuple[Array, Pair]], errors: Array
+) -> Array:
+    """Largest distance of each evaluation from its tangent at the points seen, (K,)."""
+    center, found = evaluation.center(), np.zeros_like(errors)
+    for step, (ahead, behind) in seen:
+        move = jacobian @ step
+        for off in (abs(ahead - center - move), abs(behind - center + move)):
+            found = np.maximum(found, off - ROUNDINGS * _rounding(evaluation))
+    return np.asarray(ratio(found, errors))
+
+
+def _rounding(evaluation: Evaluation) -> Array:
+    rounding = np.spacing(abs(evaluation.value))
+    return rounding if evaluation.blur is None else np.maximum(rounding, evaluation.blur)
 
 
 def _most(bends: Mapping[int, float], falls: Mapping[int, tuple[float, float]] = NONE) -> Probe:
@@ -110,8 +183,36 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
     return float(max(between, mismatch))
 
 
-def _check_still(evaluation: Evaluation, errors: Array, move: Array) -> None:
-    jumping = np.flatnonzero((errors == 0) & (abs(move) > 1e-9 * abs(evaluation.value)))
+def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw: Draw) -> None:
+    """Refuse evaluations with a derivative of zero that move within a standard error."""
+    if np.all(errors > 0) or not np.any(errors):
+        return
+    model, center = evaluation.model, evaluation.center()
+    z = np.random.default_rng(1).standard_normal((5, model.d))
+    steps = [draw(row * min(1.0, FARTHEST / float(np.linalg.norm(row)))) for row in z]
+    pairs = pairs + _within(evaluation, steps[0])
+    if not pairs:
+        return
+    move = np.max([abs(end - center) for pair in pairs for end in pair], axis=0)
+    moves = (errors == 0) & (move > 0)
+    if not np.any(moves):
+        return
+    loud = flicker(evaluation, model.theta, np.array(steps[1:]), center)
+    rounds = move <= ROUNDINGS * _rounding(evaluation)
+    noise = (loud >= NOISE * move) & (move <= NEGLIGIBLE * np.median(errors[errors > 0]))
+    jumping = np.flatnonzero(moves & ~rounds & ~noise)
     if jumping.size:
-        what = f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero."
-        refuse_flat(what, evaluation.model)
+        what = (
+            f"{evaluation.names[jumping[0]]} moves, but its derivative is exactly zero: it is at "
+            "its minimum or maximum (a square, an absolute value), or has steps."
+        )
+        refuse_flat(what, model)
+    hidden = rounds & (loud == 0) & ((evaluation.blur is None) | (evaluation.blur == 0))
+    for k in np.flatnonzero(moves & (hidden | (noise & ~rounds)))[:1]:
+        warn(
+            f"{evaluation.names[k]} is {evaluation.value[k]:.4g} and moves by {move[k]:.1g} only, "
+            "which is its rounding or noise: a standard error of zero stands for less than that. "
+            "Leave out what is constant; if it is not, subtract the constant in it, or compute it "
+            "more tightly.",
+            ImplicitDeltaWarning,
+        )

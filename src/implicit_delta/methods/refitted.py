@@ -43,11 +43,9 @@ class Refitted:
     nearby: Nearby | None = None
     single: bool = False
 
-    def run(
-        self, seed: int, replicates: int, n_jobs: int, first: int | None = None
-    ) -> list[Outcome]:
-        """Refit so often, each time with a stream of its own; or to the first of these data."""
-        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)[:first]]
+    def run(self, seed: int, replicates: int, n_jobs: int) -> list[Outcome]:
+        """Refit so often, each time with a stream of its own."""
+        jobs = [(stream,) for stream in np.random.SeedSequence(seed).spawn(replicates)]
         with progress("bootstrap", total=len(jobs), unit="fit") as bar:
             return run_replicates(self, jobs, n_jobs, bar, self.replication.otherwise)
 

@@ -1,6 +1,8 @@
 """Check the functions that a user gives: repeatable, and with the derivative that is claimed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,23 +16,49 @@ SAME = (
     1e-10  # of the largest term: sums in another order differ by less, noise that matters by more
 )
 STEP = 1e-2  # of the size of each parameter
+ASIDE = 0.1  # of the size of each parameter, or of one
 COMMON_NUMBERS = (
     "Give it an argument `rng` and take all random numbers from it, `def loglik(theta, rng)`: it "
     "then gets the same ones at every theta."
 )
 WRONG = 1e-3  # relative: a derivative that is coded right agrees far better
+ROUNDING = 1e-14  # of a term: all that is left of a derivative that is zero
+BESIDE = 0.25  # of a standard error, of a mixture of all parameters
+MOST_SHRINKS = 5  # times 4: the domain may end nearby
+UNMOVED = "It returns the same rows there: does it use its argument, or a cache?"
+STALE = (
+    "Usual causes: something in it was computed once, at the fit (fitted values, a weight, a "
+    "cache), some rows or a column have another formula, a factor that is one at the fit."
+)
 
 
 def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) -> Any:
     """Call a function (d,) to (n,) twice; return the result, in its type, if it is the same."""
     first = np.array(function(point.copy()))
     count_terms(first, name)
-    found = difference(first, np.asarray(function(point.copy())))
+    _refuse_random(difference(first, np.asarray(function(point.copy()))), name)
+    return first
+
+
+def check_repeatable_beside(function: Callable[[Array], Any], point: Array, name: str) -> None:
+    """Call a function twice some way off, where that is in its domain."""
+    beside = point + ASIDE * np.maximum(abs(point), 1.0)
+    try:
+        with np.errstate(all="ignore"):
+            first, second = (np.array(function(beside.copy())) for _ in range(2))
+    except Exception:  # a point that nobody asked for
+        return
+    if np.all(np.isfinite(first)):
+        _refuse_random(difference(first, second), name)
+
+
+def _refuse_random(found: str, name: str) -> None:
     if not found:
-        return first
+        return
     raise UnsupportedModelError(
         f"{name}(theta) was called twice with the same parameters and returned two results "
-        f"({found}): it draws fresh random numbers at each call, or keeps a state between calls. "
+        f"({found}): it is not deterministic. It draws fresh random numbers at each call, or keeps "
+        "a state between calls. "
         + (COMMON_NUMBERS if name == "loglik" else f"Draw all of them once, outside of {name}.")
     )
 
@@ -80,9 +108,80 @@ def check_derivative(
     gaps = abs(claimed - found) - 10 * numeric.error[:, 0]
     row = int(np.argmax(gaps))
     if gaps[row] > WRONG * max(size, float(np.max(abs(claimed)))):
+        if gaps[row] <= ROUNDING * abs(float(np.asarray(function(point.copy()))[row])):
+            return
         raise ValueError(
             f"{name}(theta) is not the derivative of the function beside it: along one random "
             f"direction row {row} changes by {found[row]:.6g}, and {name} is {claimed[row]:.6g}. "
             "Usual causes: a factor of the chain rule, a sign, columns in another order, "
             f"a mean instead of a sum. Leave `{name}=` out to have it taken numerically."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Terms (n,) and their derivatives (n, d) as functions, to be compared a step beside a point.
+
+    The terms' own second differences tell what their derivatives should change by, row by row.
+    """
+
+    terms: Callable[[Array], Array]
+    rows: Callable[[Array], Array]
+    weights: Array
+    point: Array
+    step: Array
+
+    def cause(self) -> str:
+        """Tell why the derivatives may be wrong there; nothing if they are right, or unknown.
+
+        Shorter steps have to confirm it: kinks, noise and higher derivatives are not the same over
+        all of them.
+        """
+        with np.errstate(all="ignore"):
+            t, found, told = self._first()
+            size = float(np.sum(np.maximum(abs(found), abs(told))))
+            if not np.sum(abs(told - found)) > WRONG * size:
+                return ""
+            closer = [np.subtract(*self._bends(t / shorter)) for shorter in (2, 4)]
+        doubt = np.max(abs(np.diff([found - told, *closer], axis=0)), axis=0)
+        if not np.sum(abs(closer[-1])) - 10 * np.sum(doubt) > WRONG * size:
+            return ""
+        return STALE if told.any() else UNMOVED
+
+    def _first(self) -> tuple[float, Array, Array]:
+        """Shrink the step until it ends inside of the domain; NaN if it never does."""
+        t, (found, told) = 1.0, self._bends(1.0)
+        for _ in range(MOST_SHRINKS):
+            if np.isfinite(found).all() and np.isfinite(told).all():
+                break
+            t /= 4
+            found, told = self._bends(t)
+        return t, found, told
+
+    def _bends(self, t: float) -> tuple[Array, Array]:
+        """Bends of the terms along the step, and by their derivatives: of rows that count."""
+        ends = self.point + t * self.step, self.point - t * self.step
+        ahead, center, behind = (self.terms(x) for x in (ends[0], self.point, ends[1]))
+        slopes = [self.rows(x) @ self.step for x in ends]  # one by one: a buffer may be used again
+        found, told = (ahead - 2 * center + behind) / t**2, (slopes[0] - slopes[1]) / (2 * t)
+        if self.weights.all():
+            return self.weights * found, self.weights * told
+        counts = self.weights > 0
+        return (self.weights * found)[counts], (self.weights * told)[counts]
+
+
+@lru_cache
+def mixture(d: int) -> Array:
+    """Random mixture of all parameters, (d,), of a fraction of a standard error in all."""
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], d)
+    return np.asarray(BESIDE / np.sqrt(d) * signs * rng.uniform(0.5, 1.0, d))
+
+
+def wrong_beside(name: str, cause: str) -> str:
+    """Describe derivatives that are wrong beside the point where they are right."""
+    return (
+        f"{name}(theta) is right at the fit, and a fraction of a standard error beside it is no "
+        "longer the derivative of the function: second derivatives are taken there. "
+        f"{cause} Leave `{name}=` out to have it taken numerically."
+    )

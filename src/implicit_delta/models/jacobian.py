@@ -4,20 +4,32 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import constant_beside, differentiate, short_differences
+from implicit_delta.numerics.derivatives import (
+    FIRST_STEP,
+    HIDDEN,
+    Derivative,
+    constant_beside,
+    differentiate,
+    flicker,
+    short_differences,
+)
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
+# Of the standard errors of other outputs: a derivative of less that is noise counts as zero. Noise
+# moves psi right beside by as much as farther away, a slope by 4e-5 of that.
+NEGLIGIBLE, NOISE, LOOKS = 1e-4, 1e-3, 4
 
 
 def jacobian_of(
     f: Callable[[Array], Any], theta: Array, units: Array, traced: tuple[Array, Array] | None
 ) -> Array:
-    """Differentiate f at theta, (K, d); zero for what is piecewise constant.
+    """Differentiate f at theta, (K, d); zero for what is constant but for jumps or noise.
 
     Parameters
     ----------
@@ -31,14 +43,14 @@ def jacobian_of(
     """
     if traced is not None and _agrees(*traced, f, theta, units):
         return traced[1]
-    shape = _value(f, theta).shape
+    center = _value(f, theta)
 
     def value(point: Array) -> Array:
         values = _value(f, point)
-        if values.shape != shape:
+        if values.shape != center.shape:
             raise EvaluationError(
-                f"psi returned shape {shape} at the fitted parameters and {values.shape} nearby, "
-                "but must always return the same shape."
+                f"psi returned shape {center.shape} at the fitted parameters and {values.shape} "
+                "nearby, but must always return the same shape."
             )
         return values
 
@@ -46,15 +58,19 @@ def jacobian_of(
         short = short_differences(value, theta, units)
         if short is not None:
             return np.asarray(short / units)
-        derivative = differentiate(value, theta, np.diag(units))
-        constant = constant_beside(value, theta, units)
+        derivative = differentiate(value, theta, np.diag(units), np.spacing(abs(center)))
+        constant = constant_beside(value, theta, units, derivative.value)
     except FloatingPointError:
         raise EvaluationError(
             "psi is NaN or infinite right beside the fitted parameters, so it has no derivative "
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
     rows = np.where(constant[:, None], 0.0, derivative.value)
-    _check_certain(rows, derivative.error)
+    doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
+    if np.max(doubt) > UNCERTAIN:
+        still = _noise(value, theta, units, center, Derivative(rows, derivative.error))
+        rows[still], doubt[still] = 0.0, 0.0
+        _check_certain(rows, derivative.error, doubt, center)
     return np.asarray(rows / units)
 
 
@@ -76,15 +92,37 @@ def _agrees(
     return bool(np.all(right & same))
 
 
-def _check_certain(rows: Array, errors: Array) -> None:
+def _noise(
+    f: Callable[[Array], Array], theta: Array, units: Array, center: Array, found: Derivative
+) -> NDArray[np.bool_]:
+    """Which outputs only move by noise, and by next to nothing beside the errors of the others."""
+    slopes = np.linalg.norm(found.value, axis=1)
+    most = slopes + np.linalg.norm(found.error, axis=1)
+    steps = units * np.random.default_rng(0).normal(size=(LOOKS, theta.size))
+    loud = flicker(f, theta, steps, center) >= NOISE * FIRST_STEP * most
+    others = slopes[~loud & (slopes > 0)]
+    if not others.size:
+        return np.zeros_like(loud)
+    limit = np.maximum(NEGLIGIBLE * np.median(others), HIDDEN * np.spacing(abs(center)))
+    return np.asarray(loud & (most <= limit))
+
+
+def _check_certain(rows: Array, errors: Array, doubt: Array, center: Array) -> None:
     """Refuse a gradient, in standard errors, that its own estimate calls uncertain."""
-    doubt = ratio(np.linalg.norm(errors, axis=1), np.linalg.norm(rows, axis=1))
     k = int(np.argmax(doubt))
-    if doubt[k] > UNCERTAIN:
+    if doubt[k] <= UNCERTAIN:
+        return
+    if np.linalg.norm(errors[k]) <= HIDDEN * np.sqrt(errors.shape[1]) * np.spacing(abs(center[k])):
         raise EvaluationError(
-            f"The derivative of psi (output {k}) is uncertain by {doubt[k]:.1%}: differences over "
-            "shorter and shorter steps do not settle. Usual causes: psi computes in single "
-            "precision (float32), is the result of an iteration that stops early, or has kinks or "
-            "jumps right here. Compute in float64 or more tightly; for a psi with kinks or jumps "
-            "use `Smoothed(psi)` or `Simulation()`."
+            f"psi (output {k}) is {center[k]:.4g} and moves by about "
+            f"{np.linalg.norm(rows[k]):.1g} only within a standard error, of which rounding hides "
+            f"{doubt[k]:.1%}. Subtract the constant in it: return the difference to a number near "
+            "its value, such as seconds since the first date."
         )
+    raise EvaluationError(
+        f"The derivative of psi (output {k}) is uncertain by {doubt[k]:.1%}: differences over "
+        "shorter and shorter steps do not settle. Usual causes: psi computes in single "
+        "precision (float32), is the result of an iteration that stops early, or has kinks or "
+        "jumps right here. Compute in float64 or more tightly; for a psi with kinks or jumps "
+        "use `Smoothed(psi)` or `Simulation()`."
+    )

@@ -18,7 +18,12 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.models.along import OneTerm
-from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.checks import (
+    check_derivative,
+    check_repeatable,
+    check_repeatable_beside,
+    wrong_beside,
+)
 from implicit_delta.models.constrained_fit import (
     box,
     checked_under_constraints,
@@ -52,6 +57,12 @@ HINTS = {
 IN_SINGLE = (
     "No maximum was found: loglik(theta) computes in single precision, in which its differences "
     "are lost to rounding. Convert the data with `.astype(np.float64)`, or give `score=`."
+)
+
+
+OTHER_CAUSES = (
+    "Others: kinks or clipping in the log-likelihood (absolute errors, `np.maximum`, `np.clip`), "
+    "theta that is cast to single precision inside of it (`.astype(np.float32)`)."
 )
 
 
@@ -141,6 +152,8 @@ def from_loglik(
     loglik = with_common_numbers(loglik, rng)
     loglik, score, penalty = (speaking(f, layout) for f in (loglik, score, penalty))
     terms = check_repeatable(loglik, point, "loglik")
+    if start is not None and not point.all():  # what a state is multiplied by may be zero there
+        check_repeatable_beside(loglik, point, "loglik")
     n = terms.size
     under = constraints_of(bounds, constraints, point, layout, start is not None)
     model = LoglikModel(
@@ -170,12 +183,13 @@ def from_loglik(
     if score is None:
         model = _with_traced_score(model, start is not None)
     if start is None:
-        model = _verified(model)
+        model = _verified(model) if score is None else _bending_right(model)
         check_runaways(model, False)
         return checked_under_constraints(model)
     fitted = _fitted_from(model, starts, given, terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
+        _bending_right(fitted)
     else:
         fitted.check_steps()
     check_runaways(fitted, True)
@@ -190,6 +204,14 @@ def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
     if penalty is not None and not can_be_traced(OneTerm(penalty), point, checked):
         return model
     return replace(model, row_scores=TracedScore(model.loglik, model.counter))
+
+
+def _bending_right(model: "LoglikModel") -> "LoglikModel":
+    """Refuse a given score that is right at theta alone: its differences are the curvature."""
+    cause = model.wrong_beside()
+    if cause:
+        raise ValueError(wrong_beside("score", cause))
+    return model
 
 
 def _verified(model: "LoglikModel") -> "LoglikModel":
@@ -228,8 +250,11 @@ def _fitted_from(
     except (ConvergenceError, UnsupportedModelError) as error:
         if dtype != np.float64 and isinstance(error, ConvergenceError):
             raise ConvergenceError(IN_SINGLE) from error
-        question = sign_question(climbing)
-        raise (ConvergenceError(f"{error} {question}") if question else error) from error
+        check_repeatable_beside(model.loglik, np.array(model.theta), "loglik")
+        if model.row_scores is not None:
+            _bending_right(model)
+        causes = sign_question(climbing) or ("got stuck" in str(error)) * OTHER_CAUSES
+        raise (ConvergenceError(f"{error} {causes}") if causes else error) from error
     warn_of_sign(climbing, fitted)
     return fitted
 

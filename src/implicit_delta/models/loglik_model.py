@@ -21,13 +21,15 @@ from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import (
     ConvergenceError,
+    ImplicitDeltaError,
     NotAMaximumError,
     UnsupportedModelError,
 )
 from implicit_delta.models.along import Along, RowsAlong
 from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
-from implicit_delta.models.checks import check_unchanged
+from implicit_delta.models.checks import Beside, check_unchanged, mixture
 from implicit_delta.models.constrained_fit import (
+    box,
     inner_slope,
     maximum_along,
 )
@@ -46,6 +48,7 @@ from implicit_delta.models.starts import (
     spelled_optima,
 )
 from implicit_delta.models.traced_loglik import (
+    TRACE_FROM,
     exact_hessian,
     is_traced,
     looks_smooth,
@@ -292,6 +295,20 @@ class LoglikModel(FittedModel):
         steps = (units, -units, np.maximum(abs(theta), 1.0), -np.maximum(abs(theta), 1.0))
         found = [self._recalled(theta + step) for step in steps if self.allows(theta + step)]
         return np.any([(far != center) & np.isfinite(far) for far in found], axis=0)
+
+    def wrong_beside(self) -> str:
+        """Tell why given derivatives may be wrong beside theta; nothing if they are not."""
+        theta = np.array(self.theta)
+        try:
+            step = self.units * mixture(self.d)
+            if self.constraints is not None:  # a log-likelihood may end there, a score may raise
+                low, high = box(self.constraints, theta)
+                step = np.where(high - low > 2 * abs(step), step, 0.0)
+                inside = np.clip(theta, low + abs(step), high - abs(step))
+                theta = np.where(step == 0, theta, inside)
+            return Beside(self._recalled, self._rows, self.weights, theta, step).cause()
+        except (ImplicitDeltaError, ArithmeticError, ValueError):  # not defined on both sides
+            return ""
 
     def rough_score(self, theta: Array) -> Array:
         if self.row_scores is not None:
@@ -554,9 +571,17 @@ class LoglikModel(FittedModel):
         penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
-        exact = {"derivatives": "exact, by tracing"} if is_traced(self.row_scores) else {}
-        told = {"log-likelihood": _name(self.loglik), **exact, **penalty, **super().describe()}
+        told = {"log-likelihood": _name(self.loglik), **self._derived}
+        told |= {**penalty, **super().describe()}
         return {**told, **under, **optima}
+
+    @property
+    def _derived(self) -> dict[str, str]:
+        """Tell of derivatives where those of others of this size are exact."""
+        if is_traced(self.row_scores):
+            return {"derivatives": "exact, by tracing"}
+        differenced = self.row_scores is None and self.d >= TRACE_FROM
+        return {"derivatives": "by differences"} if differenced else {}
 
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""

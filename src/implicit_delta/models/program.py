@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -239,5 +240,7 @@ class Program(ABC):
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    indices = list(np.ndindex(*shape))
-    return [f"{name}[{','.join(map(str, i))}]" for i in indices] if len(indices) != 1 else [name]
+    if int(np.prod(shape)) == 1:
+        return [name]
+    places = product(*(map(str, range(size)) for size in shape))
+    return [f"{name}[{','.join(place)}]" for place in places]

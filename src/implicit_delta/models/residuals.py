@@ -11,9 +11,10 @@ from implicit_delta._core.arguments import Counter, check_rows
 from implicit_delta._core.cache import Recent
 from implicit_delta._core.hints import hinting
 from implicit_delta._core.types import Array, WeightKind
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.checks import check_derivative, check_repeatable
+from implicit_delta.models.checks import check_derivative, check_repeatable, wrong_beside
 from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import HINTS
@@ -44,6 +45,10 @@ LONGER, ALIKE = 100.0, 1e-3  # times the short step; share of a column by which 
 ROUGHLY = 1e-14  # of the sum of squares: 1e-7 of a standard error, squared
 ARRIVED = 1e-7  # of a standard error: no further step is worth its differences
 EXACT = 1e-10  # of what a step of one percent changes: solvers leave up to 3e-12 of exact data
+AT_THE_FIT = (
+    " Standard errors of `infer(model, psi)`, by Gauss-Newton, need it at the fit alone and hold; "
+    'those of `Infinitesimal(curvature="hessian")`, refits and profiles do not.'
+)
 WORDING = Wording("the variance", "observations", 'variance="mle"')
 
 
@@ -156,6 +161,9 @@ def from_residuals(
         warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
     model = replace(problem.model(point, noise), df=df, layout=layout)
     model = replace(model, names=names_of(layout))
+    cause = "" if jacobian is None else model.wrong_beside()
+    if cause:
+        warn(wrong_beside("jacobian", cause) + AT_THE_FIT, ImplicitDeltaWarning)
     check_runaways(model, start is not None)
     return model if start is not None else checked_under_constraints(model)
 

@@ -1,4 +1,4 @@
-"""Guarded ratios and the symmetric part of a matrix."""
+"""Guarded ratios, sums of squares and the symmetric part of a matrix."""
 
 from typing import Any
 
@@ -22,3 +22,8 @@ def ratio(above: Any, below: Any, otherwise: float = 0.0) -> Array:
 def symmetric(matrix: Array) -> Array:
     """Return the symmetric part of a matrix, ``(A + A') / 2``."""
     return np.asarray(0.5 * (matrix + matrix.T))
+
+
+def squared_length(v: Array) -> float:
+    """Sum of squares in double precision: of ten million float32, ``v @ v`` was off by 3e-5."""
+    return float(np.einsum("i,i->", v, v, dtype=np.float64))

@@ -34,6 +34,8 @@ FEWEST_SHORT = 8  # coordinates from which on a look beforehand costs less than 
 LOUD = 1e-12  # of f: bends above are no rounding
 MOST_CHANGE = 10.0  # of a unit from one point to the next
 BESIDE = 1e-5  # of the natural unit: hardly ever across a jump, yet far above rounding
+FARTHEST_BESIDE = 0.1  # still nearer than the steps of most differences
+HIDDEN = 64  # roundings of f: a move by less may leave the same number
 BENT = 1e-3  # of a log-likelihood: more than rounding leaves, less than any distance that matters
 LONGEST = 1e15  # times the size of a coordinate: one that bends nowhere nearer is flat
 MOST_SHRINKS = 12  # times 4: a domain that ends 1e-7 natural units away is still found
@@ -47,7 +49,9 @@ class Derivative:
     error: Array
 
 
-def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
+def differentiate(
+    f: Function, x: Array, directions: Array, rounding: Array | float = 0.0
+) -> Derivative:
     r"""Differentiate f along each column of `directions`, in steps of a fraction of that column.
 
     Central differences :math:`(f(x + t u) - f(x - t u)) / 2t` at t = 1/4, 1/8, ... are
@@ -60,6 +64,8 @@ def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
     x : (d,) array
     directions : (d, k) array
         Their lengths set the unit of the step.
+    rounding : (m,) array, optional
+        Of each entry of f. Where that is much of its moves, longer steps tell more.
 
     Returns
     -------
@@ -72,7 +78,7 @@ def differentiate(f: Function, x: Array, directions: Array) -> Derivative:
     array([[1.        , 0.        ],
            [0.        , 2.71828183]])
     """
-    columns = [_along(f, x, u) for u in directions.T]
+    columns = [_along(f, x, u, rounding) for u in directions.T]
     return Derivative(
         np.stack([c.value for c in columns], axis=1), np.stack([c.error for c in columns], axis=1)
     )
@@ -215,16 +221,42 @@ def _polarized(f: Function, x: Array, center: Array, directions: Array) -> Array
     return np.asarray(np.diag(own) + cross + cross.T)
 
 
-def constant_beside(f: Function, x: Array, units: Array) -> NDArray[np.bool_]:
+def constant_beside(
+    f: Function, x: Array, units: Array, slopes: Array | None = None
+) -> NDArray[np.bool_]:
     """Whether each entry of f is exactly the same right beside x: (m,).
 
     Such an f is piecewise constant, and differences over longer steps only measure its jumps. The
     directions are random: a difference of two coordinates is the same if both move alike.
+
+    With the slopes (m, d) that these differences tell, in units: where a move by so little would
+    be lost in the rounding of f (a large constant), f is looked at farther away, and it is not
+    called constant where that does not help.
     """
-    center, same = f(x), np.True_
-    for step in BESIDE * units * np.random.default_rng(0).normal(size=(2, x.size)):
+    center, reach = f(x), BESIDE
+    same = _same(f, x, reach * units, center)
+    if slopes is None:
+        return same
+    size, lost = np.linalg.norm(slopes, axis=1), HIDDEN * np.spacing(abs(center))
+    hidden = same & (size > 0) & (size * reach <= lost)
+    while np.any(hidden) and reach < FARTHEST_BESIDE:
+        reach *= 10
+        same = same & (~hidden | _same(f, x, reach * units, center))
+        hidden = same & hidden & (size * reach <= lost)
+    return np.asarray(same & ~hidden)
+
+
+def _same(f: Function, x: Array, units: Array, center: Array) -> NDArray[np.bool_]:
+    same = np.True_
+    for step in units * np.random.default_rng(0).normal(size=(2, x.size)):
         same = same & (f(x + step) == center) & (f(x - step) == center)
     return np.asarray(same)
+
+
+def flicker(f: Function, x: Array, steps: Array, center: Array) -> Array:
+    """Largest move of each entry of f over next to nothing of some steps (S, d): noise, (m,)."""
+    ends = [f(x + way * BESIDE * step) for step in steps for way in (1, -1)]
+    return np.asarray(np.max(np.abs(np.array(ends) - center), axis=0))
 
 
 def natural_units(f: Function, x: Array, guess: Array | None = None) -> Array:
@@ -257,8 +289,8 @@ def bends_far(f: Function, x: Array, direction: Array) -> bool:
     return False
 
 
-def _along(f: Function, x: Array, direction: Array) -> Derivative:
-    return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled)
+def _along(f: Function, x: Array, direction: Array, rounding: Array | float = 0.0) -> Derivative:
+    return _extrapolate(lambda t: _difference(f, x, t * direction) / (2 * t), _settled, rounding)
 
 
 def _summed_along(f: Function, x: Array, direction: Array) -> Derivative:
@@ -305,9 +337,14 @@ def _bend(f: Function, x: Array, center: Array, step: Array) -> float:
 
 
 def _extrapolate(
-    level: Callable[[float], Array], settled: Callable[[Array, Array], bool]
+    level: Callable[[float], Array],
+    settled: Callable[[Array, Array], bool],
+    rounding: Array | float = 0.0,
 ) -> Derivative:
-    """Richardson's tableau in t^2; each entry keeps its most trustworthy estimate (Ridders)."""
+    """Richardson's tableau in t^2; each entry keeps its most trustworthy estimate (Ridders).
+
+    Equal estimates are no proof where rounding hides the moves: it adds to their doubt.
+    """
     t, row = _first_level(level)
     best, error = row[0], np.full_like(row[0], np.inf)
     for count in range(2, MOST_LEVELS + 1):
@@ -315,12 +352,13 @@ def _extrapolate(
         previous, row = row, [level(t)]
         for order, older in enumerate(previous, start=1):
             row.append(row[-1] + (row[-1] - older) / (4**order - 1))
-            doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - older))
+            doubt = np.maximum(abs(row[-1] - row[-2]), abs(row[-1] - older)) + rounding / (2 * t)
             better = doubt < error
             best, error = np.where(better, row[-1], best), np.where(better, doubt, error)
-        if count >= FEWEST_LEVELS and settled(best, error):
+        if count >= FEWEST_LEVELS and settled(best, error - rounding / (2 * t)):
             break
-    return Derivative(best, error)
+    still = best == 0  # nothing has moved, not by rounding either
+    return Derivative(best, np.where(still, 0.0, error) if np.any(rounding) else error)
 
 
 def _first_level(level: Callable[[float], Array]) -> tuple[float, list[Array]]:

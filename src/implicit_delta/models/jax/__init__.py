@@ -57,7 +57,8 @@ def from_jax(
         ``apply(params, x)`` returns the outputs for a batch of inputs, with a likelihood from the
         list. Without it the pytree itself is called, ``params(x)``. A Flax module has it as
         ``net.apply``; an Equinox module takes one row, so it is
-        ``lambda net, x: jax.vmap(net)(x)``.
+        ``lambda net, x: jax.vmap(net)(x)``. Of many models define `apply` once, outside of the
+        loop: data of equal shapes compile once.
     outputs : callable, optional
         ``outputs(params, batch)`` returns the outputs for a batch of any make, with a likelihood
         from the list: ``lambda p, b: mlp(p, b["x"])``.

@@ -117,7 +117,7 @@ def from_torch(
     -------
     TorchModel
         Psi receives a module; ``model.module`` is one with the parameters of the model. Vectors
-        are float64, but float32 for float32 modules of more than 20 million parameters.
+        are float64, but float32 for float32 modules of more than 5 million parameters.
 
     Examples
     --------

@@ -18,8 +18,8 @@ from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional
 from implicit_delta.models.torch.wrappers import plain, unwrapped, usable
 
-# Beyond, float64 copies of float32 parameters would not leave room for the work itself.
-MOST_DOUBLE = 20_000_000
+# Beyond, float64 copies of float32 parameters would take as much room as the work itself.
+MOST_DOUBLE = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)

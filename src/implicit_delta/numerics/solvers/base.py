@@ -53,7 +53,8 @@ class Solution:
     probability : float
         With which ``upper`` is a bound; 0 if it is an estimate from the observed curvature.
     doubtful : bool
-        Whether even a direction of which a random vector has its share may have been missed.
+        Whether even a direction of which a random vector has its share may have been missed, or
+        a curvature below the ``floor`` was found.
     by_part : bool
         Whether a part of A was factorized, and products with A made up for the rest.
     flat_directions : float

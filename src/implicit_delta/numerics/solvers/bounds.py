@@ -108,8 +108,13 @@ class Bounds:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a direction may be missing of which the probe has an average share."""
-        if self.probe is None or self.probability:
+        """Whether a direction may be missing of which the probe has an average share.
+
+        Or a curvature was found below the floor that is known: then products are rounding.
+        """
+        if self.probe is None:
+            return self.certify and self.floor > 0 and not self.bounded
+        if self.probability:
             return False
         mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
         reasons = (

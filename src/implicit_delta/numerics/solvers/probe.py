@@ -137,7 +137,8 @@ class Probe:
         # A symmetric product repeats the last entry; the difference is the rounding in it, blown
         # up where the step before was short.
         repeated = abs(float(np.dot(self.previous, image)) - last)
-        self.noise = max(self.noise, repeated * min(1.0, last / self.largest))
+        if repeated:  # never of a matrix of zeros
+            self.noise = max(self.noise, repeated * min(1.0, last / self.largest))
         ahead = image - along * self.vector - last * self.previous
         self.basis.append(self.vector, 1.0)
         self.basis.clean(ahead)

@@ -103,8 +103,8 @@ def trace_terms(f: Callable[[Any], Any], x: Array) -> History | None:
 def _recorded(
     f: Callable[[Any], Any], x: Array, nodes: float = math.inf, size: float = math.inf
 ) -> History | None:
-    outside = TAPE.nodes, TAPE.bytes
-    TAPE.nodes, TAPE.bytes = nodes, size
+    outside = TAPE.nodes, TAPE.bytes, TAPE.index
+    TAPE.nodes, TAPE.bytes, TAPE.index = nodes, size, None
     try:
         source = Node(np.array(x, dtype=np.float64))
         with warnings.catch_warnings(), dispatched():
@@ -113,7 +113,7 @@ def _recorded(
     except Exception:  # whatever f or NumPy makes of the unusual argument, differences will do
         return None
     finally:
-        TAPE.nodes, TAPE.bytes = outside
+        TAPE.nodes, TAPE.bytes, TAPE.index = outside
     if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
         return None
     return History(source, _history(result))

@@ -25,16 +25,25 @@ class Link(NamedTuple):
 
 
 class Tape(threading.local):
-    """Nodes and bytes that a trace may still take, in each thread."""
+    """Nodes and bytes that a trace may still take, and the index of its Series, in each thread."""
 
     nodes: float = math.inf
     bytes: float = math.inf
+    index: Any = None
 
     def spend(self, size: int) -> None:
         """Count one node; refuse those that are too many."""
         self.nodes, self.bytes = self.nodes - 1, self.bytes - size
         if self.nodes < 0 or self.bytes < 0:
             raise MemoryError("the history is too long to be kept")
+
+    def numbers(self, labeled: Any) -> Array:
+        """Return the numbers of a Series; refuse another index, which pandas would align."""
+        index = getattr(labeled, "index", None)
+        if self.index is not None and not self.index.equals(index):
+            raise TypeError("Series of different indexes cannot be traced")
+        self.index = index
+        return np.asarray(labeled)
 
 
 TAPE = Tape()
@@ -68,6 +77,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    __pandas_priority__ = 10_000  # so that a Series or a DataFrame leaves arithmetic to this
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -189,10 +199,11 @@ Traced.flatten = Traced.ravel  # type: ignore[attr-defined]
 
 
 def unwrap(argument: Any) -> Any:
-    """Take a traced array out of the object array that `np.asarray` put it in."""
+    """Take a traced array out of the object array of `np.asarray`, and numbers out of pandas."""
     if isinstance(argument, np.ndarray) and argument.dtype == object and argument.ndim == 0:
         return argument[()]
-    return argument
+    labeled = hasattr(argument, "__pandas_priority__") and not isinstance(argument, Traced)
+    return TAPE.numbers(argument) if labeled else argument
 
 
 def value_of(argument: Any) -> Any:
