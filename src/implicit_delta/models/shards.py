@@ -90,7 +90,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         _check(found[0], other)
     if not found[0].penalty_by_rows:
         check_pulls([own.label for own in found], [own.pull for own in found])
-    check_double([own.seen for own in found], engine.own_rows or OWN_PARTS, not engine.follows)
+    check_double([own.looks for own in found], engine.own_rows or OWN_PARTS, not engine.follows)
     first, sizes = found[0], tuple(own.n for own in found)
     engine = engine.of_sizes(sizes)
     alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]

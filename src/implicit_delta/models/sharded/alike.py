@@ -30,41 +30,46 @@ GOLDEN = 0.6180339887498949  # its multiples fill the unit interval evenly
 class Print(NamedTuple):
     """Sums over the rows of a shard, by which it is known again.
 
-    `total` is the sum of weighted terms, `ordered` that with a number for each place, `size` the
-    sum of absolute values; `means` do not depend on the order, `chance` is the probability
-    that as many other rows of the same kinds have the same means, and `alike` the number of pairs
-    of equal rows.
+    `total` is the sum of weighted terms, `ordered` that with a number for each place, and `size`
+    the sum of absolute values.
+    """
+
+    label: str
+    total: float
+    ordered: float
+    size: float
+
+
+class Looks(NamedTuple):
+    """Means over the rows of a shard that do not depend on their order.
+
+    `chance` is the probability that as many other rows of the same kinds have the same means, and
+    `alike` the number of pairs of equal rows.
     """
 
     label: str
     n: int
-    total: float
-    ordered: float
-    size: float
     means: Array
     chance: float
     alike: float
 
 
 def print_of(model: FittedModel, label: str) -> Print:
-    """Reduce the rows of a shard to a few numbers, beside theta."""
-    terms = np.where(model.weights > 0, _terms_beside(model), 0.0)
-    own = model.weights * terms
+    """Reduce the rows of a shard to sums, beside theta."""
+    own = model.weights * _terms_beside(model)
     places = np.random.default_rng(0).random(own.size)
+    return Print(label, float(own.sum()), float(own @ places), float(abs(own).sum()))
+
+
+def looks_of(model: FittedModel, label: str) -> Looks:
+    """Reduce the rows of a shard to means, beside theta."""
+    terms, weights = _terms_beside(model), model.weights
     z = (terms - terms.mean()) / max(terms.std(), 1e-12 * abs(terms).max(), 1e-300)
-    waves = [np.cos(z), np.sin(z), np.cos(2 * z), model.weights * np.cos(z), model.weights]
+    waves = [np.cos(z), np.sin(z), np.cos(2 * z), weights * np.cos(z), weights]
     means = np.array([terms.mean(), terms.std(), *(wave.mean() for wave in waves)])
     counts = np.unique(np.round(z, 6), return_counts=True)[1]
-    return Print(
-        label=label,
-        n=own.size,
-        total=float(own.sum()),
-        ordered=float(own @ places),
-        size=float(abs(own).sum()),
-        means=means,
-        chance=chance_of(counts),
-        alike=float(counts @ (counts - 1) / 2),
-    )
+    pairs = float(counts @ (counts - 1) / 2)
+    return Looks(label, terms.size, means, chance_of(counts), pairs)
 
 
 def chance_of(counts: NDArray[np.intp]) -> float:
@@ -111,9 +116,10 @@ def _terms_beside(model: FittedModel) -> Array:
                 terms = model.terms(beside(model, theta, share))
         except (ArithmeticError, ValueError):  # outside of their range
             continue
+        terms = np.where(model.weights > 0, terms, 0.0)
         if np.isfinite(terms).all():
             return terms
-    return model.terms(theta)
+    return np.where(model.weights > 0, model.terms(theta), 0.0)
 
 
 def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) -> None:
@@ -140,7 +146,7 @@ def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) ->
         )
 
 
-def check_double(prints: Sequence[Print], hint: str, tells: bool) -> None:
+def check_double(prints: Sequence[Looks], hint: str, tells: bool) -> None:
     """Refuse two shards with the same rows, in any order: they would count twice."""
     order = sorted(range(len(prints)), key=lambda i: (prints[i].n, prints[i].means[0]))
     pairs = len(prints) * (len(prints) - 1) / 2
@@ -162,13 +168,13 @@ def check_double(prints: Sequence[Print], hint: str, tells: bool) -> None:
             warn(text + alike, ImplicitDeltaWarning)
 
 
-def _repeated(prints: Sequence[Print]) -> float:
+def _repeated(prints: Sequence[Looks]) -> float:
     """Share of pairs of rows within shards that are alike, at most."""
     among = sum(own.n * (own.n - 1) / 2 for own in prints)
     return min(1.0, (sum(own.alike for own in prints) + UNSEEN) / max(among, UNSEEN))
 
 
-def _same_rows(one: Print, two: Print) -> bool:
+def _same_rows(one: Looks, two: Looks) -> bool:
     gap = abs(one.means - two.means)
     return one.n == two.n and bool(np.all(gap <= EQUAL * np.maximum(abs(one.means), 1.0)))
 

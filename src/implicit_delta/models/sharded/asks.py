@@ -14,7 +14,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
-from implicit_delta.models.sharded.alike import Print, print_of, pull_at, pulls
+from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
@@ -49,6 +49,7 @@ class Described:
     df: float
     value: float
     seen: Print
+    looks: Looks
     level: frozenset[tuple[int, int]]
     others: dict[str, Any]
 
@@ -80,6 +81,7 @@ def described(shard: Shard) -> Described:
         model.df,
         float(model.unpenalized().objective(theta)),
         print_of(model, shard.label),
+        looks_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
