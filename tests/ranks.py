@@ -318,12 +318,14 @@ def faults():
         "nan": lambda: of((X[OWN], broken[OWN]), idm.Gaussian(1.0)),
         "empty": lambda: of((X[:CUT] if RANK == 0 else X[:0], Y[OWN] if RANK == 0 else Y[:0])),
         "same rows": lambda: of((X, Y)),
+        "same rows, flipped": lambda: of((X.flip(0), Y.flip(0)) if RANK else (X, Y)),
         "other parameters": lambda: of(own, net=one_net),
         "other frozen part": lambda: of(own, net=frozen),
         "other size": lambda: of(
             (X[OWN, : RANK + 1], Y[OWN]), net=nn.Linear(RANK + 1, 1).double()
         ),
         "other l2": lambda: of(own, l2=1.0 + RANK),
+        "other dtype": lambda: of(own, dtype=torch.float32 if RANK else torch.float64),
         "other likelihood": lambda: of(own, idm.Gaussian(1.0) if RANK else idm.Bernoulli()),
         "weights": lambda: of(own, weights=WEIGHTS),
         "labels": lambda: idm.infer(many, slope, clusters=VILLAGE),

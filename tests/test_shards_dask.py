@@ -285,3 +285,66 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch):
         pytest.raises(idm.ImplicitDeltaError, match="no worker for 1 s"),
     ):
         idm.from_shards(builder(THETA), parts_of(2), client=lonely)
+
+
+class Odd(Exception):
+    """An error that is pickled and cannot be unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class OddOfOurs(idm.ImplicitDeltaError):
+    """The same, of a class that is passed on."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def failing(kind):
+    def fail(part):
+        raise kind("this", "that")
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", [Odd, OddOfOurs])
+def test_errors_that_do_not_travel_leave_their_text(client, kind):
+    fail = failing(kind)
+    with pytest.raises((ValueError, idm.ImplicitDeltaError), match=r"part 0 .*this and that"):
+        idm.from_shards(fail, parts_of(2), client=client)
+    many = idm.from_shards(builder(THETA), parts_of(2), client=client)
+    with pytest.raises(idm.ImplicitDeltaError, match="this and that"):
+        idm.infer(many, lambda theta: fail(theta))
+    average = idm.Average(idm.on_shards(lambda theta, part: fail(part)))
+    with pytest.raises((ValueError, idm.ImplicitDeltaError), match=r"part 0 .*this and that"):
+        idm.infer(many, average)
+
+
+def test_what_cannot_be_sent_is_refused_by_name(client):
+    lock, build = threading.Lock(), builder(THETA)
+    with pytest.raises(TypeError, match=r"build cannot be sent.*lock.*inside of build"):
+        idm.from_shards(lambda part: (build(part), lock)[0], parts_of(2), client=client)
+    with pytest.raises(TypeError, match=r"part 1 \(lock\) cannot be sent"):
+        idm.from_shards(build, [slice(0, 9), lock], client=client)
+    many = idm.from_shards(build, parts_of(2), client=client)
+    with pytest.raises(TypeError, match=r"psi cannot be sent.*lock.*inside of psi"):
+        idm.infer(many, lambda theta: (theta[0], lock)[0])
+    with pytest.raises(TypeError, match="psi returned what cannot be sent"):
+        idm.infer(many, lambda theta: (number for number in theta))
+
+
+def test_a_client_that_is_closed_before_is_named(client):
+    with distributed.Client(client.cluster) as other:
+        pass
+    with pytest.raises(idm.ImplicitDeltaError, match="client of this model is closed"):
+        idm.from_shards(builder(THETA), parts_of(2), client=other)
+
+
+def test_a_large_psi_is_sent_once_and_counted(client, recwarn):
+    many = idm.from_shards(builder(THETA), parts_of(2), client=client)
+    heavy = np.zeros(2_000_000)
+    found = idm.infer(many, lambda theta: rate(theta) + heavy[0])
+    same(idm.infer(ONE, rate), found)
+    assert heavy.nbytes < found.diagnostics.notes["sent"] < 2 * heavy.nbytes
+    assert not [w for w in recwarn if "large graph" in str(w.message)]

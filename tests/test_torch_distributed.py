@@ -38,6 +38,8 @@ MISTAKES = {
     "nan": "ValueError: On rank 1: Some targets are NaN",
     "empty": "ValueError: On rank 1: There are no rows in data",
     "same rows": "ValueError: Ranks 0 and 1 have the same 91 rows",
+    "same rows, flipped": "ValueError: Ranks 0 and 1 have the same 91 rows",
+    "other dtype": "ValueError: The dtype of rank 1 is float32",
     "other parameters": "ValueError: The parameters of the module on rank 1 differ",
     "other frozen part": "ValueError: The parameters of the module on rank 1 differ",
     "other size": "ValueError: The number of parameters of rank 1 is 3",

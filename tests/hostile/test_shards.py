@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -355,3 +356,154 @@ def test_labels_of_psi_come_back_from_the_shards():
     model = idm.from_shards(lambda r: idm.from_sklearn(reg, X[r, 1:], Y[r]), PARTS)
     found = idm.infer(model, lambda reg: pandas.Series(reg.predict(X[:2, 1:]), ["a", "b"]))
     assert found.names == ("a", "b")
+
+
+LINE = X @ [1.0, 2.0] + rng.normal(size=N)
+FEW = rng.integers(0, 2, size=(N, 2)).astype(float)
+
+
+def cut(k):
+    edges = np.linspace(0, N, k + 1).astype(int)
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)]
+
+
+def ridge(strength):
+    return lambda b: strength * b @ b
+
+
+def hinge(b):
+    return float(50 * np.maximum(b[0] - 0.1, 0) ** 2)
+
+
+PENALTIES = {
+    "shares by size": lambda r: ridge(1.5 * (r.stop - r.start) / N),
+    "missing in the first": lambda r: ridge(0.5) if r.start else None,
+    "missing in the last": lambda r: None if r.start == 35 else ridge(0.5),
+    "zero in the first": lambda r: ridge(0.5 if r.start else 0.0),
+    "another center": lambda r: lambda b: (b[1] - (0.1 if r.start else 0.0)) ** 2,
+    "of another parameter": lambda r: lambda b: b[1 if r.start else 0] ** 2,
+    "of fourth order": lambda r: lambda b: (1 + r.start) * np.sum(b**4),
+}
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_penalties_are_compared_away_from_zero(name):
+    make = PENALTIES[name]
+    with pytest.raises(ValueError, match=r"penalty of part .*counts once"):
+        idm.from_shards(lambda r: poisson(X[r], Y[r], [0.0, 0.0], penalty=make(r)), PARTS)
+
+
+def test_penalties_are_compared_after_polish():
+    def sometimes(r):
+        return hinge if r.start == 10 else lambda b: 0.0
+
+    model = idm.from_shards(lambda r: poisson(X[r], Y[r], [0, 0], penalty=sometimes(r)), PARTS)
+    with pytest.raises(ValueError, match=r"penalty of part 1 .*derivative"):
+        idm.infer(idm.polish(model), psi)
+
+
+@pytest.mark.parametrize("penalty", [ridge(1.5), hinge, lambda b: -np.sum(np.log(b + 0.001))])
+def test_the_same_penalty_is_taken(penalty):
+    start = [0.05, 0.05]
+    one, many = (
+        idm.polish(model)
+        for model in (
+            poisson(X, Y, start, penalty=penalty),
+            idm.from_shards(lambda r: poisson(X[r], Y[r], start, penalty=penalty), PARTS),
+        )
+    )
+    np.testing.assert_allclose(many.theta, one.theta, atol=1e-6)
+
+
+@pytest.mark.parametrize("theta", [THETA, np.zeros(2)], ids=["fitted", "zero"])
+def test_rows_in_another_order_are_told(theta):
+    draws = np.random.default_rng(3)
+
+    def shuffled(rows):
+        order = draws.permutation(np.arange(N)[rows])
+        return poisson(X[order], Y[order], theta)
+
+    model = idm.from_shards(shuffled, PARTS, keep=0)
+    with pytest.warns(idm.NotDeterministicWarning, match=r"part 1 .*another order.*ORDER BY"):
+        idm.polish(model)
+
+
+def test_rows_in_the_same_order_are_not_told():
+    model = idm.polish(idm.from_shards(lambda r: poisson(X[r], Y[r], [0, 0]), PARTS, keep=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        idm.infer(model, psi, clusters=np.arange(N) // 3)
+
+
+ROWS = np.arange(N)
+TWICE = {
+    "a slice": [*cut(3), cut(3)[1]],
+    "numbers": [*(ROWS[r] for r in cut(3)), ROWS[20:40]],
+    "in another order": [*(ROWS[r] for r in cut(3)), ROWS[39:19:-1]],
+    "a single row": [*cut(60), slice(7, 8)],
+    "one table": [table := ROWS[:30], ROWS[30:], table],
+    "range": [range(30), range(30, 60), range(30)],
+}
+
+
+@pytest.mark.parametrize("theta", [THETA, np.zeros(2)], ids=["fitted", "zero"])
+@pytest.mark.parametrize("name", TWICE)
+def test_parts_that_are_there_twice_are_refused(name, theta):
+    def rows(r):
+        r = r if isinstance(r, slice) else np.asarray(r)
+        return poisson(X[r], Y[r], theta)
+
+    with pytest.raises(ValueError, match="count twice"):
+        idm.from_shards(rows, TWICE[name])
+
+
+def test_few_rows_that_are_there_twice_are_told():
+    parts = [*(ROWS[r] for r in cut(12)), ROWS[9:4:-1]]
+    with pytest.warns(idm.ImplicitDeltaWarning, match=r"Parts 1 .* and 12 .*same 5 rows"):
+        idm.from_shards(build, parts)
+
+
+def test_a_builder_that_does_not_look_at_its_part_is_refused():
+    with pytest.raises(ValueError, match=r"Parts 0 .* and 1 .*same 60 rows"):
+        idm.from_shards(lambda r: poisson(X, Y, THETA), PARTS)
+
+
+@pytest.mark.parametrize("k", [3, 12, 20, 60])
+@pytest.mark.parametrize(
+    ("A", "y"),
+    [(FEW, Y), (FEW, FEW[:, 1]), (np.ones((N, 2)), np.zeros(N)), (X, Y)],
+    ids=["few kinds", "fewer", "one", "many"],
+)
+def test_parts_that_look_alike_by_chance_are_taken(A, y, k):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*no finite maximum")
+        model = idm.from_shards(lambda r: poisson(A[r], y[r], [0.1, 0.1]), cut(k))
+    assert model.n == N
+
+
+def test_frames_are_no_parts():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"y": Y, "x": X[:, 1]})
+    with pytest.raises(TypeError, match=r"data frame.*columns"):
+        idm.from_shards(build, frame)
+    lazy = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
+    with pytest.raises(TypeError, match="client="):
+        idm.from_shards(build, lazy)
+    arrow = pytest.importorskip("pyarrow").table({"y": Y})
+    with pytest.raises(TypeError, match=r"data frame.*columns"):
+        idm.from_shards(build, arrow)
+
+
+def silent(rows):
+    return poisson(X[rows], Y[rows], THETA, weights=np.zeros(rows.stop - rows.start))
+
+
+def no_residuals(rows):
+    return idm.from_residuals(lambda b: LINE[:0] - X[:0] @ b, THETA, variance=1.0)
+
+
+@pytest.mark.parametrize("change", [empty, silent, no_residuals])
+def test_parts_without_rows_are_named(change):
+    with pytest.raises(ValueError, match=r"no rows.* in part 1 .*leave it out of `parts`"):
+        idm.from_shards(spoiled(change), PARTS)

@@ -61,6 +61,10 @@ def as_parameters(values: Any) -> Array:
     return point
 
 
+class NoRowsError(ValueError):
+    """There is no row, or none that counts."""
+
+
 def as_weights(weights: Any, n: int) -> Array:
     """Check and copy observation weights given by a user."""
     if weights is None:
@@ -71,7 +75,11 @@ def as_weights(weights: Any, n: int) -> Array:
             f"weights has shape {array.shape}, but there are {n} observations: give one weight "
             f"for each, shape ({n},)."
         )
-    if not np.all(np.isfinite(array)) or np.any(array < 0) or not np.any(array > 0):
+    if not np.any(array):
+        raise NoRowsError(
+            "weights are all zero, and must be finite, none negative and at least one positive."
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError("weights must be finite, none negative and at least one positive.")
     return array
 
@@ -96,6 +104,8 @@ def count_terms(values: Any, name: str) -> int:
             "mean the standard error would silently be wrong by sqrt(n). If the data really are "
             "one dependent observation, return their whole log-likelihood with shape (1,)."
         )
+    if terms.shape == (0,):
+        raise NoRowsError(f"{name}(theta) returned shape (0,): there are no observations.")
     if terms.ndim != 1 or terms.size == 0:
         raise ValueError(
             f"{name}(theta) returned shape {terms.shape}, but must return one log-likelihood per "

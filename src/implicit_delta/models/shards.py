@@ -11,16 +11,19 @@ from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded import asks
+from implicit_delta.models.sharded.alike import check_double, check_pulls
 from implicit_delta.models.sharded.asks import Described
 from implicit_delta.models.sharded.dask import dask_engine
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.model import ShardedModel
 from implicit_delta.models.sharded.noise import noise_over
 from implicit_delta.models.sharded.serial import KEEP, Serial
+from implicit_delta.models.sharded.shard import label_of
 
 logger = logging.getLogger("implicit_delta")
 SAME = 1e-9  # of a parameter: copies of one vector may be rounded
-ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
+OWN_PARTS = "Give every row in one part only; build(part) has to use the part that it is given."
+BY_VALUE = (str, int, float, slice, range)  # parts that are the same if they are equal
 FIT = 20  # walks of a usual `polish`
 PASSES = 10  # of a usual `infer`, to foretell its time
 
@@ -71,6 +74,12 @@ def from_shards(
     if client is not None:
         lazy = hasattr(parts, "to_delayed")
         return model_over(dask_engine(build, parts if lazy else _listed(parts), client))
+    if hasattr(parts, "to_delayed"):
+        raise TypeError(
+            f"parts is a Dask collection, {type(parts).__name__}: give the client of its cluster, "
+            "`from_shards(build, parts, client=client)`, with `client = Client()` of "
+            "`dask.distributed` for this machine."
+        )
     given = _listed(parts)
     return model_over(Serial(build, given, keep))
 
@@ -80,6 +89,9 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
     found: list[Described] = list(engine.each(asks.described))
     for other in found:
         _check(found[0], other)
+    if not found[0].penalty_by_rows:
+        check_pulls([own.label for own in found], [own.pull for own in found])
+    check_double([own.looks for own in found], engine.own_rows or OWN_PARTS, not engine.follows)
     first, sizes = found[0], tuple(own.n for own in found)
     engine = engine.of_sizes(sizes)
     alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
@@ -88,7 +100,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         engine=whole,
         origin=engine,
         sizes=sizes,
-        values=tuple(own.value for own in found),
+        prints=tuple(own.seen for own in found),
         theta=first.theta,
         given=_joined(found),
         l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
@@ -118,15 +130,24 @@ def _listed(parts: Any) -> tuple[Any, ...]:
             "parts is an iterator, which can be walked once only: give a list of paths, slices or "
             "tables, `from_shards(build, sorted(folder.glob('*.parquet')))`."
         )
+    if hasattr(parts, "columns") or hasattr(parts, "column_names"):
+        raise TypeError(
+            f"parts is a data frame, {type(parts).__name__}, which is walked by columns: give a "
+            "list of tables with some rows each, `[table[:5000], table[5000:]]`, or `[table]`."
+        )
     if isinstance(parts, str | bytes) or not hasattr(parts, "__len__"):
         raise TypeError(f"parts is a sequence of parts, not {type(parts).__name__} {parts!r:.60}.")
     given = tuple(parts)
     if not given:
         raise ValueError("parts is empty: there is no model without data.")
-    paths = [str(part) for part in given if isinstance(part, str) or hasattr(part, "__fspath__")]
-    twice = next((path for path in paths if paths.count(path) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice} is there twice in parts, and its rows would count twice.")
+    seen: set[Any] = set()
+    for i, part in enumerate(given):
+        named = isinstance(part, BY_VALUE) or hasattr(part, "__fspath__")
+        key = (type(part), str(part)) if named else id(part)
+        if key in seen:
+            label = str(part) if named else label_of(i, part)
+            raise ValueError(f"{label} is there twice in parts, and its rows would count twice.")
+        seen.add(key)
     return given
 
 
@@ -134,6 +155,7 @@ def _check(first: Described, other: Described) -> None:
     """Refuse shards that are not parts of one model."""
     pairs = [
         ("kind", first.kind, other.kind),
+        ("dtype", first.dtype, other.dtype),
         ("number of parameters", first.theta.size, other.theta.size),
         ("names", first.names, other.names),
         ("weight_kind", first.weight_kind, other.weight_kind),
@@ -157,7 +179,7 @@ def _check(first: Described, other: Described) -> None:
             "parameters, `from_loglik(loglik_of(part), theta=theta)`, and finish the fit over all "
             "parts with `polish(model)`."
         )
-    _check_penalties(first, other)
+    _check_ridges(first, other)
     if not np.isfinite(other.value):
         raise ValueError(
             f"The log-likelihood of {other.label} is {other.value}: are there missing values in "
@@ -165,17 +187,20 @@ def _check(first: Described, other: Described) -> None:
         )
 
 
-def _check_penalties(first: Described, other: Described) -> None:
-    """Refuse different penalties: there is one, of the whole."""
+def _check_ridges(first: Described, other: Described) -> None:
+    """Refuse different ridges, and parts without a penalty: there is one, of the whole."""
     if first.penalty_by_rows:
         return
-    gap, size = np.max(abs(first.pull - other.pull)), np.max(abs(first.pull) + abs(other.pull))
-    if gap > ALIKE * size or first.l2 != other.l2:
+    if first.l2 != other.l2 or first.penalized != other.penalized:
         raise ValueError(
-            f"The penalty of {other.label} (l2={other.l2:g}) is not that of {first.label} "
-            f"(l2={first.l2:g}). It belongs to the whole model and counts once: give the same, "
+            f"The penalty of {other.label} ({_penalty(other)}) is not that of {first.label} "
+            f"({_penalty(first)}). It belongs to the whole model and counts once: give the same, "
             "undivided, in every part."
         )
+
+
+def _penalty(own: Described) -> str:
+    return f"l2={own.l2:g}" if own.l2 or not own.penalized else "penalty="
 
 
 def _joined(found: list[Described]) -> Array:

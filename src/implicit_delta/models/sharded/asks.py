@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
+from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
+from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
@@ -29,6 +31,7 @@ class Described:
 
     label: str
     kind: str
+    dtype: str
     n: int
     theta: Array
     names: tuple[str, ...] | None
@@ -45,6 +48,8 @@ class Described:
     bends: bool
     noise_rule: str | None
     value: float
+    seen: Print
+    looks: Looks
     level: frozenset[tuple[int, int]]
     others: dict[str, Any]
 
@@ -58,6 +63,7 @@ def described(shard: Shard) -> Described:
     return Described(
         shard.label,
         model.maker or type(model).__name__,
+        dtype_of(model),
         model.n,
         theta,
         model.names,
@@ -65,7 +71,7 @@ def described(shard: Shard) -> Described:
         model.l2,
         model.penalized,
         model.penalty_by_rows,
-        _pull(model, theta),
+        pulls(model, theta),
         model.weight_kind,
         None if np.all(model.weights == 1) else model.weights,
         model.curvature,
@@ -74,9 +80,17 @@ def described(shard: Shard) -> Described:
         model.bends,
         model.noise_rule or ("unbiased" if np.isfinite(model.df) else None),
         float(model.unpenalized().objective(theta)),
+        print_of(model, shard.label),
+        looks_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
+
+
+def dtype_of(model: FittedModel) -> str:
+    """Name the numbers that a model computes with."""
+    own = model.functional.dtype if isinstance(model, BatchedModel) else "float64"
+    return str(own).removeprefix("torch.")
 
 
 def _pull(model: FittedModel, theta: Array) -> Array:
@@ -96,11 +110,16 @@ def _obstacle(model: FittedModel) -> str:
     return ""
 
 
-def labeled_value(shard: Shard) -> tuple[str, float]:
-    """Label, and log-likelihood of the rows at the theta of the shard."""
+def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:
+    """Print of the rows as they are now, and the gradient of the penalty at theta, if given."""
     model = shard.model
     with model.apart():  # a remembered value would hide data that have changed
-        return shard.label, float(model.unpenalized().objective(np.asarray(model.theta)))
+        return print_of(model, shard.label), None if theta is None else pull_at(model, theta)
+
+
+def value(shard: Shard) -> float:
+    """Log-likelihood of the rows at the theta of the shard."""
+    return float(shard.model.unpenalized().objective(np.asarray(shard.model.theta)))
 
 
 def objective(shard: Shard, theta: Array) -> Any:

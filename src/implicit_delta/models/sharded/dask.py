@@ -1,9 +1,10 @@
 """Shards on the workers of a Dask cluster: models stay there, only vectors travel."""
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,14 @@ from implicit_delta.models.sharded.shard import (
 PATIENCE = 30.0  # seconds without any worker after which an answer is given up
 GLANCE = 1.0  # seconds between looks at the cluster while an answer is awaited
 ONCE = 2**16  # bytes of arguments above which they are sent once to the cluster, not with each ask
+SHIPPED = 4  # functions that stay on the cluster: psi, and what is made of it
 COPIED = 2**26  # bytes at which a shard is taken for too heavy to be moved to an idle worker
+
+
+class Packed(NamedTuple):
+    """A function of the user, pickled."""
+
+    content: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +55,7 @@ class Dask(Engine):
     labels: tuple[str, ...]
     counter: Counter = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
+    shipped: list[tuple[Any, Any]] = field(default_factory=list)  # functions, and where they are
 
     @property
     def count(self) -> int:
@@ -80,7 +89,7 @@ class Dask(Engine):
         return self._awaited(answer, 0).value
 
     def changed(self, change: Change, shares: Sequence[Any]) -> "Dask":
-        self._check_open()
+        check_open(self.client)
         self.traffic.sent += sum(map(bytes_of, shares))
         made = [
             self.client.submit(_changed, shard, change, share, pure=False)
@@ -97,7 +106,8 @@ class Dask(Engine):
         name: bool,
     ) -> list[Any]:
         """Submit a question to some shards."""
-        self._check_open()
+        check_open(self.client)
+        arguments = tuple(map(self._shipped, arguments))
         size = sum(map(bytes_of, arguments))
         given: Any = arguments
         if size > ONCE and len(places) > 1:
@@ -138,7 +148,7 @@ class Dask(Engine):
 
     def _idle_since(self, since: float | None, label: str) -> float | None:
         """Give up when there has been no worker for a while: Dask itself would wait forever."""
-        self._check_open()
+        check_open(self.client)
         if self.client.scheduler_info().get("workers"):
             return None
         now = perf_counter()
@@ -150,12 +160,19 @@ class Dask(Engine):
             )
         return since or now
 
-    def _check_open(self) -> None:
-        if self.client.status in ("closed", "closing"):
-            raise ImplicitDeltaError(
-                "The Dask client of this model is closed, and its shards are gone with it. Keep it "
-                "open as long as the model is used, or make the model again with `from_shards`."
-            )
+    def _shipped(self, argument: Any) -> Any:
+        """Pickle a function of the user, and send one that is large once for all its calls."""
+        if not callable(argument):
+            return argument
+        known = next((there for own, there in self.shipped if own is argument), None)
+        if known is not None and getattr(known, "status", "finished") == "finished":
+            return known
+        packed: Any = packed_of(argument, getattr(argument, "__name__", "psi"))
+        self.traffic.sent += len(packed.content)
+        if len(packed.content) > ONCE:
+            packed = self.client.scatter([packed], broadcast=True, hash=False)[0]
+        self.shipped[:] = [*self.shipped[1 - SHIPPED :], (argument, packed)]
+        return packed
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Refuse to travel: shards already work side by side."""
@@ -175,12 +192,12 @@ def dask_engine(build: Callable[[Any], Any], parts: Any, client: Any) -> Dask:
         )
     if getattr(client, "asynchronous", False):
         raise TypeError("client is asynchronous: give a `Client(..., asynchronous=False)`.")
-    listed = _parts(parts)
+    check_open(client)
+    listed, packed = _parts(parts), packed_of(build, "build")
     labels = tuple(label_of(i, part) for i, part in enumerate(listed))
     where = [_on_cluster(client, part) for part in listed]
     made = [
-        client.submit(_build, build, part, label, pure=False)
-        for part, label in zip(where, labels, strict=True)
+        _submitted(client, packed, part, label) for part, label in zip(where, labels, strict=True)
     ]
     return Dask(client, tuple(made), labels)
 
@@ -207,16 +224,52 @@ def _on_cluster(client: Any, part: Any) -> Any:
     return client.compute(dask.delayed(part)) if delayed else part
 
 
-def _build(build: Callable[[Any], Any], part: Any, label: str) -> "Shard | Failed":
+def _submitted(client: Any, packed: Packed, part: Any, label: str) -> Any:
+    try:
+        return client.submit(_build, packed, part, label, pure=False)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"{label} cannot be sent to the workers: {error.__cause__ or error!s:.200}. Give "
+            "paths, slices, tables or delayed objects."
+        ) from error
+
+
+def check_open(client: Any) -> None:
+    """Refuse a client that is closed."""
+    if client.status in ("closed", "closing"):
+        raise ImplicitDeltaError(
+            "The Dask client of this model is closed, and its shards are gone with it. Keep it "
+            "open as long as the model is used, or make the model again with `from_shards` and a "
+            "new `Client`."
+        )
+
+
+def packed_of(function: Any, name: str) -> Packed:
+    """Pickle a function; one that cannot travel is refused by name."""
+    try:
+        return Packed(optional("cloudpickle", "from_shards(client=)").dumps(function))
+    except Exception as error:
+        raise TypeError(
+            f"{name} cannot be sent to the workers of the Dask cluster: {error}. It holds what "
+            "lives in this process alone (a lock, a connection, an open file, a generator): make "
+            f"that inside of {name}, where it is used."
+        ) from error
+
+
+def _opened(argument: Any) -> Any:
+    return pickle.loads(argument.content) if isinstance(argument, Packed) else argument
+
+
+def _build(build: Packed, part: Any, label: str) -> "Shard | Failed":
     _weigh_shards()
-    shard: Shard | Failed = caught(lambda: built(build, part, label))
+    shard: Shard | Failed = _sendable(caught(lambda: built(_opened(build), part, label)))
     return shard
 
 
 def _changed(shard: "Shard | Failed", change: Change, share: Any) -> "Shard | Failed":
     if isinstance(shard, Failed):
         return shard
-    made: Shard | FittedModel | Failed = caught(lambda: change(shard, share))
+    made: Shard | FittedModel | Failed = _sendable(caught(lambda: change(shard, share)))
     return replace(shard, model=made) if isinstance(made, FittedModel) else made
 
 
@@ -225,8 +278,41 @@ def _answer(
 ) -> "Answer | Failed":
     if isinstance(shard, Failed):
         return shard
-    answer: Answer | Failed = caught(lambda: answered(shard, ask, (*own, *arguments), name))
-    return answer
+
+    def answer() -> Answer:
+        return answered(shard, ask, (*own, *map(_opened, arguments)), name)
+
+    found: Answer | Failed = caught(answer)
+    of_user = any(isinstance(argument, Packed) for argument in arguments)
+    sent: Answer | Failed = _sendable_answer(found) if of_user else _sendable(found)
+    return sent
+
+
+def _sendable_answer(answer: "Answer | Failed") -> "Answer | Failed":
+    """Replace what a function of the user returned by an error, if it cannot travel."""
+    if isinstance(answer, Failed) or _travels(answer):
+        sent: Answer | Failed = _sendable(answer)
+        return sent
+    kind = type(np.asarray(answer.value).flat[0]).__name__
+    return Failed(TypeError(f"psi returned what cannot be sent from a worker: {kind}."))
+
+
+def _sendable(result: Any) -> Any:
+    """Replace an error that cannot travel by one without causes, or by its text."""
+    if not isinstance(result, Failed) or _travels(result):
+        return result
+    error = result.error
+    error.__cause__ = error.__context__ = None
+    text = ImplicitDeltaError(f"{type(error).__name__}: {error}")
+    return result if _travels(result) else Failed(text)
+
+
+def _travels(result: Any) -> bool:
+    try:
+        pickle.loads(optional("cloudpickle", "from_shards(client=)").dumps(result))
+    except Exception:
+        return False
+    return True
 
 
 def _added(answers: "list[Answer | Failed]") -> "Answer | Failed":

@@ -25,6 +25,10 @@ DIVERGED = (
     "rank, with the same seeds, `rng=0`; only rows, their weights and their labels are those of "
     "the rank."
 )
+OWN_ROWS = (
+    "With group= every rank brings its own: give the DataLoader a `DistributedSampler(dataset)`, "
+    "or each rank its part, `(X[rank::world], y[rank::world])`."
+)
 INSIDE = (
     "psi asks the model of all ranks, and it is evaluated on rank 0 alone, where the others do not "
     "answer. Compute psi from the module that it is given."
@@ -74,6 +78,10 @@ class Distributed(Engine):
     @property
     def maker(self) -> str:
         return "from_torch"
+
+    @property
+    def own_rows(self) -> str:
+        return OWN_ROWS
 
     @property
     def follows(self) -> bool:

@@ -50,6 +50,11 @@ class Engine(ABC):
         return "from_shards"
 
     @property
+    def own_rows(self) -> str:
+        """A line that gives every shard its own rows, if this is the engine's business."""
+        return ""
+
+    @property
     def follows(self) -> bool:
         """Whether another process tells what is to be told."""
         return False

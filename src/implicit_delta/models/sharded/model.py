@@ -27,6 +27,7 @@ from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.sharded import asks
+from implicit_delta.models.sharded.alike import Print, check_prints, check_pulls
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.noise import (
     mean_square_over,
@@ -48,7 +49,6 @@ from implicit_delta.models.sharded.units import (
 )
 from implicit_delta.numerics.arrays import symmetric
 
-CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
 DRAWN_HERE = 10**7  # rows up to which weights are drawn as in one process, and travel: 80 MB
 NOT_FIXED = (
     "Parameters of a model over shards are fixed where it is built: write the number into the "
@@ -70,8 +70,8 @@ class ShardedModel(FittedModel):
         Where the shards live.
     sizes : tuple of int
         Rows of each shard.
-    values : tuple of float
-        Log-likelihood of each shard as it was built, by which changed data are seen.
+    prints : tuple of Print
+        Sums over the rows of each shard as it was built, by which changed data are seen.
     origin : Engine
         The shards as they were built.
     given : (n,) array
@@ -83,7 +83,7 @@ class ShardedModel(FittedModel):
     engine: Engine
     origin: Engine
     sizes: tuple[int, ...]
-    values: tuple[float, ...]
+    prints: tuple[Print, ...]
     theta: Array
     given: Array
     drawn: Callable[[], Array] | None = None
@@ -296,12 +296,12 @@ class ShardedModel(FittedModel):
     def redrawn(self, rng: np.random.Generator) -> "ShardedModel":
         """Draw new targets, with a seed for each shard: they depend on the sharding."""
         engine = self.engine.changed(asks.redrawn, self._seeds(rng))
-        engine.first(asks.labeled_value)  # what cannot be drawn is refused now
+        engine.first(asks.value)  # what cannot be drawn is refused now
         return replace(self, engine=engine)
 
     def tangent(self) -> "ShardedModel":
         engine = self.engine.changed(asks.tangent, [None] * self.engine.count)
-        engine.first(asks.labeled_value)
+        engine.first(asks.value)
         return replace(self, engine=engine)
 
     def tethered(self) -> "ShardedModel":
@@ -368,14 +368,13 @@ class ShardedModel(FittedModel):
         return replace(self, engine=engine, l2=0.0, tether=0.0, has_penalty=False)
 
     def check_unchanged(self) -> None:
-        found = self.origin.each(asks.labeled_value)
-        for known, (label, value) in zip(self.values, found, strict=True):
-            if not abs(value - known) <= CHANGED * max(abs(known), 1.0):
-                raise UnsupportedModelError(
-                    f"The log-likelihood of {label} was {known:.10g} when the model was made, and "
-                    f"is {value:.10g} now at the same parameters: its data have changed since, or "
-                    f"build is random. Make the model again with `{self.maker}`."
-                )
+        """Compare rows with those of the making, and penalties, which theta may tell apart now."""
+        compared = self.has_penalty and not self.penalty_by_rows and self.chart is None
+        theta = _plain(self.theta) if compared else None
+        found = list(self.origin.each(asks.seen_again, theta))
+        check_prints(self.prints, [now for now, _ in found], self.maker)
+        if compared:
+            check_pulls([now.label for now in self.prints], [pull for _, pull in found])
 
     def check_maximum(self) -> None:
         if self.curvature == "hessian" or self.tether:

@@ -7,10 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.arguments import NoRowsError
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import of_a_part
 
+LEFT_OUT = (
+    "It adds nothing: leave it out of `parts`; partitions of a filtered Dask data frame are put "
+    "together by `table.repartition(npartitions=...)`."
+)
 LONGEST = 60  # characters of a part in a message
 
 
@@ -69,6 +74,8 @@ def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
     try:
         with of_a_part():
             model = build(part)
+    except NoRowsError as error:
+        raise ValueError(f"There are no rows that count in {label}: {error} {LEFT_OUT}") from error
     except Exception as error:
         raise named(error, f"build failed for {label}") from error
     if not isinstance(model, FittedModel):
@@ -77,7 +84,7 @@ def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
             "of that part, `return idm.from_loglik(loglik_of(part), theta=theta)`."
         )
     if model.n == 0:
-        raise ValueError(f"There are no rows in {label}: leave it out of `parts`.")
+        raise ValueError(f"There are no rows in {label}. {LEFT_OUT}")
     return Shard(model, part, label)
 
 

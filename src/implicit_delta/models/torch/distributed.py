@@ -30,7 +30,6 @@ from implicit_delta.models.torch.model import TorchModel, make
 from implicit_delta.models.torch.wrappers import unwrapped
 
 MOST_LABELS = 10**6  # texts, of 60 MB; beyond, rows have a number alone
-FEW = 10  # different terms: rows of so few kinds may be the same on two ranks by chance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,7 +103,6 @@ def make_over(
         return Shard(make(common, rows, likelihood, own), rows, f"rank {ranks.rank}")
 
     engine = Distributed.of(ranks, build)
-    _check_rows(engine)
     model = model_over(engine, TorchRanks)
     model = model.tethered() if by_evidence else model
     assert isinstance(model, TorchRanks)
@@ -228,34 +226,9 @@ def _every(dataset: Any, rank: int, count: int, size: int) -> Any:
     return loading.Subset(dataset, range(rank, size, count))
 
 
-def print_of(shard: Shard) -> tuple[int, int, int]:
-    """Reduce the terms of the rows of a rank to a number; with their number, and of how many."""
-    terms = shard.model.terms(np.asarray(shard.model.theta))
-    return digest([terms, shard.model.weights], 0), terms.size, np.unique(terms).size
-
-
 def _check_likelihoods(ranks: Ranks, likelihood: Any) -> None:
     """Refuse likelihoods that differ between ranks, by their names."""
     own = likelihood if isinstance(likelihood, Likelihood) else type(likelihood)
     found = ranks.gathered(str(getattr(likelihood, "__qualname__", own)), "the likelihood")
     if len(set(found)) > 1:
         raise ValueError(f"The ranks have different likelihoods, {', '.join(found)}: give one.")
-
-
-def _check_rows(engine: Distributed) -> None:
-    """Refuse the same rows on two ranks: they would count twice."""
-    seen: dict[Any, int] = {}
-    for rank, (found, n, kinds) in enumerate(engine.each(print_of)):
-        if (found, n) not in seen:
-            seen[found, n] = rank
-            continue
-        text = (
-            f"Ranks {seen[found, n]} and {rank} have the same {n} rows, which would count twice. "
-            "With group= every rank brings its own: give the DataLoader a `DistributedSampler("
-            "dataset)`, or each rank its part, `(X[rank::world], y[rank::world])`."
-        )
-        if kinds > FEW:
-            raise ValueError(text)
-        if not engine.follows:
-            alike = " If they are other rows that happen to look alike, all is well."
-            warn(text + alike, ImplicitDeltaWarning)
