@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import implicit_delta
 from benchmarks.timing import Case, Measured
 
 PATH = Path(__file__).with_name("results.json")
-PACKAGES = ("implicit-delta", "numpy", "scipy", "torch", "jax", "statsmodels", "laplace-torch")
+PACKAGES = ("numpy", "scipy", "torch", "jax", "statsmodels", "laplace-torch")
 
 
 def load(path: Path = PATH) -> dict:
@@ -44,7 +45,7 @@ def _row(measured: Measured) -> dict:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"implicit-delta": implicit_delta.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
