@@ -34,7 +34,7 @@ VALUES = X @ torch.tensor([[1.0], [-0.5]]).double() + torch.tensor(rng.normal(si
 WEIGHTS = rng.integers(1, 4, N)
 VILLAGE = np.array([f"village {i}" for i in rng.integers(0, 15, N)])
 YEAR = rng.integers(0, 9, N)
-RANK = int(os.environ["RANK"])
+RANK = int(os.environ.get("RANK", "0"))  # set by torchrun
 OWN = slice(0, CUT) if RANK == 0 else slice(CUT, N)
 
 

@@ -257,7 +257,7 @@ def test_a_model_survives_pickling():
         "outer": rng.normal(size=HIDDEN),
     }
     made = idm.from_jax(
-        params, data(), idm.Gaussian("mle"), apply=mlp, l2=0.5, dtype="float64", batch_size=25
+        params, data(), idm.Gaussian("mle"), apply=mlp, l2=0.05, dtype="float64", batch_size=25
     )
     model, psi = idm.polish(made), lambda params: mlp(params, data()[0][:2])
     before = idm.infer(model, psi, robust=True)

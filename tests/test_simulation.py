@@ -72,6 +72,7 @@ def test_step_functions():
     assert allowed < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:The robust standard error, 0, is next to nothing")
 def test_robust_errors_of_a_step_function():
     model, share, _ = steps()
     smooth = idm.infer(model, lambda b: b[0] / 2, robust=True)

@@ -186,6 +186,12 @@ def polish(
     return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
 
 
+WITH_VARIANCE = (
+    "That was after the noise variance had been estimated again: it decides how much the penalty "
+    "weighs, and here the two run away from each other. Give the variance as a number."
+)
+
+
 def _alternated(
     model: Model, psi: Asked | None, given: Maximizer | None, drift: float, budget: float | None
 ) -> tuple[Model, int, PsiDrift | None]:
@@ -197,7 +203,12 @@ def _alternated(
     here, iterations, first = model, 0, model.passes
     for _ in range(MOST_ALTERNATIONS):
         watch = PsiDrift(here, psi, drift) if psi is not None and by_psi else None
-        found, steps = _climbed(here, given, watch, budget, model.passes - first)
+        try:
+            found, steps = _climbed(here, given, watch, budget, model.passes - first)
+        except ConvergenceError as error:
+            raise (
+                error if here is model else ConvergenceError(f"{error} {WITH_VARIANCE}")
+            ) from error
         here, ratio_of_noise = here.at(found).renoised()
         iterations += steps
         if abs(ratio_of_noise - 1) <= SETTLED or not (here.penalized or by_psi):

@@ -25,6 +25,7 @@ FEW = 3  # evaluations along whose response the objective is probed too
 FARTHEST = 4.0  # standard errors, along all directions together: weights of networks go astray
 ROUNDINGS = 16  # of psi: moves by less tell nothing
 RESOLVED = 256  # roundings of psi: bends of an evaluation with a smaller error are not seen
+STATIONARY = 100.0  # standard errors: within a few of them, what has a slope moves by a few
 # Noise moves an evaluation as much right beside as farther away, and is worth no refusal where it
 # is less than this part of the errors of the others.
 NOISE, NEGLIGIBLE = 0.1, 1e-4
@@ -184,8 +185,9 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
 
 
 def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw: Draw) -> None:
-    """Refuse evaluations with a derivative of zero that move within a standard error."""
-    if np.all(errors > 0) or not np.any(errors):
+    """Refuse evaluations with a derivative of zero, up to rounding, that move all the same."""
+    still = errors <= RESOLVED * np.spacing(abs(evaluation.value))
+    if not np.any(still) or not np.any(errors):
         return
     model, center = evaluation.model, evaluation.center()
     z = np.random.default_rng(1).standard_normal((5, model.d))
@@ -194,7 +196,7 @@ def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw:
     if not pairs:
         return
     move = np.max([abs(end - center) for pair in pairs for end in pair], axis=0)
-    moves = (errors == 0) & (move > 0)
+    moves = still & (move > STATIONARY * errors)
     if not np.any(moves):
         return
     loud = flicker(evaluation, model.theta, np.array(steps[1:]), center)
