@@ -5,7 +5,6 @@ from pathlib import Path
 from time import perf_counter
 
 from experiments.command import command_parser, results_folder
-from experiments.times import note_time
 
 # Claims and the report only read what the others have left.
 NAMES = (
@@ -38,7 +37,6 @@ def main(arguments=None):
             data=options.data,
         )
         seconds = perf_counter() - started
-        note_time(results, name, seconds, options.jobs)
         print(f"{name}: {seconds:.0f} s", flush=True)
     print(f"Pictures and records are in {results}/")
 

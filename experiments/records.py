@@ -6,7 +6,7 @@ import hashlib
 import os
 from itertools import chain
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 
 from joblib import Parallel, delayed
 from tqdm import tqdm
@@ -62,6 +62,9 @@ def resume(compute, jobs, keys, *, path=None, settings="", n_jobs=1, label=""):
         Columns that name the job in every row.
     settings : object
         Everything else the rows depend on; they carry a fingerprint of its repr.
+
+    The first row of a job has its seconds, `took`, so that the time of a study that was resumed is
+    that of all of its parts.
     """
     fingerprint = "s" + hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
     wanted = set(jobs)
@@ -88,8 +91,11 @@ def resume(compute, jobs, keys, *, path=None, settings="", n_jobs=1, label=""):
 
 
 def _labelled(compute, job, keys, fingerprint):
-    names = dict(zip(keys, job, strict=True))
-    return [{**names, **row, "settings": fingerprint} for row in compute(*job)]
+    started, names = perf_counter(), dict(zip(keys, job, strict=True))
+    rows = [{**names, **row, "settings": fingerprint} for row in compute(*job)]
+    if rows:
+        rows[0]["took"] = perf_counter() - started
+    return rows
 
 
 def _key(row, keys):

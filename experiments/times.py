@@ -1,12 +1,21 @@
-"""Duration of each experiment, kept beside its results for the report."""
+"""Duration of each experiment: the sum over its jobs, in whichever runs they were computed."""
 
-from experiments.records import load_records, save_records
+from experiments.records import load_records
+
+RECORDS = {  # of each experiment, beside the results
+    "one_d.fits": "one_d/fits.csv.gz",
+    "one_d.convergence": "one_d/convergence.csv.gz",
+    "one_d.coverage": "one_d/coverage.csv.gz",
+    "one_d.lengths": "one_d/lengths.csv.gz",
+    "classification.costs": "classification/records/*.csv",
+    "vae.reconstruction": "vae/reconstruction.csv",
+}
 
 
-def note_time(results, experiment, seconds, jobs):
-    """Keep the longest run of each experiment: a resumed one only reads what is there."""
-    path = results / "times.csv"
-    times = {row["experiment"]: row for row in load_records(path)}
-    row = {"experiment": experiment, "minutes": seconds / 60, "jobs": jobs}
-    times[experiment] = max(row, times.get(experiment, row), key=lambda run: run["minutes"])
-    save_records(path, list(times.values()))
+def whole_times(results):
+    """Rows of minutes of one process and jobs, of the experiments of which there are records."""
+    for experiment, pattern in RECORDS.items():
+        rows = [row for path in sorted(results.glob(pattern)) for row in load_records(path)]
+        jobs = [row["took"] for row in rows if "took" in row]
+        if jobs:
+            yield {"experiment": experiment, "minutes": sum(jobs) / 60, "jobs": len(jobs)}

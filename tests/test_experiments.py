@@ -16,7 +16,7 @@ from experiments.one_d.bands import Band, Training, mixture, project
 from experiments.one_d.evidence import NEAR, maximize_evidence, weakest
 from experiments.one_d.tasks import QUADRATIC, SIN
 from experiments.records import load_records, resume, save_records
-from experiments.times import note_time
+from experiments.times import whole_times
 
 pytestmark = pytest.mark.slow
 
@@ -150,12 +150,16 @@ def test_finished_jobs_are_not_computed_again(tmp_path):
     assert calls[-1] == ("a", 1)
 
 
-def test_the_longest_run_is_kept_with_its_processes(tmp_path):
-    for minutes, jobs in ((2.0, 1), (0.5, 2), (3.0, 4)):
-        note_time(tmp_path, "fits", 60 * minutes, jobs)
-        note_time(tmp_path, "fits", 1.0, 8)
-        (row,) = load_records(tmp_path / "times.csv")
-        assert (row["minutes"], row["jobs"]) == ((2.0, 1) if minutes < 3 else (3.0, 4))
+def test_times_are_those_of_all_jobs_in_whichever_run(tmp_path):
+    path = tmp_path / "one_d/fits.csv.gz"
+    compute = lambda name: [{"k": 1}, {"k": 2}]
+    for jobs in ([("a",)], [("a",), ("b",)]):
+        rows = resume(compute, jobs, ("name",), path=path)
+    seconds = [row["took"] for row in rows if "took" in row]
+    assert len(seconds) == 2
+    (found,) = whole_times(tmp_path)
+    assert (found["experiment"], found["jobs"]) == ("one_d.fits", 2)
+    assert found["minutes"] == pytest.approx(sum(seconds) / 60, rel=1e-4)
 
 
 def test_an_unknown_experiment_is_named(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from html import escape
 
 from experiments.records import load_records
+from experiments.times import whole_times
 
 
 def claims_table(claims):
@@ -62,13 +63,13 @@ def tables_of_classification(results):
 
 
 def times_table(results):
-    rows = load_records(results / "times.csv")
+    rows = list(whole_times(results))
     if not rows:
         return '<p class="missing">No experiment has been timed yet.</p>'
-    columns = {"experiment": "Experiment", "minutes": "Minutes", "jobs": "Processes"}
+    columns = {"experiment": "Experiment", "minutes": "Minutes of one core", "jobs": "Jobs"}
     note = (
-        "<p>By the clock; of several runs the longest. A run that resumes computes only what is "
-        "missing: the processor time of every estimate of classification costs is listed there.</p>"
+        "<p>Sums over the jobs of an experiment, each timed where it ran, whether in one run or in "
+        "several that resumed; two ran at a time.</p>"
     )
     return note + table(rows, columns)
 
