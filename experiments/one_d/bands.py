@@ -137,16 +137,18 @@ def project(matrix):
 def delta_bands(task, x, y, theta, grid, training):
     """The explicit delta method at the network as trained, damped in two ways."""
     network, scale = training.network, x.size / task.n
-    model = least_squares(network, x, y, theta, variance="mle")
     noise = np.mean((y - network.predict(theta, x)) ** 2)
     lengths = {
         "delta": task.rate / scale * training.steps,
         "delta_refit": task.refit_rate / scale * training.refit_steps,
     }
-    return {
-        name: _infer(network, model, grid, damping=1 / (noise * length))
+    # l2 and not the method's damping: the same matrix, but a unit that is saturated at every x has
+    # weights of no curvature, whose "standard errors" of 1e16 would be the steps of differences
+    models = {
+        name: least_squares(network, x, y, theta, variance="mle", l2=1 / (noise * length))
         for name, length in lengths.items()
     }
+    return {name: _infer(network, model, grid) for name, model in models.items()}
 
 
 def process_band(x, y, grid):
@@ -204,8 +206,8 @@ def least_squares(network, x, y, theta, **options):
     )
 
 
-def _infer(network, model, grid, damping=0.0, freedom=np.inf):
-    method = idm.Infinitesimal(curvature="ggn", damping=damping)
+def _infer(network, model, grid, freedom=np.inf):
+    method = idm.Infinitesimal(curvature="ggn")
     with warnings.catch_warnings():
         # drift of the unfinished fit and bending where there are no data are findings here
         warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
