@@ -546,3 +546,40 @@ def test_a_large_dummy_trap_goes_through_conjugate_gradients():
     assert est.standard_error == pytest.approx(np.sqrt(contrast @ inverse @ contrast), rel=1e-3)
     with pytest.raises(NotAMaximumError, match="redundant"):
         idm.infer(model, linear(contrast + 1e-6 * np.eye(d)[2]))
+
+
+@pytest.mark.parametrize("spelled", ["traced", "opaque"])
+@pytest.mark.parametrize("damping", [1e-3, 1e-1])
+@pytest.mark.parametrize("weights", [(20.0, 9.0), (22.0, 10.0), (30.0, 14.0)])
+def test_saturated_unit_that_psi_sees_beyond_the_data(spelled, damping, weights):
+    """All rows together hardly move one tanh unit: their own step would be 1e7 to 1e16 long."""
+    x = np.linspace(0.5, 2.0, 40)
+    y = 1 + 0.3 * x + 0.1 * RNG.standard_normal(x.size)
+
+    def curve(th, x):  # (a, b) of the first unit, which is 1 on all rows; slope and level
+        return th[2] * np.tanh(th[0] * x + th[1]) + th[3] * x
+
+    first = np.array(weights)
+    rest = np.linalg.lstsq(np.column_stack([np.tanh(first[0] * x + first[1]), x]), y, None)[0]
+    theta = np.concatenate([first, rest])
+
+    def jacobian(th, x):
+        inside = np.tanh(th[0] * x + th[1])
+        slope = th[2] * (1 - inside**2)
+        return np.column_stack([slope * x, slope, inside, x])
+
+    at = np.array([-0.47])  # where the unit is about to turn
+    psi = lambda th: curve(th, at)[0]
+    if spelled == "opaque":
+        psi = lambda th: float(curve(np.asarray(th, dtype=object).astype(float), at)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+        model = idm.from_residuals(
+            lambda th: y - curve(th, x), theta, jacobian=lambda th: -jacobian(th, x)
+        )
+        method = idm.Infinitesimal(curvature="ggn", damping=damping)
+        found = idm.infer(model, psi, method, strict=False)
+    rows, g = jacobian(theta, x), jacobian(theta, at)[0]
+    noise = np.mean((y - curve(theta, x)) ** 2)
+    variance = g @ np.linalg.solve(rows.T @ rows / noise + damping * np.eye(4), g)
+    assert found.standard_error == pytest.approx(variance**0.5, rel=1e-5)

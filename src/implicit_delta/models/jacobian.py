@@ -20,6 +20,7 @@ from implicit_delta.numerics.derivatives import (
 )
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
+FLAT = 1e3  # times the size of a parameter: a standard error that is none
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors
 # Of the standard errors of other outputs: a derivative of less that is noise counts as zero. Noise
 # moves psi right beside by as much as farther away, a slope by 4e-5 of that.
@@ -31,6 +32,9 @@ def jacobian_of(
 ) -> Array:
     """Differentiate f at theta, (K, d); zero for what is constant but for jumps or noise.
 
+    A parameter that the data hardly determine has a unit of 1e7 or 1e16, over which f may do
+    anything. Where that leads nowhere, its unit is the size of the parameter instead.
+
     Parameters
     ----------
     f : callable
@@ -41,8 +45,21 @@ def jacobian_of(
     traced : pair of (K,) and (K, d) arrays, or None
         Value and derivative from `trace`: the latter is returned if differences agree with it.
     """
-    if traced is not None and _agrees(*traced, f, theta, units):
+    size = np.maximum(1.0, abs(theta))
+    flat = units > FLAT * size
+    within = np.where(flat, size, units)
+    scales = [units, within] if np.any(flat) else [units]
+    if traced is not None and any(_agrees(*traced, f, theta, scale) for scale in scales):
         return traced[1]
+    try:
+        return _by_differences(f, theta, units)
+    except EvaluationError:
+        if len(scales) == 1:
+            raise
+        return _by_differences(f, theta, within)
+
+
+def _by_differences(f: Callable[[Array], Any], theta: Array, units: Array) -> Array:
     center = _value(f, theta)
 
     def value(point: Array) -> Array:
