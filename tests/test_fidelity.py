@@ -12,6 +12,7 @@ from math import isnan
 import numpy as np
 import torch
 
+from experiments.command import RESULTS
 from experiments.fidelity import __main__ as command
 from experiments.fidelity import data, retrainings, study
 from experiments.fidelity.columns import asked
@@ -21,6 +22,7 @@ from experiments.fidelity.settings import SETTINGS
 from experiments.fidelity.states import trained
 from experiments.fidelity.table import alarms, cells, reason, summary
 from experiments.fidelity.training import predictions, train
+from experiments.records import load_records
 from implicit_delta import DriftWarning, NotAMaximumError
 
 NAMES = [setting.name for setting in SETTINGS]
@@ -183,3 +185,66 @@ def test_command_publishes_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(study.columns, "standard_errors", None)
     command.main(arguments)
     assert capsys.readouterr().out == printed
+
+
+@pytest.fixture
+def published():
+    """Stored tables, by name."""
+    if not (RESULTS / "fidelity/summary.csv").exists():
+        pytest.skip("the records are not in this copy")
+    return {n: load_records(RESULTS / f"fidelity/{n}.csv") for n in ("table", "summary", "misses")}
+
+
+def test_page_says_what_the_records_show_of_the_default(published):
+    """docs/trust/fidelity.md: the aims, and which questions miss theirs."""
+    default = {r["question"]: r for r in published["summary"] if r["column"] == "default"}
+    assert default.pop("all")["fair"] >= 0.8
+    means = {question: row["geometric_mean"] for question, row in default.items()}
+    missed = {question for question, mean in means.items() if not 0.8 <= mean <= 1.25}
+    assert missed == {"auc", "r2"}
+    assert all(means[question] < 1.3 for question in missed)  # "just above"
+    found = {(r["column"], r["question"]): r for r in published["summary"]}
+    assert min(r["lowest"] for r in published["summary"] if r["column"] == "weights") > 2
+    assert max(found["laplace", q]["geometric_mean"] for q in ("average", "share")) < 0.6
+    assert found["bootstrap", "average"]["fair"] == found["bootstrap", "share"]["fair"] == 1
+    assert min(found["bootstrap", q]["geometric_mean"] for q in ("loss", "auc")) > 1.3
+
+
+def test_page_says_what_the_records_show_of_the_misses(published):
+    steps = {s.name: s.epochs * (s.n // s.batch if s.batch else 1) for s in SETTINGS}
+    wide, near, noisy, unknown = [], [], [], []
+    for row in published["misses"]:
+        if row["question"] in ("loss", "auc", "r2") and row["ratio"] > 1:
+            wide.append(row)
+        elif row["question"] in ("ece", "r2"):
+            near.append(row)
+        elif row["question"] == "average":
+            noisy.append(row)
+        else:
+            unknown.append(row)
+    assert all(10 <= steps[row["setting"]] <= 80 for row in wide)
+    assert all("DriftWarning" in row["warned"] for row in wide)
+    assert round(max(row["ratio"] for row in wide), 1) == 2.1
+    short = {row["setting"] for row in wide}
+    others = [r for r in published["table"] if r["setting"] in short]
+    assert all(0.67 <= r["default"] <= 1.5 for r in others if r["question"] in ("average", "gap"))
+    assert all(row["ratio"] < 0.67 for row in near)
+    assert round(min(row["ratio"] for row in near), 1) == 0.5
+    assert [row["warned"] for row in near].count("no") == 1
+    assert all(row["reason"].startswith("training too large") for row in noisy)
+    assert {round(row["ratio"], 1) for row in noisy} <= {1.5, 1.6}
+    assert [(r["setting"], r["question"]) for r in unknown] == [("one_tanh_adam_full", "accuracy")]
+
+
+def test_page_says_what_was_not_run(published):
+    """Three convnets and two transformers, and so on: settings of which a column has no answer."""
+    missing = {}
+    for column in ("robust", "laplace", "weights"):
+        none = {r["setting"] for r in published["table"] if isnan(r.get(column, np.nan))}
+        missing[column] = {kind: sum(name.startswith(kind) for name in none) for kind in
+                           ("conv", "transformer")}  # fmt: skip
+    assert missing == {
+        "robust": {"conv": 3, "transformer": 2},
+        "laplace": {"conv": 3, "transformer": 4},
+        "weights": {"conv": 0, "transformer": 2},
+    }
