@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from implicit_delta._core.warn import warn
+from implicit_delta._core.deprecated import old_names
 
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 # Target of an estimate from which a penalty was taken; its drift has limits of its own.
 DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
+@old_names(linearity="nonlinearity")
 @dataclass(frozen=True)
 class Diagnostics:
     """Measures of how far an estimate can be trusted; NaN where the method cannot tell.
@@ -72,12 +73,6 @@ class Diagnostics:
         from implicit_delta.estimate.written import diagnostics_html  # which knows diagnostics
 
         return diagnostics_html(self)
-
-    @property
-    def linearity(self) -> float:
-        """Deprecated name of `nonlinearity`."""
-        warn("Diagnostics.linearity is now called nonlinearity.", DeprecationWarning)
-        return self.nonlinearity
 
 
 def restored(content: Mapping[str, Any]) -> Diagnostics:

@@ -8,6 +8,7 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.deprecated import old_names
 from implicit_delta._core.factored import Covariance
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.thresholds import UNCERTAIN
@@ -20,6 +21,7 @@ from implicit_delta.models.base import FittedModel
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
 
+@old_names(linearity="nonlinearity")
 @dataclass(frozen=True)
 class Response:
     r"""The move of theta and psi when :math:`\lambda \psi_k` is added to the objective.

@@ -8,7 +8,7 @@ import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.deprecated import check_maximizer, old_names
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
@@ -49,6 +49,7 @@ GRADIENTS = 5  # of a usual refit, to foretell its calls
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks", "one-step"]
 
 
+@old_names(maximize="maximizer")
 @dataclass(frozen=True, repr=False)
 class Bootstrap(Method):
     r"""Psi at refits to data that are drawn anew, each started at the fitted parameters.
@@ -92,8 +93,6 @@ class Bootstrap(Method):
         parameters.
     curvature : {"hessian", "ggn"}
         What the refits are scaled by.
-    maximize : maximizer, optional
-        Deprecated name of `maximizer`.
     block : int, optional
         Rows in a block; about 1.4 times the cube root of n unless given. It has to span the
         dependence between rows.
@@ -134,15 +133,14 @@ class Bootstrap(Method):
     n_jobs: int = 1
     maximizer: Maximizer | None = None
     curvature: Curvature = "hessian"
-    maximize: InitVar[Maximizer | None] = None
     clusters: InitVar[Any] = None
     block: int | None = None
 
-    def __post_init__(self, maximize: Maximizer | None, clusters: Any) -> None:
+    def __post_init__(self, clusters: Any) -> None:
         """Check what was configured."""
         if clusters is not None:
             raise TypeError("Give the labels to `infer(model, psi, Bootstrap(), clusters=labels)`.")
-        object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
+        check_maximizer(self.maximizer)
         if self.replicates != int(self.replicates) or self.replicates < 2:
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
         if self.kind not in get_args(Kind):

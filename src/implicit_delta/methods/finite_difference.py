@@ -1,13 +1,13 @@
 """The finite-difference implicit delta method (FDIDM): refit with a little of psi added."""
 
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.deprecated import check_maximizer, old_names
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
@@ -36,6 +36,7 @@ PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 PILOT_DRAWS = 200  # 5 % error or so; the push need not be exact
 
 
+@old_names(maximize="maximizer")
 @dataclass(frozen=True, repr=False)
 class FiniteDifference(Method):
     r"""The response to a finite push, by refits (the paper's FDIDM, Algorithms 1 and 3).
@@ -68,8 +69,6 @@ class FiniteDifference(Method):
         What the pilot solve and the scale of the refits use.
     n_jobs : int
         How many refits run at once (joblib).
-    maximize : maximizer, optional
-        Deprecated name of `maximizer`.
     """
 
     lam: float | Sequence[float] | None = None
@@ -79,11 +78,10 @@ class FiniteDifference(Method):
     combine: Literal["richardson", "mean"] = "richardson"
     curvature: Curvature = "hessian"
     n_jobs: int = 1
-    maximize: InitVar[Maximizer | None] = None
 
-    def __post_init__(self, maximize: Maximizer | None) -> None:
+    def __post_init__(self) -> None:
         """Check what was configured."""
-        object.__setattr__(self, "maximizer", renamed(self.maximizer, maximize))
+        check_maximizer(self.maximizer)
         if self.lam is not None:
             pushes = np.atleast_1d(np.asarray(self.lam, dtype=np.float64))
             if pushes.ndim > 1 or not np.all(np.isfinite(pushes)) or np.any(pushes <= 0):

@@ -1,6 +1,6 @@
 """Simulation: psi at draws from the normal distribution of the parameters."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Simulation(Method):
     """
 
     draws: int = 1000
-    tangent: bool | None = None
+    tangent: bool | None = field(default=None, kw_only=True)
     rng: int | np.random.Generator | None = None
     curvature: Curvature | None = None
     n_jobs: int = 1
@@ -90,6 +90,8 @@ class Simulation(Method):
         check_draws(self.draws, self.curvature)
         if self.tangent not in (None, True, False):
             raise ValueError(f"tangent must be True, False or None, not {self.tangent!r}.")
+        if isinstance(self.rng, bool):
+            raise TypeError(f"rng is a seed. Write `Simulation(tangent={self.rng})`.")
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
