@@ -1,100 +1,66 @@
-"""Tables of the report: claims, estimates of classification costs, and times."""
+"""HTML of the report's tables: claims as cards on a phone, records as tables that scroll."""
 
+import re
 from html import escape
 
-from experiments.records import load_records
-from experiments.times import whole_times
+NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]\d+)?\*?(%| s)?( ± [\d.]+%?)?$")
 
 
-def claims_table(claims):
+def claims_table(claims, anchor):
+    """Claims of one author and one verdict, in full."""
     if not claims:
-        return '<p class="missing">No claims have been looked at yet.</p>'
+        return f'<p class="missing" id="{anchor}">None.</p>'
     heads = "".join(f"<th>{head}</th>" for head in ("", "Claim", "Paper", "Here", "Why"))
     rows = "".join(_claim_row(claim) for claim in claims)
-    return f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    head = f"<thead><tr>{heads}</tr></thead>"
+    return f'<table class="claims" id="{anchor}">{head}<tbody>{rows}</tbody></table>'
 
 
 def _claim_row(claim):
     holds = bool(claim["holds"])
     cells = [
         f'<td><span class="badge">{"holds" if holds else "does not hold"}</span></td>',
-        f"<td><b>{_text(claim['claim'])}</b></td>",
-        f'<td data-label="Paper">{_text(claim["paper"])}</td>',
-        f'<td data-label="Here">{_text(claim["ours"])}</td>',
-        f'<td class="why">{_text(claim.get("why", ""))}</td>',
+        f"<td><b>{escape(claim['claim'])}</b></td>",
+        f'<td data-label="Paper">{escape(claim["paper"])}</td>',
+        f'<td data-label="Here">{escape(claim["ours"])}</td>',
+        f'<td class="why">{escape(claim["why"])}</td>',
     ]
     return f'<tr class="{"yes" if holds else "no"}">{"".join(cells)}</tr>'
 
 
-def tables_of_classification(results):
-    times = load_records(results / "classification/run_times.csv")
-    estimates = load_records(results / "classification/table.csv")
-    if not times:
-        return ""
-    columns = {
-        "dataset": "Data set",
-        "training": "One training",
-        "bootstrap": "50 trainings",
-        "sg_refit": "SG-FDIDM",
-        "infinitesimal": "Infinitesimal",
-        "sg_times_faster": "SG-FDIDM: ratio",
-        "sg_with_training_times_faster": "with training",
-        "paper_times_faster": "in the paper",
-        "infinitesimal_times_faster": "Infinitesimal: ratio",
-    }
-    errors = {
-        "dataset": "Data set",
-        "part": "Setting",
-        "l2": "l2",
-        "method": "Method",
-        "value": "Cost",
-        "std_error": "Standard error",
-        "monte_carlo_error": "Monte-Carlo error, relative",
-        "drift": "Drift",
-        "seconds": "Seconds",
-    }
-    shown = [row for row in estimates if "std_error" in row]
-    return (
-        "<h2>Table 1: run times in seconds of one core, and ratios to the bootstrap</h2>"
-        + table(times, columns)
-        + "<h2>Standard errors side by side</h2>"
-        + table(shown, errors)
+def record_table(header, rows, label):
+    """Table of records (see `stored`): numbers to the right, bad rows marked."""
+    columns = list(zip(*(row[:-1] for row in rows), strict=True))
+    kinds = [' class="number"' if _numeric(column) else "" for column in columns]
+    heads = "".join(
+        f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, header, strict=True)
     )
-
-
-def times_table(results):
-    rows = list(whole_times(results))
-    if not rows:
-        return '<p class="missing">No experiment has been timed yet.</p>'
-    columns = {"experiment": "Experiment", "minutes": "Minutes of one core", "jobs": "Jobs"}
-    note = (
-        "<p>Sums over the jobs of an experiment, each timed where it ran, whether in one run or in "
-        "several that resumed; two ran at a time.</p>"
-    )
-    return note + table(rows, columns)
-
-
-def table(rows, columns):
-    """An HTML table of records; numbers to the right."""
-    numeric = {c for c in columns if any(isinstance(row.get(c), int | float) for row in rows)}
-    kind = {c: ' class="number"' if c in numeric else "" for c in columns}
-    heads = "".join(f"<th{kind[c]}>{escape(title)}</th>" for c, title in columns.items())
-    body = "".join(
-        "<tr>" + "".join(f"<td{kind[c]}>{_cell(row.get(c, ''))}</td>" for c in columns) + "</tr>"
-        for row in rows
-    )
+    body = "".join(_record_row(cells, kinds, bad) for *cells, bad in rows)
     whole = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll">{whole}</div>'
+    return scroller(whole, f"Table: {label}")
 
 
-def _cell(value):
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        value = 0.0 if abs(value) < 1e-9 else value  # rounding: the drift of a finished fit
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return _text(value)
+def _record_row(cells, kinds, bad):
+    mark = '<span class="unseen">marked: </span>' if bad else ""
+    texts = [mark + escape(cells[0]), *map(escape, cells[1:])]
+    inner = "".join(f"<td{kind}>{text}</td>" for kind, text in zip(kinds, texts, strict=True))
+    return f'<tr class="bad">{inner}</tr>' if bad else f"<tr>{inner}</tr>"
 
 
-def _text(value):
-    return escape(str(value))
+def _numeric(column):
+    texts = [text for text in column if text]
+    return bool(texts) and all(NUMBER.match(text) for text in texts)
+
+
+def marked_first(header, rows, label):
+    """The bad rows, and all of them below a line that opens."""
+    bad = [row for row in rows if row[-1]]
+    first = record_table(header, bad, f"{label}, marked rows") if bad else ""
+    summary = f"<summary>All {len(rows)} rows, {len(bad)} of them marked</summary>"
+    return first + f"<details>{summary}{record_table(header, rows, label)}</details>"
+
+
+def scroller(inner, label, kind="scroll"):
+    """Region that scrolls sideways, by keys too."""
+    region = f'<div class="{kind}" role="region" tabindex="0" aria-label="{escape(label)}">'
+    return f"{region}<div>{inner}</div></div>"

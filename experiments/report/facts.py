@@ -1,0 +1,68 @@
+"""Figures in the words of the report, read from the records or the settings that made them."""
+
+from experiments.records import load_records
+
+
+def of_one_d(results, quick):
+    from experiments.one_d import coverage, fits
+    from experiments.one_d.bands import LABELS
+
+    table = load_records(results / "one_d/coverage_table.csv")
+    config = _chosen(coverage, quick)
+    return {
+        "fit_steps": _chosen(fits, quick).training.steps,
+        "refit_steps": _chosen(fits, quick).training.refit_steps,
+        "simulations": _chosen(fits, quick).simulations,
+        "steps": config.training.steps,
+        "data_sets": max((row["data_sets"] for row in table), default=0),
+        "methods": len(LABELS),
+    }
+
+
+def of_convergence(results, quick):
+    records = load_records(results / "one_d/convergence.csv.gz")
+    return {"resamples": len({row["resample"] for row in records})}
+
+
+def of_lengths(results, quick):
+    records = load_records(results / "one_d/lengths.csv.gz")
+    steps = {row["steps"] for row in records}
+    return of_one_d(results, quick) | {"shortest": min(steps), "longest": max(steps)}
+
+
+def of_classification(results, quick):
+    """Lengths of training, replicates, and where a variance was negative."""
+    from experiments.classification import costs
+
+    setting = dict(_chosen(costs, quick).settings)["vehicle"]
+    records = [
+        row
+        for path in sorted((results / "classification/records").glob("*.csv"))
+        for row in load_records(path)
+    ]
+    replicates = {
+        row["dataset"]: len(str(row["draws"]).split())
+        for row in records
+        if row.get("method") == "warm bootstrap"
+    }
+    return {
+        "paper_steps": setting.paper_steps,
+        "replicates": ", ".join(f"{name} {count}" for name, count in replicates.items()),
+    }
+
+
+def of_vae(results, quick):
+    from experiments.vae import reconstruction
+
+    config = _chosen(reconstruction, quick)
+    records = load_records(results / "vae/reconstruction.csv")
+    return {
+        "evaluated": reconstruction.EVALUATED,
+        "repeats": len({row["repeat"] for row in records}),
+        "steps": config.steps,
+        "further_steps": config.further_steps,
+    }
+
+
+def _chosen(module, quick):
+    return module.QUICK if quick else module.FULL
