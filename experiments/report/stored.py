@@ -32,6 +32,25 @@ METHODS = {
     "mixture": "finished fits from four starts",
     "simulation_finished": "finished fit, with its true spread",
 }
+TITLES = {  # of columns whose names are short
+    "dataset": "data set",
+    "std_error": "standard error",
+    "monte_carlo_error": "Monte-Carlo error, relative",
+    "value": "cost",
+    "passes": "passes of the solve",
+    "sg_refit": "refits",
+    "sg_without_polish": "training + refits",
+    "sg_total": "training + polish + refits",
+    "solve_with_polish": "settle + solve",
+    "solve_total": "training + settle + solve",
+    "sg_refit_times_faster": "bootstrap / refits",
+    "sg_without_polish_times_faster": "bootstrap / (training + refits)",
+    "sg_total_times_faster": "bootstrap / (training + polish + refits)",
+    "solve_times_faster": "bootstrap / solve",
+    "solve_with_polish_times_faster": "bootstrap / (settle + solve)",
+    "solve_total_times_faster": "bootstrap / (training + settle + solve)",
+    "paper_times_faster": "bootstrap / IDM in the paper",
+}
 
 
 def coverage(results):
@@ -184,13 +203,13 @@ def _rows(results, name):
 
 
 def _listed(results, name, is_bad):
-    """All columns of a record, under their names."""
+    """All columns of a record."""
     with stored(results, name).open(encoding="utf-8", newline="") as file:
         columns = next(csv.reader(file))
     rows = [
         [*(short(r.get(c, "")) for c in columns), bool(is_bad(r))] for r in _rows(results, name)
     ]
-    return [column.replace("_", " ") for column in columns], rows
+    return [TITLES.get(column, column.replace("_", " ")) for column in columns], rows
 
 
 def _failed(part):
