@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import implicit_delta as idm
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -19,6 +21,21 @@ def test_the_changelog_says_nothing_twice():
     ]
     assert entries
     assert not [entry for entry, count in Counter(entries).items() if count > 1]
+
+
+def test_the_version_is_the_same_everywhere():
+    (cited,) = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.M)
+    assert cited == idm.__version__
+    noted = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert noted[1] == idm.__version__.split(".dev")[0]
+    if ".dev" not in idm.__version__:
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", noted[2])
+
+
+def test_the_links_of_the_changelog_lead_somewhere():
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "CHANGELOG.md").read_text())
+    assert links
+    assert not [link for link in links if not (ROOT / link).exists()]
 
 
 def test_the_extra_all_is_all_of_them():
