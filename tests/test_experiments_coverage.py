@@ -8,25 +8,25 @@ import numpy as np
 
 import implicit_delta as idm
 from experiments.coverage import __main__ as command
-from experiments.coverage.study import CHUNK, Study
+from experiments.coverage.study import CHUNK, Outcome, Study
 from experiments.records import load_records
 
 
 def nominal(rng, level):
     """Covers as often as it claims."""
-    return {"exact": rng.random() < level}
+    return {"exact": Outcome(rng.random() < level)}
 
 
 def fails_half_the_time(rng, level):
     if rng.random() < 0.5:
         raise idm.ConvergenceError("no maximum")
-    return {"lucky": True}
+    return {"lucky": Outcome(covered=True)}
 
 
 @pytest.fixture
 def run(tmp_path):
     def run(*studies, **options):
-        return command.run(studies, tmp_path, counts=tmp_path / "counts", **options)
+        return command.run(studies, tmp_path, **options)
 
     return run
 
@@ -52,7 +52,7 @@ def test_an_interval_that_could_not_be_made_covers_nothing(run):
 def test_replications_are_resumed(run, tmp_path):
     study = Study("known", 10, nominal, replications=2 * CHUNK)
     run(study, quick=True)
-    (path,) = (tmp_path / "counts").iterdir()
+    (path,) = (tmp_path / "coverage" / "counts").iterdir()
     (kept,) = load_records(path)
     run(study)
     assert load_records(path)[0] == kept

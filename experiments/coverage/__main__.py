@@ -1,21 +1,25 @@
 """Simulated coverage of intervals, over all studies: ``python -m experiments.coverage``.
 
-A study is listed in one of the modules below, in its tuple ``STUDIES``. The table is stored in
-``results/coverage/table.csv``; an interrupted run resumes from the counts in ``build/coverage``.
+A study is listed in one of the modules below, in its tuple ``STUDIES``. The counts of its chunks
+of data sets are stored in ``results/coverage/counts``, from which a run resumes, and their table
+in ``results/coverage/table.csv``.
 """
 
+import ast
 import inspect
 from collections import Counter, defaultdict
 
 import numpy as np
 
-from experiments.command import TOP, command_parser, results_folder
+import implicit_delta as idm
+from experiments.command import command_parser, results_folder
 from experiments.coverage import (
     bounds,
     equations,
     evaluations,
     limits,
     metrics,
+    ranking,
     small_samples,
     standard_errors,
 )
@@ -26,20 +30,21 @@ STUDIES = (
     *small_samples.STUDIES,
     *standard_errors.STUDIES,
     *evaluations.STUDIES,
+    *ranking.STUDIES,
     *metrics.STUDIES,
     *equations.STUDIES,
     *bounds.STUDIES,
     *limits.STUDIES,
 )
 KEYS = ("task", "n", "chunk")
-COUNTS = TOP / "build" / "coverage"
+NOT_COUNTED = {*KEYS, "method", "settings", "release"}
 
 
 def main(arguments=None):
     parser = command_parser("experiments.coverage", __doc__.splitlines()[0])
     options = parser.parse_args(arguments)
     results = results_folder(options)
-    for row in run(STUDIES, results, counts=COUNTS, quick=options.quick, n_jobs=options.jobs):
+    for row in run(STUDIES, results, quick=options.quick, n_jobs=options.jobs):
         print(
             f"{row['task']:<44} n={row['n']:<6} {row['method']:<22} {row['nominal']:.0%} nominal "
             f"{row['coverage']:7.1%} +- {row['binomial_error']:.1%}, warned {row['warned']:.0%}, "
@@ -47,40 +52,61 @@ def main(arguments=None):
         )
 
 
-def run(studies, results, *, counts, quick=False, n_jobs=1):
+def run(studies, results, *, quick=False, n_jobs=1):
     """Compute what is missing and return the table, one row per task, n and method."""
     if len({(study.task, study.n) for study in studies}) < len(studies):
         raise ValueError("Two studies have the same task and n.")
-    rows = []
+    rows, release = [], idm.__version__.partition(".dev")[0]
     for study in studies:
         chunks = 1 if quick else study.replications // CHUNK
         parts = resume(
-            lambda task, n, number, study=study: study.chunk(number),
+            lambda task, n, number, study=study: [
+                {**row, "release": release} for row in study.chunk(number)
+            ],
             [(study.task, study.n, number) for number in range(chunks)],
             KEYS,
-            path=counts / f"{study.task}_{study.n}.csv".replace(" ", "_"),
-            settings=(study, CHUNK, _source(study)),
+            path=counts_path(results, study),
+            settings=settings(study, release),
             n_jobs=n_jobs,
             label=f"{study.task}, n = {study.n}",
         )
-        rows += _table(study, parts, chunks * CHUNK)
+        rows += tabulate(study, parts)
     save_records(results / "coverage" / "table.csv", rows)
     return rows
 
 
-def _source(study):
-    """The code of the study: when it changes, the study is run again."""
-    return inspect.getsource(inspect.getmodule(getattr(study.trial, "func", study.trial)))
+def counts_path(results, study):
+    return results / "coverage" / "counts" / f"{study.task}_{study.n}.csv".replace(" ", "_")
 
 
-def _table(study, parts, replications):
+def settings(study, release):
+    """Everything that a study depends on: when it changes, the study is run again.
+
+    Of the library this is the release, for which its development versions are taken; of the study
+    the code of its module, without comments and docstrings.
+    """
+    return study, CHUNK, _code(study), release
+
+
+def _code(study):
+    module = inspect.getmodule(getattr(study.trial, "func", study.trial))
+    tree = ast.parse(inspect.getsource(module))
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+        if documented and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def tabulate(study, parts):
+    """Rows of one study, one per method; the first has the seconds of the study."""
+    replications = CHUNK * len({part["chunk"] for part in parts})
     totals = defaultdict(Counter)
     for part in parts:
-        numbers = {name: part[name] for name in part if name not in ("method", *KEYS)}
+        numbers = {name: part[name] for name in part if name not in NOT_COUNTED}
         totals[part["method"]].update(numbers)
     for method, total in totals.items():
         share = total["covered"] / replications
-        silent = total["silent_covered"] / total["silent"] if total["silent"] else np.nan
         yield {
             "task": study.task,
             "n": study.n,
@@ -92,8 +118,24 @@ def _table(study, parts, replications):
             "coverage": share,
             "binomial_error": float(np.sqrt(share * (1 - share) / replications)),
             "warned": total["warned"] / replications,
-            "silent_coverage": silent,
-        }
+            "silent_coverage": _ratio(total["silent_covered"], total["silent"]),
+            "bias": _ratio(total["error"], total["estimates"]),
+            "spread": _spread(total),
+            "release": parts[0]["release"],
+        } | ({"took": total["took"]} if total["took"] else {})
+
+
+def _ratio(part, whole):
+    return part / whole if whole else np.nan
+
+
+def _spread(total):
+    """Standard deviation over data sets of the error in standard errors: 1 if these are right."""
+    count = total["estimates"]
+    if count < 2:
+        return np.nan
+    mean = total["error"] / count
+    return float(np.sqrt((total["squared_error"] / count - mean**2) * count / (count - 1)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import implicit_delta as idm
-from experiments.coverage.study import Study, covers
+from experiments.coverage.study import Study, profiled
 
 BINS, BACKGROUND = 30, 8.0
 PEAK = np.exp(-0.5 * np.linspace(-3, 3, BINS) ** 2)
@@ -42,8 +42,7 @@ def bounded_signal(rng, level, distance):
     model = idm.from_loglik(
         loglik, start=[counts.mean(), 1.0], score=score, bounds=[(0.1, None), (0, None)]
     )
-    interval = idm.profile(model, lambda th: th[1], level).interval
-    return {"profile": covers(interval, truth) and interval.low >= 0}
+    return {"profile": profiled(lambda: idm.profile(model, lambda th: th[1], level), truth, level)}
 
 
 STUDIES = tuple(

@@ -1,26 +1,26 @@
 """Estimating equations: inverse probability weights, and strong and weak instruments."""
 
-import warnings
 from functools import partial
 
 import numpy as np
 from scipy.special import expit
 
 import implicit_delta as idm
-from experiments.coverage.study import Outcome, Study, covers
+from experiments.coverage.study import Study, asked
 
 EFFECT = 1.0
 
 
-def asked(make, psi, level):
-    """Make a model and ask for an interval; whether it covers, was warned about or refused."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            interval = idm.infer(make(), psi).confidence_interval(level)
-        except idm.ImplicitDeltaError:
-            return Outcome(covered=False, refused=True)
-    return Outcome(covers(interval, EFFECT), bool(caught))
+def solved(equations, position, level, start, weighting=None):
+    """Solve the equations and ask for the effect, which is one of the parameters."""
+    return asked(
+        lambda: idm.infer(
+            idm.from_equations(equations, start=start, weighting=weighting),
+            lambda th: th[position],
+        ),
+        EFFECT,
+        level,
+    )
 
 
 def treated(rng, level, n=400):
@@ -46,10 +46,7 @@ def treated(rng, level, n=400):
 
     sizes = {"IPW": (weighted, 4), "normalized IPW": (normalized, 5), "AIPW": (augmented, 10)}
     return {
-        name: asked(
-            partial(idm.from_equations, equations, start=np.zeros(d)), lambda th: th[0], level
-        )
-        for name, (equations, d) in sizes.items()
+        name: solved(equations, 0, level, np.zeros(d)) for name, (equations, d) in sizes.items()
     }
 
 
@@ -65,14 +62,7 @@ def instrumented(rng, level, strength, n=200):
         return Z * (y - X @ b)[:, None]
 
     weightings = {"2SLS": np.linalg.inv(Z.T @ Z), "GMM, two-step": "two-step"}
-    return {
-        name: asked(
-            partial(idm.from_equations, equations, start=np.zeros(2), weighting=W),
-            lambda b: b[1],
-            level,
-        )
-        for name, W in weightings.items()
-    }
+    return {name: solved(equations, 1, level, np.zeros(2), W) for name, W in weightings.items()}
 
 
 STUDIES = (

@@ -6,7 +6,7 @@ import numpy as np
 
 import implicit_delta as idm
 from experiments.coverage.bounds import BACKGROUND, BINS, PEAK, signal_at
-from experiments.coverage.study import Study
+from experiments.coverage.study import Study, limited
 
 NOISE = 1.0  # known variance within groups
 
@@ -32,7 +32,7 @@ def signal_limits(rng, level, distance):
     """Upper limits of the signal, of its share of all counts, and of the background beside it."""
     truth = signal_at(distance)
     model = signal_model(rng, truth)
-    asked = {
+    questions = {
         "limit of the signal": (lambda th: th[1], truth),
         "limit of its share": (
             lambda th: th[1] * PEAK.sum() / (th[0] * BINS + th[1] * PEAK.sum()),
@@ -41,7 +41,8 @@ def signal_limits(rng, level, distance):
         "limit of the background": (lambda th: th[0], BACKGROUND),
     }
     return {
-        name: float(idm.limit(model, psi, level)) >= value for name, (psi, value) in asked.items()
+        name: limited(lambda psi=psi: idm.limit(model, psi, level), value)
+        for name, (psi, value) in questions.items()
     }
 
 
@@ -63,7 +64,8 @@ def variance_limit(rng, level, distance, groups=30):
         return -0.5 * np.log(total) - 0.5 * (y - th[0]) ** 2 / total
 
     model = idm.from_loglik(loglik, start=[0.0, 0.5], bounds=[(None, None), (0, None)])
-    return {"limit of the variance": float(idm.limit(model, lambda th: th[1], level)) >= truth}
+    ask = lambda: idm.limit(model, lambda th: th[1], level)
+    return {"limit of the variance": limited(ask, truth)}
 
 
 TRIALS = (

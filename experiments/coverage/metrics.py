@@ -4,14 +4,13 @@ The truth of the logit is the metric of the population at the true parameters. A
 there it is the mean metric, in the population, over trainings on other data (of its expectation).
 """
 
-import warnings
 from functools import cache, partial
 
 import numpy as np
 from scipy.special import expit
 
 import implicit_delta as idm
-from experiments.coverage.study import Outcome, Study, covers
+from experiments.coverage.study import Study, asked
 
 N = M = 300
 REPLICATIONS = 600  # the binomial error of 95 % is 0.9 %
@@ -42,18 +41,19 @@ METRICS = {"AUC": auc, "accuracy": accuracy}
 
 
 def outcomes(model, units, y, truths, level):
-    """Ask for each metric; record whether the interval covers, and that of the model alone."""
+    """Ask for each metric, and for the interval that the error of the model alone would give."""
     found = {}
     for name, metric in METRICS.items():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            estimate = idm.infer(model, idm.Statistic(units, metric(y)))
-        warned = any(issubclass(w.category, idm.ImplicitDeltaWarning) for w in caught)
-        covered = covers(estimate.confidence_interval(level), truths[name])
-        found[name] = Outcome(covered, warned)
-        reach = 1.96 * estimate.budget["model"]
-        found[f"{name}, model part alone"] = abs(estimate.value - truths[name]) <= reach
+        ask = cache(partial(idm.infer, model, idm.Statistic(units, metric(y))))
+        found[name] = whole = asked(ask, truths[name], level)
+        found[f"{name}, model part alone"] = whole if whole.refused else model_part(whole, ask())
     return found
+
+
+def model_part(whole, estimate):
+    """Judge the same estimate with the error of the model alone."""
+    share = estimate.budget["model"] / estimate.standard_error
+    return whole._replace(covered=abs(whole.error) <= 1.96 * share, error=whole.error / share)
 
 
 # Logit

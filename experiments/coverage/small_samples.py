@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 import implicit_delta as idm
-from experiments.coverage.study import Study, covers
+from experiments.coverage.study import Study, asked, profiled
 
 
 def normal_variance(rng, level, n=15):
@@ -45,11 +45,10 @@ def odds_ratio(rng, level, each=20, chances=(0.3, 0.6)):
 
 
 def wald_and_profile(model, psi, truth, level):
-    """Whether either interval covers the truth."""
-    estimate = idm.infer(model, psi, strict=False)
+    """Ask for either interval."""
     return {
-        "Infinitesimal (Wald)": covers(estimate.confidence_interval(level), truth),
-        "profile": covers(idm.profile(model, psi, level).interval, truth),
+        "Infinitesimal (Wald)": asked(lambda: idm.infer(model, psi), truth, level),
+        "profile": profiled(lambda: idm.profile(model, psi, level), truth, level),
     }
 
 

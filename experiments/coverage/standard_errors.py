@@ -1,10 +1,5 @@
-"""Standard errors in small samples: few rows, leverage, few clusters, penalties, ratios.
+"""Standard errors in small samples: few rows, leverage, few clusters, penalties, ratios."""
 
-Each interval is recorded with whether it was warned about or refused, so that the table shows what
-is answered silently.
-"""
-
-import warnings
 from functools import partial
 
 import numpy as np
@@ -12,19 +7,12 @@ from scipy.special import expit
 from scipy.stats import poisson
 
 import implicit_delta as idm
-from experiments.coverage.study import Outcome, Study, covers
+from experiments.coverage.study import Outcome, Study, asked, profiled
 
 
-def asked(model, psi, truth, level, **options):
-    """Ask for one interval: covered, warned about, refused."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            interval = idm.infer(model, psi, **options).confidence_interval(level)
-        except idm.ImplicitDeltaError:
-            return Outcome(covered=False, refused=True)
-    warned = any(issubclass(w.category, idm.ImplicitDeltaWarning) for w in caught)
-    return Outcome(covers(interval, truth), warned)
+def inferred(model, psi, truth, level, **options):
+    """Ask for one estimate, with options."""
+    return asked(lambda: idm.infer(model, psi, **options), truth, level)
 
 
 def least_squares(X, y):
@@ -49,9 +37,9 @@ def line(rng, level, n):
     X, y = np.column_stack([np.ones(n), x]), 1 + 2 * x + rng.normal(size=n)
     model, slope = least_squares(X, y), lambda b: b[1]
     return {
-        "default": asked(model, slope, 2.0, level),
-        "normal quantiles": asked(model, slope, 2.0, level, df=np.inf),
-        'robust="HC3"': asked(model, slope, 2.0, level, robust="HC3"),
+        "default": inferred(model, slope, 2.0, level),
+        "normal quantiles": inferred(model, slope, 2.0, level, df=np.inf),
+        'robust="HC3"': inferred(model, slope, 2.0, level, robust="HC3"),
     }
 
 
@@ -61,7 +49,9 @@ def leverage(rng, level, n=30):
     X, y = np.column_stack([np.ones(n), x]), 1 + 2 * x + x * rng.normal(size=n)
     model, slope = least_squares(X, y), lambda b: b[1]
     kinds = {"robust=True": True, **{f'robust="{k}"': k for k in ("HC1", "HC2", "HC3")}}
-    return {name: asked(model, slope, 2.0, level, robust=robust) for name, robust in kinds.items()}
+    return {
+        name: inferred(model, slope, 2.0, level, robust=robust) for name, robust in kinds.items()
+    }
 
 
 # Few clusters
@@ -75,9 +65,9 @@ def clustered(rng, level, groups, between):
     model, slope = least_squares(np.column_stack([np.ones(labels.size), x]), y), lambda b: b[1]
     options = {"clusters": labels}
     return {
-        "clusters=": asked(model, slope, 2.0, level, **options),
-        'robust="CR1S"': asked(model, slope, 2.0, level, robust="CR1S", **options),
-        'robust="CR2"': asked(model, slope, 2.0, level, robust="CR2", **options),
+        "clusters=": inferred(model, slope, 2.0, level, **options),
+        'robust="CR1S"': inferred(model, slope, 2.0, level, robust="CR1S", **options),
+        'robust="CR2"': inferred(model, slope, 2.0, level, robust="CR2", **options),
     }
 
 
@@ -92,9 +82,9 @@ def overdispersed(rng, level, n):
     y = poisson.rvs(mean * rng.gamma(1.0, 1.0, size=n), random_state=rng)
     model, slope = idm.from_statsmodels(sm.Poisson(y, X).fit(disp=0)), lambda b: b[1]
     return {
-        "default": asked(model, slope, 0.5, level),
-        "robust=True": asked(model, slope, 0.5, level, robust=True),
-        'robust="HC3"': asked(model, slope, 0.5, level, robust="HC3"),
+        "default": inferred(model, slope, 0.5, level),
+        "robust=True": inferred(model, slope, 0.5, level, robust=True),
+        'robust="HC3"': inferred(model, slope, 0.5, level, robust="HC3"),
     }
 
 
@@ -106,8 +96,8 @@ def ridge_logit(rng, level, l2, n=400):
     y = (rng.random(n) < expit(X @ [0.3, 1.0, -0.5])).astype(float)
     model, slope = logit(X, y, l2), lambda b: b[1]
     return {
-        "default": asked(model, slope, 1.0, level),
-        "debias=True": asked(model, slope, 1.0, level, debias=True),
+        "default": inferred(model, slope, 1.0, level),
+        "debias=True": inferred(model, slope, 1.0, level, debias=True),
     }
 
 
@@ -119,8 +109,8 @@ def median_dose(rng, level, n, center=1.0):
     y = (rng.random(n) < expit(X @ [center, 1.0])).astype(float)
     model, psi = logit(X, y), lambda b: -b[0] / b[1]
     return {
-        "default": asked(model, psi, -center, level),
-        "profile": profiled(model, psi, -center, level),
+        "default": inferred(model, psi, -center, level),
+        "profile": profiled(lambda: idm.profile(model, psi, level), -center, level),
     }
 
 
@@ -140,21 +130,9 @@ def poisson_ratio(rng, level, n):
     )
     ratio = lambda b: np.exp(b[1])
     return {
-        "default": asked(model, ratio, 2.0, level),
-        "profile": profiled(model, ratio, 2.0, level),
+        "default": inferred(model, ratio, 2.0, level),
+        "profile": profiled(lambda: idm.profile(model, ratio, level), 2.0, level),
     }
-
-
-def profiled(model, psi, truth, level):
-    """A likelihood-ratio interval."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            found = idm.profile(model, psi, level)
-        except idm.ImplicitDeltaError:
-            return Outcome(covered=False, refused=True)
-    inside = any(covers(piece, truth) for piece in found.pieces[level])
-    return Outcome(inside, bool(caught))
 
 
 STUDIES = (
