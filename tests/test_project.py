@@ -1,5 +1,7 @@
 """Files around the package agree with each other."""
 
+import csv
+import json
 import re
 import tomllib
 from collections import Counter
@@ -10,6 +12,7 @@ import pytest
 import implicit_delta as idm
 
 ROOT = Path(__file__).parents[1]
+DOCS, RESULTS = ROOT / "docs", ROOT / "results"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -59,3 +62,96 @@ def test_workflows_call_targets_of_the_makefile():
     }
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert {"test", "test-lowest", "docs", "dist"} <= called <= targets
+
+
+def coverage(task, methods, column="coverage"):
+    """Entries of the record of coverage in percent, for each of the methods."""
+    with (RESULTS / "coverage" / "table.csv").open() as file:
+        rows = {(row["task"], row["method"]): row for row in csv.DictReader(file)}
+    return [100 * float(rows[task, method][column]) for method in methods]
+
+
+def fidelity(column):
+    """Summary of a column of the study of networks, over all questions."""
+    with (RESULTS / "fidelity" / "summary.csv").open() as file:
+        rows = {(row["column"], row["question"]): row for row in csv.DictReader(file)}
+    return {name: float(x) for name, x in list(rows[column, "all"].items())[2:]}
+
+
+def times_by_hand(name):
+    row = json.loads((ROOT / "benchmarks" / "results.json").read_text())[name]
+    return row["value"], row["before"]
+
+
+def signals():
+    tasks = [f"signal {k} standard errors from its bound" for k in (0, 1, 3)]
+    return "in {:.1f}, {:.1f} and {:.1f} %".format(*(coverage(t, ["profile"])[0] for t in tasks))
+
+
+def weights():
+    found = coverage("treatment effect by weights", ["IPW", "normalized IPW", "AIPW"])
+    return "| {:.1f}, {:.1f}, {:.1f} % | never |".format(*found)
+
+
+def instruments(kind, covered, warned):
+    task, methods = f"slope by {kind}", ["2SLS", "GMM, two-step"]
+    numbers = coverage(task, methods) + coverage(task, methods, "warned")
+    return f"| {covered} % | {warned} |".format(*numbers)
+
+
+def networks():
+    row = fidelity("default")
+    text = (
+        "of the {cells:.0f} cells",
+        "{:.0f} % lie within",
+        "between {lowest:.2f} and {highest:.2f} times",
+    )
+    return [text[0].format(**row), text[1].format(100 * row["fair"]), text[2].format(**row)]
+
+
+# What a page says, as the records have it: the sentence is made anew and looked for.
+FIGURES = {
+    "guide/constraints.md": lambda: [signals()],
+    "guide/equations.md": lambda: [
+        weights(),
+        instruments("strong instruments (F about 50)", "{0:.1f}, {1:.1f}", "never; once"),
+        instruments("middling instruments (F about 9)", "{0:.1f}, {1:.1f}", "{2:.0f}, {3:.0f} %"),
+        instruments("weak instruments (F about 1.5)", "{0:.0f}, {1:.0f}", "{2:.1f} %"),
+    ],
+    "theory/open.md": lambda: [
+        "in {:.0f} % of 2000 data sets".format(*coverage("ridge logit, l2 = 20", ["default"]))
+    ],
+    "trust/index.md": lambda: [
+        "covers in {:.0f} % of such data".format(*coverage("variance of a normal", ["profile"]))
+    ],
+    "guide/networks.md": networks,
+}
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_a_page_has_the_figures_of_the_records(page):
+    if not RESULTS.exists():
+        pytest.skip("the records are not in this copy")
+    text = " ".join((DOCS / page).read_text().split())
+    assert not [sentence for sentence in FIGURES[page]() if sentence not in text]
+
+
+def test_the_words_of_pages_are_those_of_the_records():
+    """Twice and ten times too large; half of the time; tens of times faster."""
+    if not RESULTS.exists():
+        pytest.skip("the records are not in this copy")
+    weights = fidelity("weights")
+    assert weights["lowest"] > 2
+    assert 8 < weights["geometric_mean"] < 12
+    logit = "Bootstrap, logit n = 2000, d = 10, B = 200: "
+    one, full = (times_by_hand(logit + kind)[0] for kind in ("one-step", "statsmodels"))
+    assert one / full < 0.6
+    now, before = times_by_hand("from_loglik without score, n = 2000, d = 100")
+    assert before / now > 20
+    (row,) = re.findall(
+        r"^\| unbinned peak.*$", (DOCS / "coming_from/iminuit.md").read_text(), re.M
+    )
+    theirs = json.loads((ROOT / "benchmarks/calls_minuit.json").read_text())["unbinned_peak"]
+    assert [int(n) for n in re.findall(r"/ (\d+)", row)] == [
+        theirs[name] for name in ("migrad", "hesse", "minos", "mncontour")
+    ]
