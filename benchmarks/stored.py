@@ -1,4 +1,4 @@
-"""Store of the table: numbers of all cases with the versions that made them."""
+"""Store of the table: numbers of all cases with the versions and the code that made them."""
 
 import json
 import platform
@@ -17,10 +17,22 @@ def load(path: Path = PATH) -> dict:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def store(measured: Iterable[Measured], path: Path = PATH) -> None:
+def store(measured: Iterable[Measured], code: str, path: Path = PATH) -> None:
     """Write the numbers over those of the same names; the others stay."""
-    rows = load(path) | {m.case.name: _row(m) for m in measured}
+    rows = load(path) | {m.case.name: _row(m) | {"code": code} for m in measured}
     path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+
+
+def kept(case: Case, code: str, rows: dict) -> float | None:
+    """Number of the same code and the same packages, if it is stored."""
+    row = rows.get(case.name, {})
+    same = row.get("code") == code and _packages(row["versions"]) == _packages(versions())
+    return row["value"] if same else None
+
+
+def _packages(found: dict[str, str]) -> dict[str, str]:
+    """Versions of everything but the library, whose code is compared instead."""
+    return {name: version for name, version in found.items() if name != "implicit-delta"}
 
 
 def line(case: Case, value: float | None, rows: dict) -> str:

@@ -1,12 +1,14 @@
 """The table of benchmarks: what is measured, stored and printed. Nothing here takes a time."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import stored
-from benchmarks.__main__ import has_cases
+from benchmarks.__main__ import Keep, has_cases, measure_all
+from benchmarks.fingerprint import HERE, code, files
 from benchmarks.scaling import SIZES, curve_of, exponent
 from benchmarks.timing import Case, measure, medians
 
@@ -30,12 +32,99 @@ def test_a_ratio_is_of_medians():
 def test_results_are_kept_by_name_with_versions(tmp_path):
     path = tmp_path / "results.json"
     for value in (5, 4):
-        stored.store([measure(Case("passes", 3, lambda value=value: value))], path)
-    stored.store([measure(Case("products", 3, lambda: 1, before=9))], path)
+        stored.store([measure(Case("passes", 3, lambda value=value: value))], "abc", path)
+    stored.store([measure(Case("products", 3, lambda: 1, before=9))], "abc", path)
     rows = json.loads(path.read_text())
     assert {name: row["value"] for name, row in rows.items()} == {"passes": 4.0, "products": 1.0}
     assert rows["products"]["before"] == 9
     assert {"python", "numpy", "scipy"} <= set(rows["passes"]["versions"])
+    assert rows["passes"]["code"] == "abc"
+
+
+class Counted:
+    """A module of two cases; the second fails as long as it is told to."""
+
+    __file__ = __file__
+
+    def __init__(self):
+        self.measured, self.broken = [], True
+
+    def cases(self):
+        yield Case("first", 3, lambda: self.measured.append("first") or 1)
+        yield Case("second", 3, self.second)
+
+    def second(self):
+        if self.broken:
+            raise RuntimeError("interrupted")
+        self.measured.append("second")
+        return 2
+
+
+@pytest.fixture
+def module():
+    return Counted()
+
+
+@pytest.fixture
+def keep(tmp_path):
+    return Keep(store=True, path=tmp_path / "results.json")
+
+
+def test_a_run_that_stores_goes_on_where_it_stopped(module, keep, capsys):
+    measure_all(module, "", keep)
+    assert "RuntimeError: interrupted" in capsys.readouterr().out
+    module.broken = False
+    measure_all(module, "", keep)
+    assert module.measured == ["first", "second"]
+    assert "(kept)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [{"again": True}, {"store": False}])
+def test_what_is_stored_is_measured_again_on_demand(module, keep, options):
+    module.broken = False
+    measure_all(module, "", keep)
+    measure_all(module, "", replace(keep, **options))
+    assert module.measured == ["first", "second"] * 2
+
+
+@pytest.mark.parametrize("changed", ["code", "versions", "neither", "version of the library"])
+def test_numbers_of_other_code_or_packages_are_not_kept(module, keep, changed):
+    module.broken = False
+    measure_all(module, "", keep)
+    rows = stored.load(keep.path)
+    for row in rows.values():
+        if changed == "code":
+            row["code"] = "0" * 12
+        if changed == "versions":
+            row["versions"]["numpy"] = "1.0"
+        if changed == "version of the library":  # the same code under another number
+            row["versions"]["implicit-delta"] = "0.1.0"
+    keep.path.write_text(json.dumps(rows))
+    measure_all(module, "", keep)
+    again = changed in ("code", "versions")
+    assert module.measured == ["first", "second"] * (2 if again else 1)
+
+
+def test_rows_without_a_fingerprint_are_measured():
+    assert stored.kept(Case("old", 3, int), "abc", {"old": {"value": 1.0, "versions": {}}}) is None
+
+
+def test_code_is_compared_without_comments_and_docstrings(tmp_path):
+    texts = {
+        "plain": "def f():\n    return 1\n",
+        "explained": '"""About."""\n\n\ndef f():\n    """Return."""\n    return 1  # one\n',
+        "other": "def f():\n    return 2\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    plain, explained, other = (code(tmp_path / name) for name in texts)
+    assert plain == explained
+    assert plain != other
+
+
+def test_the_code_of_a_module_is_that_of_all_it_imports():
+    imported = {path.stem for path in files(HERE / "table.py")}
+    assert imported == {"table", "timing", "satellite", "laplace_satellite"}  # two of them late
 
 
 @pytest.mark.parametrize(
