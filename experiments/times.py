@@ -10,6 +10,7 @@ RECORDS = {  # of each experiment: files beside the results, and the columns tha
     "classification.costs": ("classification/records/*.csv", ("dataset", "part")),
     "vae.reconstruction": ("vae/reconstruction.csv", ("fraction", "repeat")),
     "fidelity": ("fidelity/*/*.csv*", ("chunk", "data_set")),
+    "coverage": ("coverage/counts/*.csv", ("task", "n", "chunk")),
 }
 
 

@@ -89,10 +89,7 @@ def _model(case, variance="mle"):
 
 
 def _delta_method():
-    """car::deltaMethod and its like, with the covariance that vcov has.
-
-    That of nls is the Gauss-Newton matrix, with the unbiased variance, as here.
-    """
+    """car::deltaMethod and its like, by the observed information; nls has its Gauss-Newton one."""
     for case in _cases("delta_method.json"):
         kinds = next(iter(case["evaluations"].values()))["standard_error"]
         kind = next(k for k in ("observed", "expected_unbiased", "unbiased") if k in kinds)

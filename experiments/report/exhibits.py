@@ -34,8 +34,8 @@ EXHIBITS = (
         "structure of the covariance, though the scales differ.",
         "Bands of 95 % around each fit and the covariance of its predictions, on one data set; "
         "simulations are of {simulations}. Fits of {fit_steps:,} steps, refits of {refit_steps:,}. "
-        "The last two panels go beyond the paper: the fit is finished, with an l2 penalty chosen "
-        "from the data alone.",
+        "The panels of the last row go beyond the paper: the fit is finished, with an l2 penalty "
+        "chosen from the data alone.",
         facts.of_one_d,
     ),
     Exhibit(
