@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from experiments import data
-from experiments.claim import BEYOND, claim, load_claims, save_claims
+from experiments.claim import BEYOND, by_author, claim, load_claims, save_claims
 from experiments.classification import claims as classification_claims
 from experiments.classification import costs, figures, settling, study
 from experiments.classification.classifier import average_cost, train
@@ -231,21 +231,41 @@ def test_the_report_is_one_page_with_everything_in_it(results):
     report.reproduce(results)
     page = (results / "index.html").read_text(encoding="utf-8")
     assert "a &lt; b" in page
-    assert page.count("data:image/png;base64,") == 2
-    assert "has not been made yet" in page
+    # of classification and VAE, and how the benchmarks grow
+    assert page.count("data:image/png;base64,") == 3
+    assert "one_d/sin_fit.png has not been made yet" in page
+    assert "results/coverage/table.csv is not there yet" in page
     assert "http" not in page
     assert "$" not in page
 
 
 def test_the_tiles_of_the_report_tell_the_papers_claims_from_our_own():
     of_paper = [claim("a", "yes", "", held, "") for held in (True, False, False)]
-    own = [claim("b", f"{BEYOND}, which has c", "", True, "")] * 2
-    tiles = report.tally(of_paper + own)
-    assert re.findall(r"<b>(.*?)</b>claims of (the paper|our own)", tiles) == [
-        ("1 of 3", "the paper"),
-        ("2 of 3", "the paper"),
-        ("2 of 2", "our own"),
+    own = [claim("b", f"{BEYOND}, which has c", "", held, "") for held in (True, True, True, False)]
+    tiles = report.tally(*by_author(own + of_paper))
+    found = re.findall(r'href="#(.*?)"><b>(.*?)</b>claims of (the paper|our own)', tiles)
+    assert found == [
+        ("paper-hold", "1 of 3", "the paper"),
+        ("paper-do-not-hold", "2 of 3", "the paper"),
+        ("own-hold", "3 of 4", "our own"),
+        ("own-do-not-hold", "1 of 4", "our own"),
     ]
+
+
+def test_every_tile_of_the_report_leads_to_its_table(results):
+    page = report.page(results)
+    targets = re.findall(r'<a class="\w+" href="#(.*?)"', page)
+    assert len(targets) >= 4
+    assert all(page.count(f'id="{target}"') == 1 for target in targets)
+
+
+def test_an_experiment_without_times_says_so(tmp_path):
+    rows = [{"fraction": f, "repeat": 0, "took": 90.0} for f in (0.0, 0.5)]
+    save_records(tmp_path / "vae/reconstruction.csv", rows)
+    assert ">3.0<" in report.times(tmp_path)
+    save_records(tmp_path / "vae/reconstruction.csv", [*rows, {"fraction": 1.0, "repeat": 0}])
+    assert ">3.0<" not in report.times(tmp_path)
+    assert ">not recorded<" in report.times(tmp_path)
 
 
 def test_settling_is_the_recursion_in_the_parameters():
