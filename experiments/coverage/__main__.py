@@ -2,7 +2,7 @@
 
 A study is listed in one of the modules below, in its tuple ``STUDIES``. The counts of its chunks
 of data sets are stored in ``results/coverage/counts``, from which a run resumes, and their table
-in ``results/coverage/table.csv``.
+in ``results/coverage/table.csv``. Without the counts a run starts over.
 """
 
 import ast
@@ -37,7 +37,7 @@ STUDIES = (
     *limits.STUDIES,
 )
 KEYS = ("task", "n", "chunk")
-NOT_COUNTED = {*KEYS, "method", "settings", "release"}
+NOT_COUNTED = {*KEYS, "method", "settings", "release", "took"}
 
 
 def main(arguments=None):
@@ -66,7 +66,7 @@ def run(studies, results, *, quick=False, n_jobs=1):
             [(study.task, study.n, number) for number in range(chunks)],
             KEYS,
             path=counts_path(results, study),
-            settings=settings(study, release),
+            settings=(study, CHUNK, code_of(study)),
             n_jobs=n_jobs,
             label=f"{study.task}, n = {study.n}",
         )
@@ -79,16 +79,11 @@ def counts_path(results, study):
     return results / "coverage" / "counts" / f"{study.task}_{study.n}.csv".replace(" ", "_")
 
 
-def settings(study, release):
-    """Everything that a study depends on: when it changes, the study is run again.
+def code_of(study):
+    """Code of the study's module without comments and docstrings: a change starts it over.
 
-    Of the library this is the release, for which its development versions are taken; of the study
-    the code of its module, without comments and docstrings.
+    A new version of the library does not; the column `release` says which it was.
     """
-    return study, CHUNK, _code(study), release
-
-
-def _code(study):
     module = inspect.getmodule(getattr(study.trial, "func", study.trial))
     tree = ast.parse(inspect.getsource(module))
     for node in ast.walk(tree):
@@ -99,7 +94,7 @@ def _code(study):
 
 
 def tabulate(study, parts):
-    """Rows of one study, one per method; the first has the seconds of the study."""
+    """Rows of one study, one per method."""
     replications = CHUNK * len({part["chunk"] for part in parts})
     totals = defaultdict(Counter)
     for part in parts:
@@ -122,7 +117,7 @@ def tabulate(study, parts):
             "bias": _ratio(total["error"], total["estimates"]),
             "spread": _spread(total),
             "release": parts[0]["release"],
-        } | ({"took": total["took"]} if total["took"] else {})
+        }
 
 
 def _ratio(part, whole):
