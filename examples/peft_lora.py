@@ -80,9 +80,9 @@ model = idm.from_torch(
 model
 
 # %%
-# Perplexity on new sequences. The training has stopped early, and is read as a ridge; a warning says
-# that psi is still on its way. A rotation between the two factors of an adapter changes nothing:
-# with the ridge this is no trouble.
+# Perplexity on new sequences. The training has stopped early, and is read as a ridge; a warning
+# says that psi is still on its way. A rotation between the two factors of an adapter changes
+# nothing: with the ridge this is no trouble.
 
 
 def perplexity(net):
