@@ -1,4 +1,4 @@
-"""Variational autoencoder, its training with weighted images, and its reconstruction quality.
+"""Variational autoencoder: its evidence lower bound per image, its training, and reconstruction.
 
 The network is that of the implementation which the paper names: 784-128-(100 latent)-128-784 with
 ReLU, and the cross-entropy of pixels.
@@ -6,14 +6,13 @@ ReLU, and the cross-entropy of pixels.
 
 from copy import deepcopy
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 PIXELS, HIDDEN, LATENT = 784, 128, 100
 RATE = 1e-3
-DRAWS = 4  # of the latent noise, for psi
+DRAWS = 4  # of the latent noise, where reconstruction is measured
 
 
 class Autoencoder(nn.Module):
@@ -37,28 +36,44 @@ class Autoencoder(nn.Module):
         return loss, (log_variance.exp() + mean**2 - 1 - log_variance).sum(1) / 2
 
 
-def train(start, X, weights, steps, batch_size, seed, settle=False):
-    """A copy after some steps of Adam on weights * reconstruction + KL."""
-    model, generator = deepcopy(start), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps if settle else 1)
+def elbo(module, batch):
+    """Evidence lower bound of each image, for its draw of the latent noise: a term, (b,)."""
+    loss, divergence = module(*batch)
+    return -(loss + divergence)
+
+
+def reconstruction(module, batch):
+    """Negative reconstruction loss of each image, the part of its term that is pushed, (b,)."""
+    return -module(*batch)[0]
+
+
+def mean_reconstruction(X, seed):
+    """Make a function of a module: reconstruction per image, over fixed draws of the noise."""
+    generator = torch.Generator().manual_seed(seed)
+    draws = [torch.randn(len(X), LATENT, generator=generator) for _ in range(DRAWS)]
+    return lambda module: sum(reconstruction(module, (X, noise)).mean() for noise in draws) / DRAWS
+
+
+def train(start, X, steps, batch_size, seed):
+    """A copy after some steps of Adam, each on other images and other draws of the noise."""
+    module, generator = deepcopy(start), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(module.parameters(), lr=RATE, fused=True)
+    for _ in range(steps):
         rows = torch.randint(len(X), (batch_size,), generator=generator)
         noise = torch.randn(batch_size, LATENT, generator=generator)
-        loss, divergence = model(X[rows], noise)
         optimizer.zero_grad()
-        (weights[rows] * loss + divergence).mean().backward()
+        (-elbo(module, (X[rows], noise)).mean()).backward()
         optimizer.step()
-    return model
+    return module
 
 
-@torch.no_grad()
-def quality(model, X):
-    """Psi, the negative reconstruction loss, and the KL divergence, per image."""
-    generator = torch.Generator().manual_seed(0)
-    draws = [torch.randn(len(X), LATENT, generator=generator) for _ in range(DRAWS)]
-    loss, divergence = (
-        np.mean([float(part.mean()) for part in parts])
-        for parts in zip(*(model(X, noise) for noise in draws), strict=True)
-    )
-    return {"psi": -float(loss), "divergence": float(divergence)}
+def settling_adam(steps):
+    """Make Adam with a rate that falls to zero within these steps, for a list of parameters."""
+
+    def make(parameters):
+        optimizer = torch.optim.Adam(parameters, lr=RATE, fused=True)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+        optimizer.register_step_post_hook(lambda *_: schedule.step())
+        return optimizer
+
+    return make
