@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import stored
+import implicit_delta as idm
+from benchmarks import __main__ as main
+from benchmarks import stored, timing
 from benchmarks.__main__ import Keep, has_cases, measure_all
-from benchmarks.fingerprint import HERE, code, files
+from benchmarks.fingerprint import HERE, code, files, fingerprint
 from benchmarks.scaling import SIZES, curve_of, exponent
 from benchmarks.timing import Case, measure, medians
 
@@ -61,7 +63,8 @@ class Counted:
 
 
 @pytest.fixture
-def module():
+def module(monkeypatch):
+    monkeypatch.setattr(main, "fingerprint", lambda module: "abc")  # the library's takes seconds
     return Counted()
 
 
@@ -122,6 +125,14 @@ def test_code_is_compared_without_comments_and_docstrings(tmp_path):
     assert plain != other
 
 
+@pytest.mark.slow
+def test_fingerprints_are_of_the_library_and_the_module(monkeypatch):
+    found = fingerprint(stored), fingerprint(timing)
+    assert len(set(found)) == 2
+    monkeypatch.setattr("benchmarks.fingerprint._library", lambda: "another library")
+    assert not {fingerprint(stored), fingerprint(timing)} & set(found)
+
+
 def test_the_code_of_a_module_is_that_of_all_it_imports():
     imported = {path.stem for path in files(HERE / "table.py")}
     assert imported == {"table", "timing", "satellite", "laplace_satellite"}  # two of them late
@@ -154,6 +165,23 @@ def test_exponents_are_those_of_the_largest_sizes():
     assert max(found) == 1000
     assert exponent(found, "seconds") == pytest.approx(2, abs=1e-3)
     assert exponent(found, "bytes") == pytest.approx(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wrap", "expected"), [(lambda value: value, 13), (float, 62)])
+def test_calls_of_psi_behind_an_average_effect(wrap, expected):
+    """The page has these counts, of a psi that is traced and of one that is not."""
+    pytest.importorskip("statsmodels")
+    from benchmarks.marginal_effect import Problem
+
+    problem, calls = Problem(100_000, 20), []
+
+    def effect(params):
+        calls.append(1)
+        return wrap(problem.effect(params))
+
+    idm.infer(problem.model, effect)
+    assert len(calls) == expected
 
 
 def test_stored_results_are_complete():
