@@ -33,7 +33,9 @@ SETTING = study.Setting(
     refits=REFITS,
 )  # fmt: skip
 CONFIG = costs.Config((("vehicle", SETTING),), l2=(5.0, 50.0))
-TINY_VAE = reconstruction.Config(weights=(1.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2)
+TINY_VAE = reconstruction.Config(
+    weights=(1.0, 2.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2
+)
 
 
 def made_up(n=100):
@@ -197,24 +199,6 @@ def test_finished_records_are_not_recomputed(results, monkeypatch):
     assert len(records) == sum(len(data_rows(classified(results, part))) for part in parts)
 
 
-def test_noise_is_added_to_a_fraction_of_the_images():
-    X = np.random.default_rng(0).uniform(size=(40, 784))
-    noisy = reconstruction.perturb(X, 0.25, np.random.default_rng(1))
-    assert np.sum(np.any(noisy != X, axis=1)) == 10
-    assert np.all(noisy >= X)
-    assert np.max(noisy - X) <= reconstruction.NOISE
-    assert noisy.max() <= 1
-
-
-def test_pushes_of_an_autoencoder_are_paired(results):
-    images = np.random.default_rng(0).uniform(size=(40, 784))
-    same = reconstruction.Config(weights=(1.0, 1.0), steps=2, further_steps=2)
-    rows = reconstruction.one_line(same, images, 0.0, [0, 0])
-    assert len(rows) == 4
-    assert all(row["psi"] == rows[0]["psi"] for row in rows)
-    assert all(row["improvement"] == 0 for row in rows)
-
-
 def test_claims_are_complete(results):
     classification_claims.reproduce(results)
     vae_claims.reproduce(results)
@@ -223,7 +207,7 @@ def test_claims_are_complete(results):
     ]
     assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for part in parts for c in part)
     assert len(parts[0]) == 6
-    assert len(parts[1]) == 4
+    assert len(parts[1]) == 6
 
 
 def test_the_report_is_one_page_with_everything_in_it(results):
