@@ -1,11 +1,12 @@
 """Claims of the paper on classification costs, beside the records."""
 
 from experiments.claim import BEYOND, claim, save_claims
-from experiments.classification.figures import by_method, datasets, run_times, titled
+from experiments.classification.figures import PARTS, by_method, datasets, run_times, titled
 from experiments.records import load_records
 
-LEAST_SPEEDUP = 500  # of one linear solve over 50 trainings
+LEAST_SPEEDUP = 500  # of polish and one linear solve over 50 trainings
 CLOSE = 0.2  # relative difference of two standard errors
+ABOUT = 0.67, 1.5  # ratio of two standard errors, as in the study of fidelity
 
 
 def reproduce(results, **_):
@@ -47,7 +48,7 @@ def _against_solve(name, rows):
     sg = rows["sg"]
     solved = next(
         rows[method]
-        for method in ("hessian", "damped", "trained")
+        for method in ("hessian", "damped", "ggn")
         if "std_error" in rows.get(method, {})
     )
     gap = sg["std_error"] / solved["std_error"] - 1
@@ -66,9 +67,11 @@ def _what_is_missing(beyond):
         "0.4 % (`experiments.classification.settling`). The sizes of batches were chosen by trials "
         "at this or a neighboring maximum, with other minibatches than those counted here."
     )
-    if "std_error" in beyond.get("hessian", {}):
+    if "std_error" in beyond["hessian"]:
         return reason
-    return reason + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
+    if "std_error" in beyond["damped"]:
+        return reason + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
+    return reason + " The solve is with the Gauss-Newton matrix: the Hessian is not positive."
 
 
 def claims_on_times(records):
@@ -78,43 +81,59 @@ def claims_on_times(records):
         yield claim(
             f"{name}: IDM for a fraction of the bootstrap's cost",
             f"{wanted:.1f} times faster",
-            f"{row['sg_with_training_times_faster']:.1f} times with its one training, "
-            f"{row['sg_times_faster']:.1f} without",
-            row["sg_with_training_times_faster"] >= wanted,
-            "Training and all pairs of refits against 50 trainings. The paper gives no lengths of "
-            "training; these and the number of runs were chosen with the ratio in view.",
+            f"{row['sg_total_times_faster']:.1f} times with all that it needs: its one training, "
+            f"polish and the refits; {row['sg_without_polish_times_faster']:.1f} without polish, "
+            f"{row['sg_refit_times_faster']:.1f} with the refits alone",
+            row["sg_total_times_faster"] >= wanted,
+            f"All of it counts: {row['training']:.3g} s of training, {row['polish']:.3g} s of "
+            f"polish, without which the refits have no maximum to start from, and "
+            f"{row['sg_refit']:.3g} s of refits, against 50 trainings. The paper gives no lengths "
+            "of training; these and the number of runs were chosen with the ratio in view.",
         )
-        ratio = row["infinitesimal_times_faster"]
-        yield claim(
-            f"{name}: one linear solve instead",
-            BEYOND,
-            f"{ratio:,.0f} times faster than 50 trainings ({row['infinitesimal']:.2g} s)",
-            ratio >= LEAST_SPEEDUP,
-            f"{LEAST_SPEEDUP} times is the mark. Conjugate gradients took {row['passes']} passes "
-            "over the training rows, for a standard error to 1 %.",
-        )
+        yield _solve_instead(name, row, by_method(records, row["dataset"], "beyond"))
+
+
+def _solve_instead(name, row, rows):
+    ratio = row["solve_with_polish_times_faster"]
+    return claim(
+        f"{name}: polish and one linear solve instead",
+        BEYOND,
+        f"{ratio:,.0f} times faster than 50 trainings ({row['solve_with_polish']:.2g} s); "
+        f"{row['solve_times_faster']:,.0f} times with the solve alone ({row['solve']:.2g} s), "
+        f"{row['solve_total_times_faster']:.0f} times with the training",
+        ratio >= LEAST_SPEEDUP and not rows["solve"].get("warnings"),
+        f"{LEAST_SPEEDUP} times after the training, without a warning of the solve, is the mark. "
+        f"{_as_trained(rows['trained'])} `polish(model, psi, drift=0.1)` moved psi by "
+        f"{rows['settle']['moved']:+.2g} standard errors{_with(rows['settle'])}; then the solve "
+        f"took {row['passes']} passes over the training rows, for a standard error to 1 %"
+        f"{_with(rows['solve'])}.",
+    )
+
+
+def _as_trained(row):
+    if "std_error" not in row:
+        return f"As trained, `infer` refuses the network ({row['why']})."
+    return f"As trained, `infer` finds a drift of {row['drift']:.2g}{_with(row)}."
+
+
+def _with(row):
+    """Warnings of a stage."""
+    return f" ({row['warnings'].replace(' ', ', ')})" if row.get("warnings") else " (no warning)"
 
 
 def claims_on_bootstrap(records):
     """Claims on standard errors beside those of the bootstrap."""
     for name in datasets(records):
-        paper, beyond = (by_method(records, name, part) for part in ("paper", "beyond"))
+        rows = {part: by_method(records, name, part) for part in PARTS}
         yield _agreement(
             f"{titled(name)}, as in the paper: IDM agrees with the bootstrap",
-            "“good coverage” (no number)", paper["sg"], paper["bootstrap"],
+            "“good coverage” (no number)", rows["paper"]["sg"], rows["paper"]["bootstrap"],
             "Without a penalty there is no maximum: replicates are other networks, stopped on "
             "their way, out of the reach of local methods.",
         )  # fmt: skip
-        if "warm bootstrap" in beyond:
-            shift = beyond["warm bootstrap"]["shift"]
-            yield _agreement(
-                f"{titled(name)}, at a maximum: the sandwich agrees with a bootstrap whose "
-                "fits are finished",
-                BEYOND, beyond["robust"], beyond["warm bootstrap"],
-                f"The model's own standard error is {beyond['hessian']['std_error']:.4f}. The "
-                f"replicates' mean is shifted by {shift:+.4f}: where that is large, they move to "
-                "other optima.",
-            )  # fmt: skip
+        yield _as_stopped(name, rows["stopped"]["stopped"], rows["paper"]["bootstrap"])
+        if "warm bootstrap" in rows["finished"]:
+            yield _width(name, rows["finished"], rows["beyond"]["second order"])
 
 
 def _agreement(text, paper, row, bootstrap, why):
@@ -124,3 +143,50 @@ def _agreement(text, paper, row, bootstrap, why):
     ratio = row["std_error"] / bootstrap["std_error"]
     ours = f"{row['std_error']:.3g} against {_error(bootstrap)} ({ratio - 1:+.0%})"
     return claim(text, paper, ours, abs(ratio - 1) <= CLOSE, why)
+
+
+def _as_stopped(name, row, bootstrap):
+    """Claim on `infer` without a method, which takes a training as it stopped."""
+    text = f"{titled(name)}, as in the paper: `infer` of the stopped training is about as wide"
+    why = (
+        f"A ratio of {ABOUT[0]} to {ABOUT[1]} is the mark, set before. `infer(model, psi)` with "
+        "start= and checkpoints= answers for other rows and the last minibatches, from the same "
+        "initial weights. The trainings from scratch have resampled rows, 63 % of which are "
+        "distinct, and fresh initial weights. "
+    )
+    if "std_error" not in row:
+        ours = f"no standard error ({row['why']}); bootstrap {_error(bootstrap)}"
+        return claim(text, BEYOND, ours, False, why)
+    ratio = row["std_error"] / bootstrap["std_error"]
+    away = (bootstrap["value"] - row["value"]) / bootstrap["std_error"]
+    return claim(
+        text,
+        BEYOND,
+        f"{row['std_error']:.3g} against {_error(bootstrap)} (ratio {ratio:.2f}); the trainings' "
+        f"mean lies {away:+.1f} of their standard errors away",
+        ABOUT[0] <= ratio <= ABOUT[1],
+        why + f"It said: {row['stopped']}; drift {row['drift']:.2g}{_with(row)}.",
+    )
+
+
+def _width(name, rows, bend):
+    """Claim on the sandwich: on its width, as the bootstrap is centered elsewhere."""
+    bootstrap = rows["warm bootstrap"]
+    own = rows.get("damped", rows["hessian"])
+    away = bootstrap["shift"] / bootstrap["std_error"]
+    found = _agreement(
+        f"{titled(name)}, at a maximum: the sandwich is as wide as a bootstrap whose fits are "
+        "finished",
+        BEYOND, rows["robust"], bootstrap,
+        f"Widths alone: {CLOSE:.0%} is the mark. A held-out log-loss is nearly stationary at the "
+        "truth, and fits to resampled rows are worse by their spread: in second order, by half the "
+        f"trace of psi's Hessian times the covariance, {_shift(bend)} with Gauss-Newton steps, "
+        f"where {bootstrap['shift']:+.2g} was found. The model's own standard error is "
+        f"{own['std_error']:.3g}.",
+    )  # fmt: skip
+    ours = f"{found['ours']}; the replicates' mean lies {away:+.1f} of their standard errors away"
+    return {**found, "ours": ours}
+
+
+def _shift(row):
+    return f"{row['shift']:+.2g} ± {abs(row['shift'] * row['monte_carlo_error']):.1g}"

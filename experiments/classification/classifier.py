@@ -5,6 +5,9 @@ the shuffled rows in blocks of 128, at a rate that starts at 0.01. The rate fall
 because at a constant rate the parameters never converge.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -12,6 +15,7 @@ from torch.nn.functional import cross_entropy
 UNITS = 50
 BATCH_SIZE = 128
 RATE = 0.01
+CHECKPOINTS, EVERY = 20, 10  # last states that are kept, and how many steps apart
 
 
 def train(X, y, *, steps, rng, rows=None, l2=(0.0,)):
@@ -26,8 +30,36 @@ def train(X, y, *, steps, rng, rows=None, l2=(0.0,)):
     l2 : sequence of R numbers
         Penalty l2 / 2 |theta|^2 on the summed loss.
     """
-    X, y = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y)
-    rows = torch.arange(len(y))[None] if rows is None else torch.as_tensor(rows)
+    rows = np.arange(len(y))[None] if rows is None else rows
+    for stack in path(X, y, steps=steps, rng=rng, rows=rows, l2=l2):  # noqa: B007
+        pass
+    return [_module(stack, r) for r in range(len(rows))]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One network: at the start of its training, at the end, and at some of the last steps."""
+
+    start: nn.Module
+    module: nn.Module
+    checkpoints: list
+
+
+def train_and_keep(X, y, *, steps, rng):
+    """Train one network as `train` does, and keep its start and its last states."""
+    start, kept = None, []
+    rows = np.arange(len(y))[None]
+    for step, stack in enumerate(path(X, y, steps=steps, rng=rng, rows=rows, l2=(0.0,))):
+        if step == 0:
+            start = _module(stack, 0)
+        elif steps - step < CHECKPOINTS * EVERY and (steps - step) % EVERY == 0:
+            kept.append(_module(stack, 0))
+    return Trained(start, kept[-1], kept)
+
+
+def path(X, y, *, steps, rng, rows, l2):
+    """Yield the stack at the start and after each step, the same tensors every time."""
+    X, y, rows = torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y), torch.as_tensor(rows)
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     order = torch.stack(
         [chosen[torch.randperm(len(chosen), generator=generator)] for chosen in rows]
@@ -35,13 +67,14 @@ def train(X, y, *, steps, rng, rows=None, l2=(0.0,)):
     stack = _start(len(rows), X.shape[1], int(y.max()) + 1, generator)
     ridge = torch.as_tensor(l2, dtype=torch.float32).expand(len(rows)) / rows.shape[1]
     optimizer = torch.optim.RMSprop(stack, lr=RATE, alpha=0.9)
+    yield stack
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
         batch = order[:, torch.arange(step * BATCH_SIZE, (step + 1) * BATCH_SIZE) % order.shape[1]]
         optimizer.zero_grad()
         _loss(stack, X[batch], y[batch], ridge).backward()
         optimizer.step()
-    return [_module(stack, r) for r in range(len(rows))]
+        yield stack
 
 
 def network(features, classes):

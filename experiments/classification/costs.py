@@ -5,13 +5,17 @@ psi is the average cross-entropy on held-out rows. Left open by the paper, and d
 - "paper": no penalty, so there is no finite maximum, and training ends after a number of steps.
   SG-FDIDM goes on from there as in Algorithm 2, with lambda 1 % of the objective and RMSProp at
   0.01, but both ends have identical minibatches. The bootstrap trains every replicate from scratch.
+- "stopped": the same training, which `infer` takes as it stopped, with its start and last states.
 - "beyond": l2 is the strongest within one standard error of the best in cross-validation
-  (Breiman's rule), the network is trained with it for a number of steps, and the fit is finished
-  with `polish`. SG-FDIDM (anchored, SGD with momentum), `Infinitesimal` and its sandwich
-  are compared at the same maximum, beside a bootstrap whose replicates are finished too.
+  (Breiman's rule), and the network is trained with it for a number of steps. For one linear solve
+  psi is polished until `infer` has no drift to warn of, for SG-FDIDM (anchored, SGD with momentum)
+  until it has come to rest. Nothing is passed over: `infer` is strict, and warnings are recorded.
+- "finished": with the same penalty, the sandwich at a maximum beside a bootstrap whose replicates
+  are finished too.
 
-Seconds are of processor time, on one core. The trainings of a bootstrap run as one stack, which
-takes less time than one by one; its time is that of B single trainings, as in the paper.
+Seconds are of processor time, on one core, and compared only within a part. The trainings of a
+bootstrap run as one stack, which takes less time than one by one; its time is that of B single
+trainings, as in the paper.
 """
 
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from joblib import Parallel, delayed
 
 import implicit_delta as idm
 from experiments.classification import figures
+from experiments.classification.classifier import CHECKPOINTS, EVERY
 from experiments.classification.study import Refits, Setting, Study, choose, penalty_scores
 from experiments.data import available, load_split
 from experiments.records import resume, save_picture, save_records
@@ -56,7 +61,7 @@ QUICK = Config((("vehicle", SHORT), ("waveform", SHORT)), l2=(3.0, 30.0))
 def run(config=FULL, seed=0, *, path=None, n_jobs=1, data=None):
     """Costs, standard errors, draws and times, as in the paper and beyond it.
 
-    `path` is a directory, with three files for each data set. One that cannot be had is left out.
+    `path` is a directory, with five files for each data set. One that cannot be had is left out.
     """
     settings = {name: s for name, s in config.settings if available(name, data)}
     common = {"seed": seed, "path": path, "data": data}
@@ -66,7 +71,7 @@ def run(config=FULL, seed=0, *, path=None, n_jobs=1, data=None):
     estimates = _rows(n_jobs, [
         delayed(part)(name, s, choose(scores, name), **common)
         for name, s in settings.items()
-        for part in (paper, beyond)
+        for part in (paper, stopped, beyond, finished)
     ])  # fmt: skip
     return scores + estimates
 
@@ -94,12 +99,26 @@ def paper(name, setting, l2, *, seed, path, data):
     return _resume(compute, name, "paper", path, settings)
 
 
+def stopped(name, setting, l2, *, seed, path, data):
+    """Estimate of `infer` for the training without penalty, as it stopped."""
+    settings = (setting.paper_steps, setting.dtype, CHECKPOINTS, EVERY, seed)
+    compute = lambda name, _: Study(setting, _split(name, seed, data), seed).as_stopped()
+    return _resume(compute, name, "stopped", path, settings)
+
+
 def beyond(name, setting, l2, *, seed, path, data):
-    """Estimates at a maximum, with this penalty."""
-    s = setting
-    settings = (l2, s.steps, s.refits, s.warm_replicates, s.finish, s.dtype, seed)
+    """Estimates and times of the solve and of SG-FDIDM, with this penalty."""
+    settings = (l2, setting.steps, setting.refits, setting.dtype, seed)
     compute = lambda name, _: Study(setting, _split(name, seed, data), seed).beyond(l2)
     return _resume(compute, name, "beyond", path, settings)
+
+
+def finished(name, setting, l2, *, seed, path, data):
+    """Sandwich and bootstrap at a maximum, with this penalty."""
+    s = setting
+    settings = (l2, s.steps, s.warm_replicates, s.finish, s.dtype, seed)
+    compute = lambda name, _: Study(setting, _split(name, seed, data), seed).finished(l2)
+    return _resume(compute, name, "finished", path, settings)
 
 
 def _resume(compute, name, part, path, settings):

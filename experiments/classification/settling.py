@@ -76,7 +76,7 @@ def main(arguments=None):
         scores = penalty(name, setting, FULL.l2, seed=seed, path=folder, data=options.data)
         study = Study(setting, load_split(name, seed, options.data), seed)
         trained, _ = study.trained(choose(scores, name), setting.steps)
-        print_reached(name, study, study.finished(trained))
+        print_reached(name, study, study.maximum(trained))
 
 
 def print_reached(name, study, model):

@@ -9,11 +9,19 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import implicit_delta as idm
-from experiments.classification.classifier import BATCH_SIZE, RATE, average_cost, train
+from experiments.classification.classifier import (
+    BATCH_SIZE,
+    RATE,
+    average_cost,
+    train,
+    train_and_keep,
+)
 
 PARTS = 5  # of the rows, each held out once in cross-validation
 POWER_ITERATIONS = 20
 DAMPING = 0.03  # of l2
+DRIFT_WARNS = 0.1  # standard errors: less is not warned about by `infer`
+PAIRS = 8  # of opposite steps
 FALLING = 0.3  # the last part of a refit, in which the rate falls to zero
 # Enough for a standard error; comparisons need more.
 TO_ONE_PERCENT = idm.Infinitesimal(idm.conjugate_gradient(rtol=1e-2), curvature="ggn")
@@ -52,7 +60,7 @@ class Setting:
 
     `steps` are of a training with penalty, `paper_steps` of one without; `folds` is how many of
     the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`.
-    `finish` is whether to `polish`, or with which maximizer.
+    `finish` is the maximizer of the finished fits, or True for that of `polish`.
     """
 
     steps: int = 20_000
@@ -82,7 +90,7 @@ class Study:
         """One training, SG-FDIDM from there, and a bootstrap of trainings from scratch."""
         model, seconds = self.trained(0.0, self.setting.paper_steps)
         rows = [{"method": "training", "value": self.cost(model), "seconds": seconds}]
-        rows.append(self.estimate("sg", model, self.refits_as_paper(model)))
+        rows.append(self.estimate("sg", model, self.refits_as_paper(model), strict=False))
         rng, n = np.random.default_rng([self.seed, 7]), len(self.split.y)
         resamples = rng.integers(n, size=(self.setting.replicates, n))
         modules = train(
@@ -93,24 +101,39 @@ class Study:
         draws = np.array([float(psi(module).detach()) for module in modules])
         return [*rows, self.spread("bootstrap", draws, seconds * len(draws))]
 
+    def as_stopped(self):
+        """The same training as in `as_paper`, taken as it stopped: `infer` without a method."""
+        rng, started = np.random.default_rng([self.seed, 3]), process_time()
+        steps = self.setting.paper_steps
+        kept = train_and_keep(self.split.X, self.split.y, steps=steps, rng=rng)
+        seconds = process_time() - started
+        model = self.fitted(kept.module, start=kept.start, checkpoints=kept.checkpoints)
+        row = {"method": "training", "value": self.cost(model), "seconds": seconds}
+        return [row, self.estimate("stopped", model, None)]
+
     def beyond(self, l2):
-        """Estimates of all methods at a maximum."""
+        """One training, and from there the solve and the refits, each where it may start.
+
+        For the solve psi is followed until `infer` has no drift to warn of (`settle`), for the
+        refits on to where it has come to rest (`polish`).
+        """
         trained, seconds = self.trained(l2, self.setting.steps)
         rows = [{"method": "training", "value": self.cost(trained), "seconds": seconds}]
         rows.append(self.estimate("trained", trained, TO_ONE_PERCENT))
-        model = trained
-        if self.setting.finish:
-            started = process_time()
-            model = self.finished(trained)
-            gain = model.objective(model.theta) - trained.objective(trained.theta)
-            rows.append({"method": "polish", "seconds": process_time() - started, "gain": gain})
-            rows.append(self.estimate("ggn", model, GGN))
-            best, hessian = HESSIAN, self.estimate("hessian", model, HESSIAN)
-            if "std_error" not in hessian:  # in a flat direction, not quite a maximum
-                best = replace(HESSIAN, damping=l2 * DAMPING)
-                hessian = self.estimate("damped", model, best)
-            rows += [hessian, self.estimate("robust", model, best, robust=True)]
-        rows.append(self.estimate("sg", model, self.refits(model)))
+        settled, row = self.polished("settle", trained, drift=DRIFT_WARNS)
+        rows += [row, self.estimate("solve", settled, TO_ONE_PERCENT)]
+        model, row = self.polished("polish", settled)
+        rows += [row, self.estimate("ggn", model, GGN), *self.by_hessian(model, l2)]
+        rows += [self.estimate("sg", model, self.refits(model)), self.second_order(model)]
+        return [{"l2": l2, **row} for row in rows]
+
+    def finished(self, l2):
+        """The sandwich and a bootstrap whose fits are finished, at a maximum."""
+        model = self.maximum(self.trained(l2, self.setting.steps)[0])
+        *_, hessian = self.by_hessian(model, l2)
+        damping = l2 * DAMPING if hessian["method"] == "damped" else 0.0
+        robust = self.estimate("robust", model, replace(HESSIAN, damping=damping), robust=True)
+        rows = [hessian, robust]
         if self.setting.warm_replicates:
             rows.append(self.warm_bootstrap(model))
         return [{"l2": l2, **row} for row in rows]
@@ -119,14 +142,39 @@ class Study:
         rng, started = np.random.default_rng([self.seed, 3]), process_time()
         (module,) = train(self.split.X, self.split.y, steps=steps, rng=rng, l2=(l2,))
         seconds = process_time() - started
+        return self.fitted(module, l2=l2), seconds
+
+    def fitted(self, module, **options):
         dtype = self.setting.dtype
         data = torch.as_tensor(self.split.X, dtype=dtype), torch.as_tensor(self.split.y)
-        model = idm.from_torch(module, data, idm.Categorical(), l2=l2, dtype=dtype)
-        return model, seconds
+        return idm.from_torch(module, data, idm.Categorical(), dtype=dtype, **options)
 
-    def finished(self, model):
-        maximize = None if self.setting.finish is True else self.setting.finish
-        return idm.polish(model, maximizer=maximize)
+    def polished(self, name, model, **options):
+        """Go on until psi has settled: the model, and the row of this stage."""
+        started = process_time()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", idm.ImplicitDeltaWarning)
+            found = idm.polish(model, self.psi, **options)
+        row = {
+            "method": name,
+            "seconds": process_time() - started,
+            "gain": found.gain,
+            "drift": found.drift,
+            "moved": found.moved,
+            "warnings": named(caught),
+        }
+        return found.model, row
+
+    def maximum(self, model):
+        maximizer = None if self.setting.finish is True else self.setting.finish
+        return idm.polish(model, maximizer=maximizer)
+
+    def by_hessian(self, model, l2):
+        """Solve with the Hessian; in a flat direction, where it is not quite positive, damped."""
+        row = self.estimate("hessian", model, HESSIAN)
+        if "std_error" in row:
+            return [row]
+        return [row, self.estimate("damped", model, replace(HESSIAN, damping=l2 * DAMPING))]
 
     def cost(self, model):
         return float(model.evaluate(self.psi, model.theta))
@@ -158,16 +206,18 @@ class Study:
         )  # fmt: skip
 
     def estimate(self, name, model, method, **options):
-        """One row: value, standard error, and its diagnostics."""
+        """One row: value, standard error, its diagnostics, and every warning that came."""
         started = process_time()
-        with warnings.catch_warnings():
-            # drift of an unfinished training is a finding here
-            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", idm.ImplicitDeltaWarning)
             try:
-                estimate = idm.infer(model, self.psi, method, strict=False, **options)
+                estimate = idm.infer(model, self.psi, method, **options)
             except idm.ImplicitDeltaError as error:
-                why = type(error).__name__
-                return {"method": name, "why": why, "seconds": process_time() - started}
+                seconds = process_time() - started
+                return {
+                    "method": name, "why": type(error).__name__, "seconds": seconds,
+                    "warnings": named(caught),
+                }  # fmt: skip
         notes = estimate.diagnostics.notes
         return {
             "method": name,
@@ -178,6 +228,38 @@ class Study:
             "share": notes.get("share_reached", ""),
             "drift": estimate.diagnostics.drift,
             "passes": estimate.diagnostics.passes,
+            "training_noise": estimate.budget.get("training", ""),
+            "stopped": notes.get("stopped", ""),
+            "warnings": named(caught),
+        }
+
+    def second_order(self, model):
+        """Shift of psi that its own bend makes of the spread of resampled fits.
+
+        Half the trace of psi's Hessian times the sandwich, as the mean over pairs of opposite
+        steps to where one Gauss-Newton step on resampled rows leads.
+        """
+        started, rng = process_time(), np.random.default_rng([self.seed, 13])
+        share = np.full(model.n, 1 / model.n)
+        score = model.score(model.theta)
+        slopes = [
+            model.reweighted(rng.multinomial(model.n, share).astype(float)).score(model.theta)
+            for _ in range(PAIRS)
+        ]
+        product = lambda v: model.information(model.theta, v, "ggn")
+        ways = idm.conjugate_gradient(rtol=1e-2, certify=False).solve(
+            product, np.column_stack(slopes) - score[:, None], floor=model.l2
+        )
+        here = self.cost(model)
+        bends = np.array([
+            (self.cost(model.at(model.theta + w)) + self.cost(model.at(model.theta - w))) / 2 - here
+            for w in ways.x.T
+        ])  # fmt: skip
+        return {
+            "method": "second order",
+            "shift": float(bends.mean()),
+            "monte_carlo_error": float(bends.std(ddof=1) / len(bends) ** 0.5 / bends.mean()),
+            "seconds": process_time() - started,
         }
 
     def warm_bootstrap(self, model):
@@ -190,11 +272,12 @@ class Study:
         method = idm.Bootstrap(
             self.setting.warm_replicates, rng=self.seed, curvature="ggn", maximizer=finish
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
-            estimate = idm.infer(model, self.psi, method, strict=False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", idm.ImplicitDeltaWarning)
+            estimate = idm.infer(model, self.psi, method)
         row = self.spread("warm bootstrap", estimate.draws[:, 0], process_time() - started)
-        return {**row, "shift": float(estimate.draws.mean() - estimate.value)}
+        shift = float(estimate.draws.mean() - estimate.value)
+        return {**row, "shift": shift, "warnings": named(caught)}
 
     def spread(self, name, draws, seconds):
         return {
@@ -205,6 +288,11 @@ class Study:
             "seconds": seconds,
             "draws": " ".join(f"{draw:.5g}" for draw in draws),
         }
+
+
+def named(caught):
+    """Kinds of the warnings that came, each once."""
+    return " ".join(sorted({warning.category.__name__ for warning in caught}))
 
 
 def largest_curvature(model):
