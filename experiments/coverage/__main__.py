@@ -116,6 +116,7 @@ def tabulate(study, parts):
             "silent_coverage": _ratio(total["silent_covered"], total["silent"]),
             "bias": _ratio(total["error"], total["estimates"]),
             "spread": _spread(total),
+            "above": _ratio(total["above"], total["estimates"]),
             "release": parts[0]["release"],
         }
 

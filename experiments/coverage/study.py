@@ -131,6 +131,7 @@ def _counted(outcome: Outcome) -> dict:
         "silent": silent,
         "silent_covered": silent and outcome.covered,
         "estimates": error is not None,
+        "above": not outcome.covered and outcome.error > 0,
         "error": error or 0.0,
         "squared_error": (error or 0.0) ** 2,
     }
