@@ -31,6 +31,30 @@ for path, what in (("docs/conf.py", "pages"), ("results/index.html", "records"))
     if not (ROOT / path).exists():
         pytest.skip(f"the {what} of the site are not here", allow_module_level=True)
 
+# What may be wider than the screen: whether it is, what tells so, and how keys reach it.
+REGIONS = """[...document.querySelectorAll("main [role=region]")].map(one => ({
+    label: one.getAttribute("aria-label"), wide: one.scrollWidth - one.clientWidth > 1,
+    tab: one.tabIndex, told: getComputedStyle(one.firstElementChild, "::before").opacity === "1",
+    shadow: getComputedStyle(one.firstElementChild, "::after").opacity === "1"}))"""
+# Tables and pictures that stick out of the window, and are in no such region.
+CUT = """[...document.querySelectorAll("main table, main img")].filter(one => {
+    const box = one.getBoundingClientRect();
+    return box.right > innerWidth + 1 && !one.closest("[role=region]");
+}).map(one => one.outerHTML.slice(0, 100))"""
+# Text that is too small; pictures have theirs of 7 points or more at 110 dots per inch.
+SMALL = """(() => {
+  const found = [], texts = document.createTreeWalker(
+    document.querySelector("article, main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const one = texts.currentNode.parentElement;
+    if (!texts.currentNode.textContent.trim() || !one.checkVisibility()) continue;
+    if (parseFloat(getComputedStyle(one).fontSize) < LEAST) found.push(one.outerHTML.slice(0, 100));
+  }
+  const print = one => 7 * 110 / 72 * one.getBoundingClientRect().width / one.naturalWidth;
+  return found.concat([...document.querySelectorAll("main img")].filter(
+    one => one.checkVisibility() && print(one) < LEAST).map(one => one.alt));
+})()"""
+LEAST = 11  # pixels, on a phone
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (390, 1280)
 # The theme lets the article scroll sideways, where only code and tables should.
@@ -40,10 +64,15 @@ TOO_WIDE = """Math.max(...[...document.querySelectorAll("html, .bd-article-conta
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site without running its gallery, from a copy of the pages: the originals stay clean."""
+    """The site without running its gallery, from a copy of the pages: the originals stay clean.
+
+    Files are copied too, for links of the changelog start where it really is.
+    """
     root = tmp_path_factory.mktemp("site")
     for path in ROOT.iterdir():
-        if path.name not in ("docs", "build", ".git", ".venv", ".venv-lowest"):
+        if path.is_file():
+            shutil.copy(path, root)
+        elif path.name not in ("docs", "build", ".git", ".venv", ".venv-lowest"):
             (root / path.name).symlink_to(path)
     generated = shutil.ignore_patterns("auto_examples", "generated", "_build")
     shutil.copytree(ROOT / "docs", root / "docs", ignore=generated)
@@ -119,15 +148,31 @@ def test_agents_find_their_file_at_the_root(site):
     assert (site / "llms.txt").read_text().startswith("# implicit-delta")
 
 
-def test_no_record_is_missing_from_the_evidence(site):
-    if not (ROOT / "results").exists():
-        pytest.skip("the records of the experiments are not here")
-    page = (site / "trust" / "evidence.html").read_text()
-    assert "no such record" not in page
-    tables = page.split('<table class="records')[1:]
-    asked = (ROOT / "docs" / "trust" / "evidence.md").read_text().count("```{records}")
-    assert len(tables) == asked
+def with_records():
+    """Pages that show stored records, and how many."""
+    found = {page: page.read_text().count("```{records}") for page in (ROOT / "docs").rglob("*.md")}
+    return {page.relative_to(ROOT / "docs"): count for page, count in found.items() if count}
+
+
+@pytest.mark.parametrize("page", with_records(), ids=str)
+def test_no_record_is_missing_from_a_page(site, page):
+    text = (site / page.with_suffix(".html")).read_text()
+    assert "no such record" not in text
+    tables = text.split('<table class="records')[1:]
+    pictures = text.count('<div class="picture pan"') - (ROOT / "docs" / page).read_text().count(
+        "!["
+    )
+    assert len(tables) + pictures == with_records()[page]
     assert all(table.split("</table>")[0].count("<tr") > 1 for table in tables)
+
+
+def test_the_report_links_to_pages_of_the_site(site):
+    report = site / "report" / "index.html"
+    links = [link for link in Links(report).links if link.startswith("..")]
+    assert len(links) >= 4
+    assert [link for link in links if not (report.parent / link).resolve().exists()] == []
+    sources = Links(ROOT / "results" / "index.html").links
+    assert len([link for link in sources if link.endswith(".md")]) == len(links)
 
 
 def reached(site):
@@ -289,3 +334,31 @@ def test_search_finds_the_page(address, browser):
         return found
 
     assert "refusals" in asyncio.run(visit(address, browser, WIDTHS[1], journey))
+
+
+WIDE = (
+    "report/index.html",
+    "trust/evidence.html",
+    "trust/fidelity.html",
+    "project/benchmarks.html",
+)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", WIDE)
+def test_what_is_wide_scrolls_and_shows_it(address, browser, page, width):
+    async def journey(tab, address):
+        await tab.open(f"{address}/{page}")
+        await asyncio.sleep(0.5)  # the theme sets what keys reach, and a frame draws the shadows
+        small = await tab.value(SMALL.replace("LEAST", str(LEAST)))
+        return await tab.value(REGIONS), await tab.value(CUT), small
+
+    regions, cut, small = asyncio.run(visit(address, browser, width, journey))
+    assert cut == []
+    assert all(one["label"] for one in regions)
+    wide = [one for one in regions if one["wide"]]
+    assert [one for one in wide if one["tab"] != 0 or not one["told"] or not one["shadow"]] == []
+    assert [one for one in regions if not one["wide"] and (one["told"] or one["shadow"])] == []
+    if width == min(WIDTHS):
+        assert wide
+        assert small == []
