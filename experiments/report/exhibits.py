@@ -71,20 +71,23 @@ EXHIBITS = (
         "utility", "Costs", "The cost downstream of a classifier", "classification/utility.png",
         "IDM predicts the distribution of the average cross-entropy on held-out data, with good "
         "coverage, for a fraction of the cost of 50 bootstrap trainings.",
-        "Above, as in the paper: no penalty, training stopped after {paper_steps:,} steps. Below, "
-        "the same question with l2 from cross-validation, at a maximum, beside a bootstrap whose "
-        "fits are finished too (replicates: {replicates}). Numbers are standard errors; a word in "
-        "their place is the error that the method raised.",
+        "Above, as in the paper: no penalty, training stopped after {paper_steps:,} steps, beside "
+        "trainings from scratch on resampled rows; and infer's own answer for a training that "
+        "stopped. Below, the same question with l2 from cross-validation, at a maximum, beside a "
+        "bootstrap whose fits are finished too (replicates: {replicates}). Curves are normal, with "
+        "the standard errors of the legend; a word in their place is the error that was raised.",
         facts.of_classification,
     ),
     Exhibit(
         "vae", "VAE", "Down-weighting the KL term of a VAE", "vae/reconstruction.png",
         "Higher T gives better reconstruction, and this advantage grows with the amount of "
         "variance added to the data.",
-        "Gain of reconstruction over T = 1, continued alike, on {evaluated:,} training images. The "
-        "weight T is given to all images, as the text has it, or to those {evaluated:,}, as its "
-        "psi has it; shading is one standard error over {repeats} repeats. Trainings of {steps:,} "
-        "steps, continued for {further_steps:,}.",
+        "Gain of reconstruction over T = 1, continued alike, on {evaluated:,} training images: "
+        "(T - 1) V per image, with V by infer. The weight T is given to all images, as the text "
+        "has it, or to those {evaluated:,}, as its psi has it; shading is one standard error over "
+        "{repeats} repeats. Trainings of {steps:,} steps, continued for {further_steps:,}: V is "
+        "the response in as many steps, not the variance at a maximum, from which psi is {drift} "
+        "standard errors away (drift).",
         facts.of_vae,
     ),
 )  # fmt: skip

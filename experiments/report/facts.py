@@ -5,7 +5,6 @@ from experiments.records import load_records
 
 def of_one_d(results, quick):
     from experiments.one_d import coverage, fits
-    from experiments.one_d.bands import LABELS
 
     table = load_records(results / "one_d/coverage_table.csv")
     config = _chosen(coverage, quick)
@@ -15,7 +14,6 @@ def of_one_d(results, quick):
         "simulations": _chosen(fits, quick).simulations,
         "steps": config.training.steps,
         "data_sets": max((row["data_sets"] for row in table), default=0),
-        "methods": len(LABELS),
     }
 
 
@@ -31,7 +29,7 @@ def of_lengths(results, quick):
 
 
 def of_classification(results, quick):
-    """Lengths of training, replicates, and where a variance was negative."""
+    """Steps of a training as in the paper, and replicates of the bootstraps that are finished."""
     from experiments.classification import costs
 
     setting = dict(_chosen(costs, quick).settings)["vehicle"]
@@ -56,7 +54,9 @@ def of_vae(results, quick):
 
     config = _chosen(reconstruction, quick)
     records = load_records(results / "vae/reconstruction.csv")
+    drifts = [abs(row["drift"]) for row in records if "drift" in row]
     return {
+        "drift": f"{min(drifts):.2g} to {max(drifts):.2g}" if drifts else "an unknown number of",
         "evaluated": reconstruction.EVALUATED,
         "repeats": len({row["repeat"] for row in records}),
         "steps": config.steps,
