@@ -53,6 +53,21 @@ class Network:
         return theta[..., 2 * self.units : -1]
 
 
+def as_module(network, theta):
+    """The same network as a torch module of inputs (n, 1), in double precision."""
+    import torch
+
+    class Module(torch.nn.Module):
+        def __init__(self, w, b, v, c):
+            super().__init__()
+            self.w, self.b, self.v, self.c = (torch.nn.Parameter(p.clone()) for p in (w, b, v, c))
+
+        def forward(self, x):
+            return torch.tanh(x * self.w + self.b) @ self.v + self.c
+
+    return Module(*torch.tensor(theta).split([*3 * [network.units], 1]))
+
+
 def descend(network, theta, x, y, *, rate, steps, push=None):
     """Gradient descent on half the sum of squared errors, less lam * f(x0) if pushed.
 

@@ -5,13 +5,24 @@ import pytest
 pytest.importorskip("experiments")
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
+torch = pytest.importorskip("torch")
 
 import numpy as np
 
 from experiments import __main__ as command
 from experiments.claim import load_claims
-from experiments.network import Network, descend
-from experiments.one_d import claims, convergence, coverage, fits, lengths
+from experiments.network import Network, as_module, descend
+from experiments.one_d import (
+    claims,
+    claims_coverage,
+    claims_public,
+    convergence,
+    coverage,
+    fits,
+    lengths,
+    public,
+    table,
+)
 from experiments.one_d.bands import Band, Training, mixture, project
 from experiments.one_d.evidence import NEAR, maximize_evidence, weakest
 from experiments.one_d.tasks import QUADRATIC, SIN
@@ -21,7 +32,7 @@ from experiments.times import whole_times
 pytestmark = pytest.mark.slow
 
 SHORT = Training(network=Network(units=4), steps=60, refit_steps=12)
-COVERAGE = coverage.Config(data_sets=2, points=3, training=SHORT)
+COVERAGE = coverage.Config(data_sets=2, public_data_sets=2, points=3, training=SHORT)
 CONVERGENCE = convergence.Config(
     sizes=(25, 30),
     lams=(0.064, 0.512),
@@ -52,6 +63,16 @@ def test_jacobian_is_the_derivative(network, problem):
     central = (network.predict(theta + shifts, x) - network.predict(theta - shifts, x)) / (2 * step)
     # error of a central difference: rounding eps / step and third derivatives times step^2
     np.testing.assert_allclose(network.jacobian(theta, x), central.T, atol=1e-8)
+
+
+def test_module_is_the_same_network(network, problem):
+    theta, x, _ = problem
+    module = as_module(network, theta)
+    outputs = module(torch.tensor(x)[:, None]).detach().numpy()
+    np.testing.assert_allclose(outputs, network.predict(theta, x), rtol=1e-12, atol=1e-14)
+    # the module's parameters are in the order of theta
+    flat = torch.cat([p.detach() for p in module.parameters()]).numpy()
+    np.testing.assert_array_equal(flat, theta)
 
 
 def test_pull_is_the_transposed_jacobian(network, problem):
@@ -200,10 +221,10 @@ def test_command_leaves_pictures_and_claims(results):
 
 def test_coverage_has_all_methods_and_depends_on_the_seed_alone(results):
     records = load_records(results / "one_d/coverage.csv.gz")
-    table = coverage.tabulate(records)
-    methods = {row["method"] for row in table}
-    assert {"idm", "delta", "gp", "mixture", "simulation"} <= methods
-    assert len(table) == 2 * COVERAGE.points * len(methods)
+    rows = coverage.tabulate(records)
+    methods = {row["method"] for row in rows}
+    assert {"idm", "literal", "delta", "gp", "mixture", "simulation"} <= methods
+    assert len(rows) == 2 * COVERAGE.points * len(methods)
     assert coverage.run(COVERAGE, path=results / "one_d/coverage.csv.gz") == records
     again = coverage.one_data_set(COVERAGE, 0, "quadratic", 1)
     saved = [row for row in records if (row["task"], row["data_set"]) == ("quadratic", 1)]
@@ -272,6 +293,105 @@ def test_coverage_counts_intervals_that_hold_the_truth():
     assert wide["covered"] == 1.0
 
 
+def test_refusals_and_failed_fits_count_as_missed():
+    common = {"task": "sin", "method": "public", "x": 0.0, "std_error": 1.0, "freedom": np.inf}
+    rows = [{**common, "error": 0.0}, {**common, "error": 5.0}]
+    rows += [{**common, "error": 0.0, "refused": 1}, {**common, "error": np.nan, "refused": 1}]
+    answer, simulated = coverage.tabulate(rows)
+    assert simulated["method"] == "simulation_public"
+    assert answer["covered"] == 1 / 4
+    assert answer["answered"] == 2 / 4
+    assert answer["covered_answered"] == 1 / 2
+    assert answer["covered_anyway"] == 2 / 3  # of the fits that there are
+    assert answer["spread"] == simulated["spread"] == pytest.approx(np.std([0, 5, 0], ddof=1))
+
+
+def test_regions_and_the_worst_input_are_told():
+    shares = {-2.0: 0.6, -1.0: 0.9, 0.0: 0.8, 1.0: 0.95, 2.0: 0.7}
+    rows = [{"task": "sin", "method": "gp", "x": x, "covered": c} for x, c in shares.items()]
+    text = table.over_regions(rows, "sin", "gp")
+    assert "left of the data 60, " in text
+    assert ", between 80, " in text
+    assert text.endswith("right of the data 70; lowest 60 at x = -2")
+
+
+def test_every_point_of_the_grid_is_in_one_region():
+    for task, regions in table.REGIONS.items():
+        for config in (coverage.FULL, lengths.FULL):
+            for x in np.linspace(-2, 2, config.points):
+                rows = [{"task": task, "method": "gp", "x": x, "covered": 1.0}]
+                found = [table.column(rows, task, "gp", "covered", r) for r in regions.values()]
+                assert sum(map(len, found)) == 1
+
+
+@pytest.mark.parametrize("task", [SIN, QUADRATIC], ids=lambda task: task.name)
+def test_public_routes_agree_with_themselves_point_by_point(task):
+    rng = np.random.default_rng(3)
+    network, points = Network(units=3), np.array([-0.5, 0.5])
+    x, y = task.draw(rng, 40)
+    start = network.start(rng)
+    theta, _ = descend(network, start, x, y, rate=0.5 / x.size, steps=2000)
+    for make in coverage.PUBLIC.values():
+        band = make(network, x, y, theta, start, points)
+        single = make(network, x, y, theta, start, points[1:])
+        assert band.value[1] == pytest.approx(single.value[0])
+        assert band.std_error[1] == pytest.approx(single.std_error[0])
+        assert np.all(abs(band.value - task.truth(points)) < 1)
+    # the finished fit is at the maximum under its own penalty, which is the evidence's
+    model = public._finished(network, x, y, theta, start)
+    assert model.l2 > 0
+    assert np.linalg.norm(model.score(model.theta)) < 1e-3 * np.sqrt(model.n)
+
+
+def test_fit_that_does_not_converge_has_no_interval(monkeypatch, network):
+    def fail(*_):
+        raise public.idm.ConvergenceError("no maximum")
+
+    monkeypatch.setattr(public, "_finished", fail)
+    band = public.public_band(network, None, None, None, None, np.zeros(2))
+    assert np.all(np.isnan(band.value))
+    assert not np.any(band.answered)
+
+
+def test_wide_range_is_around_the_best_lambda_without_gaps():
+    errors = {0.001: 1.0, 0.01: 9.0, 0.1: 1.1, 1.0: 0.9, 10.0: 1.3, 100.0: 5.0}
+    assert claims._near(errors) == (0.1, 10.0)
+
+
+def _table(**columns):
+    """Three inputs of the sin task: standard errors of methods, and the spread of their fits."""
+    return [
+        {"task": "sin", "method": method, "x": float(x), "std_error": s, "spread": 1.0}
+        for method, errors in columns.items()
+        for x, s in zip((-2, 0, 2), errors, strict=True)
+    ]
+
+
+def test_agreement_is_a_comparison_and_not_with_the_own_damping():
+    equal = [0.2, 0.2, 0.2]
+    close = _table(literal=equal, idm=equal, delta_refit=equal, delta=[0.3] * 3, gp=[2.0] * 3)
+    assert claims_coverage._same(close)["holds"]
+    # the simulation is at 1: closer than the delta method damped like the fit
+    apart = _table(literal=equal, idm=equal, delta_refit=equal, delta=[9.0] * 3, gp=[20.0] * 3)
+    assert not claims_coverage._same(apart)["holds"]
+
+
+def test_mean_does_not_hide_the_worst_input():
+    rows = [
+        {"task": task, "method": "public", "x": x, "covered": c, "answered": c, "data_sets": 9}
+        for task in ("sin", "quadratic")
+        for x, c in ((-2.0, 0.85), (0.0, 1.0), (2.0, 1.0))
+    ]
+    holds = {
+        c["claim"].partition(", ")[2]: c["holds"]
+        for c in claims_public._coverage(rows, "public", "It", lambda *_: "")
+    }
+    assert holds["sin: mean coverage at least 92 %"]
+    assert holds["quadratic: mean coverage 95 +- 2 %"]
+    assert not holds["sin: at least 90 % at every input, left and right of the data too"]
+    assert not holds["quadratic: at least 90 % at every input"]
+
+
 def test_rescaled_error_of_known_variances():
     common = {"n": 10, "fit": "paper", "x": 0.0}
     predictions = [
@@ -287,6 +407,18 @@ def test_rescaled_error_of_known_variances():
     assert row["rmse"] == pytest.approx(np.sqrt(12.5))
     standard_error = np.std(squares, ddof=1) / np.sqrt(2)
     assert row["error"] == pytest.approx(standard_error / (2 * np.sqrt(12.5)))
+
+
+def test_what_is_not_in_the_library_is_labeled(results):
+    folder = ("evidence", "weakest", "mixture")
+    assert all(coverage.LABELS[method].startswith("Not in the library") for method in folder)
+    for style, (_, _, label) in convergence.STYLES.items():
+        assert label.startswith("Not in the library") == (style[0] == "finished")
+    for found in load_claims(results / "one_d/claims.json"):
+        if "Surpassed" in found["claim"]:
+            assert "library's" in found["claim"]
+        if "code of this folder" in found["why"]:
+            assert found["claim"].startswith("Not in the library")
 
 
 def test_without_records_there_are_no_claims(tmp_path):

@@ -7,9 +7,9 @@ Left open by the paper, and done here:
   the difference over lambda times the noise variance. (The appendix has the interval *divided* by
   the root mean squared error; its first remark implies that it is multiplied.)
 - At these rates gradient descent hovers at its edge of stability (rate times largest curvature
-  is 2), so parameters still move. Algorithm 3 takes differences against the fitted parameters and
-  counts that movement as response ("literal"); the difference of two ends refitted alike does
-  not ("idm").
+  is 2), so parameters still move. The paper's Algorithms 1 and 3 take differences against the
+  fitted parameters and count that movement as response ("literal"); the difference of two ends
+  refitted alike, which is not in the paper, does not ("idm").
 - On some data sets it diverges; these start again at half the rate.
 - The delta method inverts a matrix that is singular: 151 parameters of which the data determine
   about ten. It gets the Gauss-Newton matrix, damped by 1 / (rate * steps), which is what gradient
@@ -17,12 +17,13 @@ Left open by the paper, and done here:
   of the refits.
 - The Gaussian process is fitted to y less its mean, over its standard deviation.
 
-Beyond the paper, the fit is finished, with an l2 penalty chosen from the data alone (see
-`evidence`: the "evidence" is largest, or the "weakest" l2 that it allows), and has the Gauss-Newton
-curvature, the unbiased noise variance, and Student's t for its degrees of freedom. The
-curvature at one optimum does not reflect others that fit as well and differ where there are no
-data, so the "mixture" combines the finished fits from four starts, each at its weakest l2. Those
-that the evidence allows count alike: at that l2 all have nearly the same evidence.
+The library's own routes are in `public`. Beyond the paper and *not in the library*, by code of this
+folder, the fit is finished with an l2 penalty chosen from the data alone (see `evidence`: the
+"evidence" is largest, or the "weakest" l2 that it allows), and has the Gauss-Newton curvature, the
+unbiased noise variance, and Student's t for its degrees of freedom. The curvature at one optimum
+does not reflect others that fit as well and differ where there are no data, so the "mixture"
+combines the finished fits from four starts, each at its weakest l2. Those that the evidence allows
+count alike: at that l2 all have nearly the same evidence.
 """
 
 import warnings
@@ -38,14 +39,16 @@ from experiments.network import Network, descend
 from experiments.one_d.evidence import maximize_evidence, plausible, weakest
 
 LABELS = {
-    "idm": "IDM, as in the paper",
-    "literal": "IDM, differences against the fit",
-    "delta": "Delta method, as in the paper",
-    "delta_refit": "Delta method, damped like the refits",
+    "literal": "IDM, as in the paper",
+    "idm": "IDM, two refits alike",
+    "delta": "Delta method, damped like the fit",
+    "delta_refit": "Delta method, damped like IDM's refits",
     "gp": "GP-Matern52",
-    "evidence": "Finished fit, l2 of largest evidence",
-    "weakest": "Finished fit, weakest plausible l2",
-    "mixture": "Finished fits from four starts",
+    "default": "The library, one call",
+    "public": "The library, finished fit",
+    "evidence": "Not in the library: l2 of largest evidence",
+    "weakest": "Not in the library: weakest plausible l2",
+    "mixture": "Not in the library: four starts",
 }
 
 
@@ -68,11 +71,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Band:
-    """Predictions (K,), their covariance (K, K), and the noise's degrees of freedom."""
+    """Predictions (K,), their covariance (K, K), degrees of freedom, and where it is refused."""
 
     value: np.ndarray
     covariance: np.ndarray
-    freedom: float = np.inf
+    freedom: float | np.ndarray = np.inf
+    answered: bool | np.ndarray = True
 
     @property
     def std_error(self):
@@ -197,7 +201,7 @@ def penalized_band(network, x, y, fit, grid):
     return _infer(network, model, grid, freedom=fit.freedom)
 
 
-def least_squares(network, x, y, theta, **options):
+def least_squares(network, x, y, theta=None, **options):
     return idm.from_residuals(
         lambda theta: y - network.predict(theta, x),
         theta,

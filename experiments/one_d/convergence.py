@@ -8,7 +8,8 @@ is 1 / s2, about 100, times larger.
 The rates fall like 1 / n: at the paper's rate for n = 25, gradient descent on a sum over more than
 50 observations diverges. Even so it hovers at the edge of stability, and where it happens to stop
 adds to the variance of the fits, the more the larger n is. So there is also a fit at half the
-rate, which does not hover, and the finished fit with l2 penalty, by the library's methods.
+rate, which does not hover, and the finished fit with l2 penalty, by the library's methods; the fit
+and its l2 are by code of this folder, which is not in the library.
 """
 
 import warnings
@@ -33,13 +34,13 @@ from experiments.records import resume, save_picture, save_records
 
 HALF = replace(QUADRATIC, rate=QUADRATIC.rate / 2, refit_rate=QUADRATIC.refit_rate / 2)
 STYLES = {
-    ("paper", "literal"): ("C9", "s:", "IDM, differences against the fit"),
-    ("paper", "idm"): ("C9", "o-", "IDM, as in the paper"),
-    ("paper", "delta"): ("C9", "--", "Delta method, as in the paper"),
-    ("half", "idm"): ("C0", "o-", "IDM, half the rate"),
+    ("paper", "literal"): ("C9", "o-", "IDM, as in the paper"),
+    ("paper", "idm"): ("C9", "s:", "IDM, two refits alike"),
+    ("paper", "delta"): ("C9", "--", "Delta method, damped like the fit"),
+    ("half", "idm"): ("C0", "o-", "IDM, two refits, half the rate"),
     ("half", "delta"): ("C0", "--", "Delta method, half the rate"),
-    ("finished", "finite"): ("C3", "o-", "Finished fit, FiniteDifference"),
-    ("finished", "infinitesimal"): ("C3", "--", "Finished fit, Infinitesimal"),
+    ("finished", "finite"): ("C3", "o-", "Not in the library: finished fit, refits"),
+    ("finished", "infinitesimal"): ("C3", "--", "Not in the library: finished fit, one solve"),
 }
 MOST_FAILED = 0.2  # of the refits; beyond that no error is reported
 
@@ -193,7 +194,7 @@ def plot(records):
     table = tabulate(records)
     sizes = sorted({row["n"] for row in table})
     followed = max(row["lam"] for row in table if row["n"] == sizes[-1])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 6))
     for style in STYLES:
         _draw(left, [r for r in table if r["lam"] in (0, followed)], style, "n")
         _draw(right, [r for r in table if r["n"] == sizes[0]], style, "lam")
@@ -203,8 +204,9 @@ def plot(records):
     right.set(xscale="log", yscale="log", xlabel=r"$\lambda$", title=f"n = {sizes[0]}")
     for ax in (left, right):
         ax.set_ylabel(r"RMSE of $n V$")
-    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.2, 1, 1))
+    lines, labels = right.get_legend_handles_labels()
+    figure.legend(lines, labels, fontsize=10, loc="lower center", ncols=2, frameon=False)
     return figure
 
 

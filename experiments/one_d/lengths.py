@@ -20,6 +20,8 @@ from experiments.one_d.bands import (
     fit_as_paper,
     implicit_delta_bands,
 )
+from experiments.one_d.table import BULK, mean_over
+from experiments.one_d.table import tabulate as coverage_table
 from experiments.one_d.tasks import NOISE, QUADRATIC, grid
 from experiments.records import resume, save_picture
 
@@ -84,7 +86,7 @@ def tabulate(records, *, true_noise=False):
     lengths = sorted({row["steps"] for row in records})
     factor = lambda row: NOISE / row["rmse"] if true_noise else 1.0
     return {
-        steps: coverage.tabulate(
+        steps: coverage_table(
             [
                 row | {"std_error": factor(row) * row["std_error"]}
                 for row in records
@@ -122,9 +124,9 @@ def plot(records):
 
 
 def _coverage(table, method):
-    return 100 * coverage.mean_over(table, QUADRATIC.name, method)
+    return 100 * mean_over(table, QUADRATIC.name, method)
 
 
 def _ratio(table, method):
-    over = lambda key: coverage.mean_over(table, QUADRATIC.name, method, key, coverage.BULK)
+    over = lambda key: mean_over(table, QUADRATIC.name, method, key, BULK)
     return over("std_error") / over("spread")
