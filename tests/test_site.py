@@ -175,6 +175,32 @@ def test_the_report_links_to_pages_of_the_site(site):
     assert len([link for link in sources if link.endswith(".md")]) == len(links)
 
 
+ELSEWHERE = """
+import records
+print(len(records.found("benchmarks")[1]))
+try:
+    records.found("coverage")
+except FileNotFoundError as missing:
+    print(missing)
+"""
+
+
+def test_a_source_distribution_has_the_tables_of_what_it_holds(tmp_path):
+    """It has the benchmarks, and neither the experiments nor their records."""
+    for part in ("docs/_ext", "benchmarks"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.pyc"))
+    found = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        cwd=tmp_path / "docs" / "_ext",
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    stored = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    assert found.stdout.split() == [str(len(stored)), "experiments"]
+
+
 def reached(site):
     """Pages that navigation leads to, from the start."""
     todo, seen = [(site / "index.html").resolve()], set()
