@@ -189,43 +189,59 @@ def results(tmp_path_factory):
 def test_every_method_gives_a_standard_error_and_its_time(results):
     rows = [r for part in figures.PARTS for r in data_rows(classified(results, part))]
     estimated = {(row["part"], row["method"]) for row in rows if row.get("std_error")}
-    beyond = ("trained", "solve", "ggn", "hessian", "sg")
-    finished = ("hessian", "robust", "warm bootstrap")
     assert estimated == {
-        *(("beyond", method) for method in beyond),
-        *(("finished", method) for method in finished),
         *(("paper", "bootstrap"), ("paper", "sg"), ("stopped", "stopped")),
+        *(("solve", method) for method in ("trained", "solve")),
+        *(("refits", method) for method in ("ggn", "hessian", "sg")),
+        *(("finished", method) for method in ("hessian", "robust", "warm bootstrap")),
     }
     assert all(float(row["seconds"]) > 0 for row in rows)
     assert all(float(row["std_error"]) > 0 for row in rows if row.get("std_error"))
 
 
 def test_psi_is_settled_where_the_solve_starts_and_at_rest_where_the_refits_do(results):
-    rows = {row["method"]: row for row in data_rows(classified(results, "beyond"))}
-    assert float(rows["settle"]["drift"]) <= study.DRIFT_WARNS
-    assert float(rows["solve"]["drift"]) <= study.DRIFT_WARNS
-    assert float(rows["polish"]["drift"]) <= 0.01
-    assert "DriftWarning" in rows["trained"]["warnings"]
-    assert rows["solve"]["warnings"] == ""
+    parts = ("solve", "refits")
+    solve, refits = ({r["method"]: r for r in data_rows(classified(results, p))} for p in parts)
+    assert float(solve["settle"]["drift"]) <= study.DRIFT_WARNS
+    assert float(solve["solve"]["drift"]) <= study.DRIFT_WARNS
+    assert solve["solve"]["warnings"] == ""
+    assert float(refits["polish"]["drift"]) <= 0.01
+
+
+def test_warnings_and_refusals_are_recorded():
+    """A training of few steps is far from its maximum, and of none is farther."""
+    X, y = made_up(150)
+    one = study.Study(study.Setting(), data.Split(X[:100], y[:100], X[100:], y[100:]), 0)
+    warned, refused = (
+        one.estimate("trained", one.trained(5.0, steps)[0], study.TO_ONE_PERCENT)
+        for steps in (15, 0)
+    )
+    assert "DriftWarning" in warned["warnings"]
+    assert refused["why"] == "ConvergenceError"
 
 
 def test_every_stage_that_a_method_needs_is_in_its_time():
     """Polish may decide over the verdict, and a warning of the solve too."""
-    seconds = {"training": 10.0, "settle": 0.5, "solve": 0.4, "polish": 4.0, "sg": 11.0}
-    rows = [made_up_row("beyond", method, seconds=each) for method, each in seconds.items()]
-    others = [made_up_row(part, "training") for part in ("paper", "stopped", "finished")]
-    records = [*rows, made_up_row("beyond", "trained"), *others]
-    (times,) = figures.run_times(records)
+    stages = {
+        "solve": {"training": 10.0, "settle": 0.5, "solve": 0.4, "trained": 0.1},
+        "refits": {"training": 10.0, "polish": 3.0, "climb": 1.5, "sg": 11.0},
+        **{part: {"training": 1.0} for part in ("paper", "stopped", "finished")},
+    }
+    rows = {
+        (part, method): made_up_row(part, method, seconds=seconds)
+        for part, methods in stages.items()
+        for method, seconds in methods.items()
+    }
+    (times,) = figures.run_times(rows.values())
     assert times["polish"] == 4.5
     assert times["sg_without_polish_times_faster"] == pytest.approx(500 / 21)
     assert times["sg_total_times_faster"] == pytest.approx(500 / 25.5)
     assert times["solve_with_polish_times_faster"] == pytest.approx(500 / 0.9)
     assert times["solve_total_times_faster"] == pytest.approx(500 / 10.9)
-    assert verdicts(records) == [False, True]  # 23.8 times would do, 19.6 do not
-    quick = [{**row, "seconds": 2.0} if row["method"] == "polish" else row for row in records]
-    assert verdicts(quick) == [True, True]
-    warned = [{**row, "warnings": "DriftWarning"} if row is rows[2] else row for row in records]
-    assert verdicts(warned) == [False, False]
+    assert verdicts(rows) == [False, True]  # 23.8 times would do, 19.6 do not
+    assert verdicts(rows, ("refits", "polish"), seconds=1.0) == [True, True]
+    assert verdicts(rows, ("solve", "settle"), seconds=0.7) == [False, False]
+    assert verdicts(rows, ("solve", "solve"), warnings="DriftWarning") == [False, False]
 
 
 def made_up_row(part, method, **more):
@@ -233,12 +249,14 @@ def made_up_row(part, method, **more):
     return {"dataset": "vehicle", "part": part, "method": method, **row, **more}
 
 
-def verdicts(records):
+def verdicts(rows, changed=None, **more):
+    """Verdicts on the times, with one of the rows changed."""
+    records = [{**row, **more} if key == changed else row for key, row in rows.items()]
     return [each["holds"] for each in classification_claims.claims_on_times(records)]
 
 
 def test_a_bootstrap_that_sits_elsewhere_is_told_in_its_own_standard_errors():
-    bend = made_up_row("beyond", "second order", shift=0.25, monte_carlo_error=0.1)
+    bend = made_up_row("refits", "second order", shift=0.25, monte_carlo_error=0.1)
     warm = made_up_row("finished", "warm bootstrap", shift=0.3, monte_carlo_error=0.05)
     robust = made_up_row("finished", "robust", std_error=0.11)
     rows = {"warm bootstrap": warm, "robust": robust, "hessian": warm}

@@ -22,7 +22,7 @@ def reproduce(results, **_):
 
 def claims_on_refits(records):
     """Claims on SG-FDIDM, and on the solve with the same objective."""
-    estimates = {name: by_method(records, name, "beyond") for name in datasets(records)}
+    estimates = {name: by_method(records, name, "refits") for name in datasets(records)}
     if not estimates:
         return
     yield claim(
@@ -61,15 +61,15 @@ def _against_solve(name, rows):
     )
 
 
-def _what_is_missing(beyond):
+def _what_is_missing(rows):
     reason = (
         "They come from three or four runs. Without noise, refits of this length leave out at most "
         "0.4 % (`experiments.classification.settling`). The sizes of batches were chosen by trials "
         "at this or a neighboring maximum, with other minibatches than those counted here."
     )
-    if "std_error" in beyond["hessian"]:
+    if "std_error" in rows["hessian"]:
         return reason
-    if "std_error" in beyond["damped"]:
+    if "std_error" in rows["damped"]:
         return reason + " The solve is damped by 3 % of l2: the Hessian is not quite positive."
     return reason + " The solve is with the Gauss-Newton matrix: the Hessian is not positive."
 
@@ -90,7 +90,7 @@ def claims_on_times(records):
             f"{row['sg_refit']:.3g} s of refits, against 50 trainings. The paper gives no lengths "
             "of training; these and the number of runs were chosen with the ratio in view.",
         )
-        yield _solve_instead(name, row, by_method(records, row["dataset"], "beyond"))
+        yield _solve_instead(name, row, by_method(records, row["dataset"], "solve"))
 
 
 def _solve_instead(name, row, rows):
@@ -133,7 +133,7 @@ def claims_on_bootstrap(records):
         )  # fmt: skip
         yield _as_stopped(name, rows["stopped"]["stopped"], rows["paper"]["bootstrap"])
         if "warm bootstrap" in rows["finished"]:
-            yield _width(name, rows["finished"], rows["beyond"]["second order"])
+            yield _width(name, rows["finished"], rows["refits"].get("second order"))
 
 
 def _agreement(text, paper, row, bootstrap, why):
@@ -179,14 +179,20 @@ def _width(name, rows, bend):
         "finished",
         BEYOND, rows["robust"], bootstrap,
         f"Widths alone: {CLOSE:.0%} is the mark. A held-out log-loss is nearly stationary at the "
-        "truth, and fits to resampled rows are worse by their spread: in second order, by half the "
-        f"trace of psi's Hessian times the covariance, {_shift(bend)} with Gauss-Newton steps, "
-        f"where {bootstrap['shift']:+.2g} was found. The model's own standard error is "
+        "truth, and fits to resampled rows are worse by their spread: their mean is shifted by "
+        f"{bootstrap['shift']:+.2g}{_predicted(bend)}. The model's own standard error is "
         f"{own['std_error']:.3g}.",
     )  # fmt: skip
     ours = f"{found['ours']}; the replicates' mean lies {away:+.1f} of their standard errors away"
     return {**found, "ours": ours}
 
 
-def _shift(row):
-    return f"{row['shift']:+.2g} ± {abs(row['shift'] * row['monte_carlo_error']):.1g}"
+def _predicted(bend):
+    """Shift in second order, where it was computed."""
+    if bend is None:
+        return ""
+    error = abs(bend["shift"] * bend["monte_carlo_error"])
+    return (
+        ", of which half the trace of psi's Hessian times the covariance (of Gauss-Newton steps) "
+        f"is {bend['shift']:+.2g} ± {error:.1g}"
+    )

@@ -111,19 +111,27 @@ class Study:
         row = {"method": "training", "value": self.cost(model), "seconds": seconds}
         return [row, self.estimate("stopped", model, None)]
 
-    def beyond(self, l2):
-        """One training, and from there the solve and the refits, each where it may start.
-
-        For the solve psi is followed until `infer` has no drift to warn of (`settle`), for the
-        refits on to where it has come to rest (`polish`).
-        """
-        trained, seconds = self.trained(l2, self.setting.steps)
-        rows = [{"method": "training", "value": self.cost(trained), "seconds": seconds}]
+    def solve(self, l2):
+        """One linear solve, where `infer` has no drift to warn of."""
+        trained, rows = self.begun(l2)
         rows.append(self.estimate("trained", trained, TO_ONE_PERCENT))
         settled, row = self.polished("settle", trained, drift=DRIFT_WARNS)
         rows += [row, self.estimate("solve", settled, TO_ONE_PERCENT)]
-        model, row = self.polished("polish", settled)
-        rows += [row, self.estimate("ggn", model, GGN), *self.by_hessian(model, l2)]
+        return [{"l2": l2, **row} for row in rows]
+
+    def refits_at_rest(self, l2):
+        """SG-FDIDM where psi has come to rest, beside solves with the same objective.
+
+        Where that is no maximum, the refits would run away from it: then at one.
+        """
+        trained, rows = self.begun(l2)
+        model, row = self.polished("polish", trained)
+        rows.append(row)
+        if row["curvature"] == "ggn":
+            started = process_time()
+            model = self.maximum(model)
+            rows.append({"method": "climb", "seconds": process_time() - started})
+        rows += [self.estimate("ggn", model, GGN), *self.by_hessian(model, l2)]
         rows += [self.estimate("sg", model, self.refits(model)), self.second_order(model)]
         return [{"l2": l2, **row} for row in rows]
 
@@ -144,6 +152,11 @@ class Study:
         seconds = process_time() - started
         return self.fitted(module, l2=l2), seconds
 
+    def begun(self, l2):
+        """One training with penalty: the model, and a list of its row."""
+        model, seconds = self.trained(l2, self.setting.steps)
+        return model, [{"method": "training", "value": self.cost(model), "seconds": seconds}]
+
     def fitted(self, module, **options):
         dtype = self.setting.dtype
         data = torch.as_tensor(self.split.X, dtype=dtype), torch.as_tensor(self.split.y)
@@ -161,6 +174,7 @@ class Study:
             "gain": found.gain,
             "drift": found.drift,
             "moved": found.moved,
+            "curvature": found.curvature,
             "warnings": named(caught),
         }
         return found.model, row
