@@ -375,6 +375,7 @@ WIDE = (
 def test_what_is_wide_scrolls_and_shows_it(address, browser, page, width):
     async def journey(tab, address):
         await tab.open(f"{address}/{page}")
+        await tab.value("document.querySelectorAll('details').forEach(one => { one.open = true })")
         await asyncio.sleep(0.5)  # the theme sets what keys reach, and a frame draws the shadows
         small = await tab.value(SMALL.replace("LEAST", str(LEAST)))
         return await tab.value(REGIONS), await tab.value(CUT), small
