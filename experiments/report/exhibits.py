@@ -33,9 +33,10 @@ EXHIBITS = (
         "uncertainty, particularly when extrapolating. All methods recover the high-level "
         "structure of the covariance, though the scales differ.",
         "Bands of 95 % around each fit and the covariance of its predictions, on one data set; "
-        "simulations are of {simulations}. Fits of {fit_steps:,} steps, refits of {refit_steps:,}. "
-        "The panels of the last row go beyond the paper: the fit is finished, with an l2 penalty "
-        "chosen from the data alone.",
+        "true spreads are those of {simulations} simulated ones. Fits of {fit_steps:,} steps, "
+        "refits of {refit_steps:,}. Below, the library's routes by public names, one call and a "
+        "finished fit, and finished fits from several starts by code that is not in the library. "
+        "Dotted: refused in strict mode.",
         facts.of_one_d,
     ),
     Exhibit(
@@ -55,8 +56,9 @@ EXHIBITS = (
         "coverage", "Coverage", "Coverage of 95 % intervals", "one_d/coverage.png",
         "Pointwise coverage is near nominal on the quadratic task; on the sin task every method is "
         "20 points or more away.",
-        "Share of {data_sets} data sets whose interval holds the truth, at each input; gray where "
-        "the sin task has data.",
+        "Share of {data_sets} data sets whose interval holds the truth, at each input: as in the "
+        "paper, by the library's public routes, of which a refusal counts as missed, and by code "
+        "that is not in the library. Gray where the sin task has data.",
         facts.of_one_d,
     ),
     Exhibit(

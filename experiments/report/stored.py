@@ -19,19 +19,6 @@ Z = 2.0  # binomial errors beyond which a coverage is marked
 FAIR, FAIR_SHARE = (0.67, 1.5), 0.8  # ratios of a standard error to a spread, and share of cells
 CLOSE = 0.03  # distance of a mean coverage from 95 % that is not marked
 PARTS = ("one_d", "classification", "vae")  # that make claims
-METHODS = {
-    "idm": "paper: refits, both ends alike",
-    "literal": "paper: refits against the fit, to the letter",
-    "delta": "paper: delta method, damped like the fit",
-    "delta_refit": "paper: delta method, damped like the refits",
-    "gp": "paper: Gaussian process",
-    "simulation": "paper's fit, with its true spread",
-    "public": "finished fit, by the public API",
-    "evidence": "finished fit, l2 of largest evidence",
-    "weakest": "finished fit, weakest plausible l2",
-    "mixture": "finished fits from four starts",
-    "simulation_finished": "finished fit, with its true spread",
-}
 TITLES = {  # of columns whose names are short
     "dataset": "data set",
     "std_error": "standard error",
@@ -123,16 +110,20 @@ def fidelity_alarms(results):
 
 def tasks(results):
     """Coverage of the paper's one-dimensional tasks: mean over inputs, and where it is worst."""
+    from experiments.one_d.bands import LABELS
+    from experiments.one_d.table import SIMULATED
+
+    names = LABELS | {method: label for method, (_, label) in SIMULATED.items()}
     groups = defaultdict(list)
     for r in _rows(results, "one_d/coverage_table.csv"):
-        groups[r["task"], r["method"]].append((r["covered"], r["x"]))
-    header = ["task", "method", "mean coverage", "smallest", "at x"]
+        groups[r["task"], r["method"]].append((r["covered"], r["x"], r.get("answered", nan)))
+    header = ["task", "method", "mean coverage", "smallest", "at x", "answered"]
     rows = []
     for (task, method), found in groups.items():
-        least, where = min(found)
-        mean = float(np.mean([share for share, _ in found]))
-        shown = [METHODS.get(method, method), f"{mean:.0%}", f"{least:.0%}", f"{where:g}"]
-        rows.append([task, *shown, abs(mean - 0.95) > CLOSE])
+        least, where, _ = min(found)
+        mean, _, answered = np.mean(found, axis=0)
+        shown = [f"{mean:.0%}", f"{least:.0%}", f"{where:g}", _percent(answered, 0)]
+        rows.append([task, names.get(method, method), *shown, bool(abs(mean - 0.95) > CLOSE)])
     return header, rows
 
 
