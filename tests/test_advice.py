@@ -329,3 +329,29 @@ def test_lifelines():
     np.testing.assert_array_equal(answer.value, before)
     np.testing.assert_array_equal(results.params_, before)
     assert answer.names == ("a", "b")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_advice_for_a_psi_that_jumps_can_be_followed(seed):
+    rng = np.random.default_rng(seed)
+    X, rows = (np.column_stack([np.ones(300), rng.normal(size=(300, 3))]) for _ in range(2))
+    y = (rng.random(300) < 1 / (1 + np.exp(-X @ [-0.5, 1.0, 0.5, -0.5]))) * 1.0
+    model = idm.from_loglik(
+        lambda b: y * (X @ b) - np.logaddexp(0, X @ b),
+        start=np.zeros(4),
+        score=lambda b: (y - 1 / (1 + np.exp(-X @ b)))[:, None] * X,
+    )
+    share = lambda b: np.mean(rows @ b > 0)
+    with pytest.raises(idm.EvaluationError, match="piecewise constant") as refused:
+        idm.infer(model, share)
+    remedies = {
+        "Simulation()": lambda: idm.infer(model, share, idm.Simulation(rng=0)),
+        "Smoothed(psi)": lambda: idm.infer(model, idm.Smoothed(share, rng=0)),
+        "FiniteDifference(maximizer=nelder_mead)": lambda: idm.infer(
+            model, share, idm.FiniteDifference(maximizer=idm.nelder_mead)
+        ),
+    }
+    told = [follow for advice, follow in remedies.items() if advice in str(refused.value)]
+    assert len(told) >= 2
+    for follow in told:
+        follow()  # warnings are errors

@@ -160,6 +160,5 @@ def refuse_flat(what: str, model: FittedModel) -> NoReturn:
     raise EvaluationError(
         f"{what} Does psi use its argument?{hint} If it does, it is piecewise constant (a count, "
         "an accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "
-        "standard error: use `Simulation()`, wrap it in `Smoothed(psi)`, or use a gradient-free "
-        "refit, `FiniteDifference(maximizer=nelder_mead)`."
+        "standard error: use `Simulation()`, or wrap it in `Smoothed(psi)`."
     )

@@ -97,8 +97,7 @@ def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:
         raise ConvergenceError(
             f"The refit with lambda = {lam:.3g} did not converge: {found.message} Usual causes: "
             "lambda is so large that L + lambda * psi has no maximum nearby (leave lam out to have "
-            "it chosen as half a standard error), or psi is not smooth (try "
-            "`FiniteDifference(maximizer=nelder_mead)` or `Simulation()`)."
+            "it chosen as half a standard error), or psi is not smooth (try `Simulation()`)."
         )
 
 
