@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta import plot
 
 PAGE = Path(__file__).parents[1] / "docs" / "project" / "migration.md"
 Y = np.array([3.0, 0.0, 2.0, 5.0, 1.0, 4.0, 2.0, 3.0])
@@ -22,8 +23,21 @@ def rate(th):
     return np.exp(th[0])
 
 
+def compared():
+    return idm.compare(model(), rate, [idm.Infinitesimal()])
+
+
 def of_method(method):
     return float(idm.infer(model(), rate, method).standard_error)
+
+
+def drawn(draw):
+    """Lines that are drawn, as text; without matplotlib there are none to compare."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    try:
+        return [str(np.round(line.get_xydata(), 6)) for line in draw().lines]
+    finally:
+        pyplot.close("all")
 
 
 # As the page writes them: the old call, the new one.
@@ -60,6 +74,14 @@ OLD = {
         lambda: idm.Diagnostics(linearity=0.5),
         lambda: idm.Diagnostics(nonlinearity=0.5),
     ),
+    "plot.comparison_plot(result)": (
+        lambda: drawn(lambda: plot.comparison_plot(compared())),
+        lambda: drawn(lambda: compared().plot()),
+    ),
+    "plot.profile_plot(result)": (
+        lambda: drawn(lambda: plot.profile_plot(idm.profile(model(), rate))),
+        lambda: drawn(lambda: idm.profile(model(), rate).plot()),
+    ),
     "Response(linearity=)": (
         lambda: idm.Response(np.eye(1), "mine", linearity=0.5).nonlinearity,
         lambda: idm.Response(np.eye(1), "mine", nonlinearity=0.5).nonlinearity,
@@ -70,8 +92,9 @@ OLD = {
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_name_gives_the_same_and_warns_at_the_line_of_the_user(name):
     old, new = OLD[name]
-    word = re.findall(r"\w+", name)[-1]
-    with pytest.warns(DeprecationWarning, match=rf"{word}=? is now called \w+=?; .* in 0\.3"):
+    word = re.findall(r"\w+", name.removesuffix("(result)"))[-1]
+    said = rf"{word}(=|\(result\))? is now called [\w.()]+=?; .* in 0\.3"
+    with pytest.warns(DeprecationWarning, match=said):
         found = old()
     assert found == new()
 

@@ -44,6 +44,17 @@ def renamed(maximizer: T | None, maximize: T | None) -> T | None:
     return maximizer
 
 
+def drawn_by_its_method(name: str) -> Callable[..., Any]:
+    """Make the old drawing function of a result that draws itself."""
+
+    def draw(result: Any, ax: Any = None, **style: Any) -> Any:
+        _tell(f"plot.{name}(result)", "result.plot()")
+        return result.plot(ax, **style)
+
+    draw.__doc__ = "Deprecated name of the method `plot` of the result."
+    return draw
+
+
 def check_maximizer(maximizer: object) -> None:
     """Refuse the name of a maximizer, and its class, in its place."""
     if maximizer is not None and not hasattr(maximizer, "maximize"):
