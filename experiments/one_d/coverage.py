@@ -162,6 +162,8 @@ def plot(records):
             for method in methods:
                 if method in known:
                     _draw(ax, table, task, method)
+            if "public" in methods and "public" in known:
+                _draw(ax, table, task, "public", "covered_anyway", ", strict=False", ":")
             _dress(ax, TASKS[task], f"{task}, {title}")
     for ax in axes[-1]:
         ax.set_xlabel("x")
@@ -169,15 +171,14 @@ def plot(records):
     return figure
 
 
-def _draw(ax, table, task, method):
+def _draw(ax, table, task, method, key="covered", addition="", other_line=None):
     chosen = [row for row in table if (row["task"], row["method"]) == (task, method)]
-    x, covered, error = (
-        np.array([row[key] for row in chosen]) for key in ("x", "covered", "binomial_error")
-    )
+    x, covered, error = (np.array([row[k] for row in chosen]) for k in ("x", key, "binomial_error"))
     color, line = STYLES[method]
+    line = other_line or line
     label = (LABELS.get(method) or SIMULATED[method][1]).removeprefix("Not in the library: ")
     figures = f"{100 * covered.mean():.0f}, {100 * covered.min():.0f} %"
-    ax.plot(x, 100 * covered, line, color=color, label=f"{label}: {figures}")
+    ax.plot(x, 100 * covered, line, color=color, label=f"{label}{addition}: {figures}")
     ax.fill_between(x, 100 * (covered - error), 100 * (covered + error), color=color, alpha=0.15)
 
 

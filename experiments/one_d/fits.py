@@ -151,7 +151,7 @@ def plot(records, name):
 
     bands, task = bands_of(records, name), TASKS[name]
     data = next(row for row in records if row["task"] == name and row["kind"] == "data")
-    figure, axes = plt.subplots(4, 4, figsize=(11, 10), width_ratios=[1.25, 1, 1.25, 1])
+    figure, axes = plt.subplots(4, 4, figsize=(10, 10), width_ratios=[1.25, 1, 1.25, 1])
     for (method, title), pair in zip(PANELS.items(), axes.reshape(-1, 2), strict=True):
         band = bands[method]
         _draw_fit(pair[0], task, data, band, grid(band.value.size))
@@ -180,9 +180,9 @@ def _draw_covariance(figure, ax, band):
         band.covariance, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=(-2, 2, 2, -2)
     )
     colors = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, extend="both")
-    colors.ax.tick_params(labelsize=8)
+    colors.ax.tick_params(labelsize=9)
     colors.formatter.set_powerlimits((-2, 2))
-    ax.tick_params(labelsize=8)
+    ax.tick_params(labelsize=9)
 
 
 def _stream(seed, name, number):
