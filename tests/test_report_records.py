@@ -395,16 +395,15 @@ def test_a_flipped_verdict_changes_the_page(stored_page, tmp_path):
     assert Shown(page(tmp_path)).tiles != Shown(stored_page).tiles
 
 
-def first(rows, **wanted):
-    return next(r for r in rows if all(r.get(key) == value for key, value in wanted.items()))
-
-
 def one_more_negative(rows):
-    first(rows, kind="band", method="idm")["negative_variances"] += 1
+    row = next(r for r in rows if (r["kind"], r.get("method")) == ("band", "idm"))
+    row["negative_variances"] += 1
 
 
-def slower_training(rows):
-    first(rows, method="training")["seconds"] *= 2
+def slower_refits(rows):
+    for row in rows:
+        if (row["dataset"], row.get("method")) == ("vehicle", "sg"):
+            row["seconds"] *= 2
 
 
 def larger_gain(rows):
@@ -412,19 +411,20 @@ def larger_gain(rows):
 
 
 CHANGED = {
-    "one_d/fits.csv.gz": (one_more_negative, "one_d"),
-    "classification/records/vehicle_beyond.csv": (slower_training, "classification"),
-    "vae/reconstruction.csv": (larger_gain, "vae"),
+    "one_d": ("one_d/fits.csv.gz", one_more_negative),
+    "classification": ("classification/records/*.csv", slower_refits),
+    "vae": ("vae/reconstruction.csv", larger_gain),
 }
 
 
-@pytest.mark.parametrize("record", CHANGED)
-def test_a_changed_record_is_noticed(record, tmp_path):
-    change, part = CHANGED[record]
+@pytest.mark.parametrize("part", CHANGED)
+def test_a_changed_record_is_noticed(part, tmp_path):
+    pattern, change = CHANGED[part]
     copied(tmp_path)
-    rows = load_records(tmp_path / record)
-    change(rows)
-    save_records(tmp_path / record, rows)
+    for path in tmp_path.glob(pattern):
+        rows = load_records(path)
+        change(rows)
+        save_records(path, rows)
     assert remade(tmp_path, f"{part}.claims") is None
     assert differing_claims(RESULTS / f"{part}/claims.json", tmp_path / f"{part}/claims.json")
 
