@@ -14,9 +14,9 @@ PYTEST := $(BIN)/python -m pytest
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
 .PHONY: help demo test test-lowest lint types unit dist docs pages format linecov coverage bench \
-	bench-env reproduce fidelity fuzz clean
+	bench-env peers reproduce fidelity fuzz clean
 
-unit test-lowest dist docs pages linecov coverage bench reproduce fidelity fuzz: export OMP_NUM_THREADS = 1
+unit test-lowest dist docs pages linecov coverage bench peers reproduce fidelity fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,12 @@ linecov: $(VENV)/.test ## Lines of the package that the tests run
 coverage: $(VENV)/.test ## Coverage of intervals, by simulation (QUICK=1: a small version)
 	$(BIN)/python -m experiments.coverage $(if $(QUICK),--quick)
 
-bench: $(VENV)/.bench ## Ratios beside the stored ones (ONLY=core: one file; STORE=1: keep them; DATA=dir)
-	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(STORE),--store) $(if $(DATA),--data $(DATA))
+bench: $(VENV)/.bench ## Ratios beside the stored ones (ONLY=core: one file; STORE=1: keep, resume; AGAIN=1: all; DATA=dir)
+	$(BIN)/python -W ignore -m benchmarks $(ONLY) $(if $(STORE),--store) $(if $(AGAIN),--again) \
+		$(if $(DATA),--data $(DATA))
+
+peers: $(VENV)/.test ## Ten questions put to other libraries, each in its own environment (ONLY="iminuit car")
+	$(BIN)/python -m benchmarks.peers $(if $(ONLY),--only $(ONLY))
 
 bench-env: $(VENV)/.laplace ## Install the peers of `make bench`: laplace-torch and delicatessen
 
