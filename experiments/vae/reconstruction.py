@@ -222,15 +222,17 @@ def _draw_changes(ax, rows):
     """Ratios of gains, paired over repeats: the claim is that they grow from left to right."""
     gain = {(r["T"], r["repeat"], r["fraction"]): r["improvement"] for r in rows}
     weights, repeats, fractions = (sorted({key[k] for key in gain}) for k in range(3))
-    first = fractions[0]
-    for T, color in zip(weights[1:], _colors(len(weights) - 1), strict=True):
+    first, pushed = fractions[0], weights[1:]
+    aside = 0.015 * (np.arange(len(pushed)) - (len(pushed) - 1) / 2)  # bars beside each other
+    for T, color, shift in zip(pushed, _colors(len(pushed)), aside, strict=True):
         ratios = [
             [gain[T, k, f] / gain[T, k, first] for k in repeats if (T, k, f) in gain]
             for f in fractions
         ]
         errors = [std_error(found) for found in ratios]
         mean = [np.mean(found) for found in ratios]
-        ax.errorbar(fractions, mean, errors, fmt="o-", color=color, ms=4, label=f"T = {T:g}")
+        at = np.array(fractions) + shift
+        ax.errorbar(at, mean, errors, fmt="o-", color=color, ms=4, label=f"T = {T:g}")
     ax.axhline(1, color="0.7", lw=1, zorder=0)
     ax.set_xticks(fractions, [f"{f:.0%}" for f in fractions])
 
