@@ -28,13 +28,16 @@ Lines
     Lines of code in the bodies of both functions, after ruff format: not blank, not comments, not
     the ``def`` line; imports and the reading of data do not count.
 Seconds
-    CPU time of ``ask`` alone and of ``fit`` and ``ask``, median over seven rounds of at least
-    50 ms, on one thread, after a warm-up; every round fits again, so that nothing is cached. Each
-    peer's answer runs between two runs of ours in processes of the same kind, and what is stored
-    is its time over the mean of both.
+    CPU time of ``ask`` alone and of ``fit`` and ``ask``, on one thread, after a warm-up; every
+    repeat fits again, so that nothing is cached. The library and ours run in two processes that
+    take turns, seven rounds of at least 50 ms each (three if one takes more than a second); what
+    is stored is the median over rounds of its time over ours. Ours against itself, in two
+    processes, shows the noise.
 Better
     A peer is better in lines if it has fewer, in seconds if it takes less than 1 / 1.1 of ours,
     in error if ours is above 1e-6 and its own is smaller. These rows are marked on the site.
 
-Changed after seeing results: nothing so far.
+Changed after the first answers, before any time was stored: rounds take turns between two
+processes that stay, where first every answer was to run in a process of its own between two of
+ours, which took too long to start; imports within a function do not count, either.
 """

@@ -1,36 +1,35 @@
 """Put the ten questions to the libraries: ``python -m benchmarks.peers [--only library ...]``.
 
 An answer that is stored with the same code (of the peer and of ours), data and versions is not
-computed again. Environments that are missing are made (gigabytes: two hold torch); R is left out
+computed again. Environments that are missing are made (gigabytes: four hold torch); R is left out
 if it is not there.
 """
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import median
 
-from benchmarks.peers.data import FOLDER, OF
-from benchmarks.peers.environments import BUILD, PACKAGES, R_PACKAGES, ROOT, make, python
+from benchmarks.peers.data import FOLDER
+from benchmarks.peers.environments import PACKAGES, R_PACKAGES, ROOT, make, python
 from benchmarks.peers.questions import LIBRARIES, OURS, QUESTIONS
 from benchmarks.peers.source import script
 
 RESULTS = ROOT / "results" / "peers"
-R = Path(__file__).with_name("answer.R")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ROUNDS, FEWER = 7, 3  # the fewer for answers of more than a second
+LEAST, MOST = 0.05, 50  # seconds of a round, repeats in a round
 
 
 def main():
-    for library in arguments().only or LIBRARIES:
-        if library == "car" and not shutil.which("Rscript"):
-            print("R is not installed: its answers stay as they are stored")
-            continue
-        make(OURS)
-        if library != "car":
-            make(library)
-        put(library)
+    libraries = [library for library in arguments().only or LIBRARIES if ready(library)]
+    ours = Contestant(OURS)
+    for library in libraries:
+        put(Contestant(library), ours)
 
 
 def arguments():
@@ -39,28 +38,90 @@ def arguments():
     return parser.parse_args()
 
 
-def put(library):
-    """Put the questions that are not yet answered, and store each answer when it is there."""
-    ours, theirs = script(OURS), script(library)
-    used = {library: versions(library), OURS: versions(OURS)}
-    stored = load(library)
-    answers = stored["answers"] if stored.get("versions") == used else {}
-    kept = {}
+def ready(library):
+    """Make the environments that are missing; False if R is."""
+    make(OURS)
+    if library != "car":
+        make(library)
+    elif not shutil.which("Rscript"):
+        print("R is not installed: its answers stay as they are stored")
+        return False
+    return True
+
+
+class Contestant:
+    """A process in the environment of a library that answers questions."""
+
+    def __init__(self, library):
+        if library == "car":
+            command = ["Rscript", str(Path(__file__).with_name("answer.R")), str(FOLDER)]
+        else:
+            command = [str(python(library)), "-m", "benchmarks.peers.answer", library]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | THREADS, stdin=pipe, stdout=pipe, text=True
+        )
+        self.library, self.script = library, script(library)
+        self.versions = self.told("versions", *PACKAGES.get(library, R_PACKAGES))
+
+    def told(self, *words):
+        """Send a command and read the JSON object that answers it."""
+        print(*words, file=self.process.stdin, flush=True)
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        raise RuntimeError(f"{self.library} failed at: {' '.join(map(str, words))}")
+
+    def seconds(self, question, repeats=1):
+        """CPU seconds of the question alone, and with the fit."""
+        found = self.told("round", question, repeats)
+        return {"ask": found["ask"], "both": found["fit"] + found["ask"]}
+
+
+def put(theirs, ours):
+    """Put to a library the questions that it has not answered yet, and store each answer."""
+    stored = load(theirs.library)
     for question in QUESTIONS:
-        kept[str(question)] = keep(library, question, answers.get(str(question)), ours, theirs)
-        store(library, {"versions": used, "answers": kept})
+        found = stored.get(str(question), {})
+        key = {
+            "code": theirs.script.fingerprint(question) + ours.script.fingerprint(question),
+            "versions": {OURS: ours.versions, theirs.library: theirs.versions},
+        }
+        if question in theirs.script.cannot:
+            found = {"cannot": theirs.script.cannot[question]}
+        else:
+            if any(found.get(name) != value for name, value in key.items()):
+                found = compared(theirs, ours, question) | key
+                ratio = found["ratio"]["both"]
+                print(f"{theirs.library:16} {question:3} {ratio:8.3g} times ours", flush=True)
+            found |= described(theirs.script, question)
+        store(theirs.library, question, found)
 
 
-def keep(library, question, found, ours, theirs):
-    """Take a stored answer if its code is the same; else compute it, or give the reason why not."""
-    if question in theirs.cannot:
-        return {"cannot": theirs.cannot[question]}
-    code = theirs.fingerprint(question) + ours.fingerprint(question)
-    if found is None or found.get("code") != code:
-        found = between(library, question) | {"code": code}
-        ratio = found["ratio"]["both"]
-        print(f"{LIBRARIES[library]:18} {question:3} {ratio:8.3g} times ours", flush=True)
+def compared(theirs, ours, question):
+    """Answer, and take times in alternating rounds; the ratio is the median over rounds."""
+    found = theirs.told("answer", question)
+    ours.told("answer", question)
+    once = [c.seconds(question)["both"] for c in (theirs, ours)]
+    pair = [(c, repeats_for(s)) for c, s in zip((theirs, ours), once, strict=True)]
+    count = ROUNDS if max(once) < 1 else FEWER
+    rounds = [[c.seconds(question, repeats) for c, repeats in pair] for _ in range(count)]
     return found | {
+        "ratio": {k: round(median(a[k] / b[k] for a, b in rounds), 4) for k in ("ask", "both")},
+        "milliseconds": {
+            k: round(1000 * median(a[k] for a, _ in rounds), 3) for k in ("ask", "both")
+        },
+    }
+
+
+def repeats_for(seconds):
+    """Number of repeats that make a round long enough for the clock."""
+    return min(MOST, math.ceil(LEAST / max(seconds, 1e-3)))
+
+
+def described(theirs, question):
+    """What the script itself tells about an answer."""
+    return {
         "lines": theirs.lines(question),
         "separate": theirs.separate(question),
         "hand": theirs.hand.get(question, ""),
@@ -68,56 +129,17 @@ def keep(library, question, found, ours, theirs):
     }
 
 
-def between(library, question):
-    """Answer between two answers of ours; the ratio is to the mean of both."""
-    before = answer(OURS, question)
-    found = answer(library, question)
-    after = answer(OURS, question)
-    seconds = found.pop("seconds")
-    ours = {k: (before["seconds"][k] + after["seconds"][k]) / 2 for k in seconds}
-    times = {k: round(seconds[k] / ours[k], 4) for k in seconds}
-    ms = {k: round(1000 * s, 3) for k, s in seconds.items()}
-    return found | {"ratio": times, "milliseconds": ms}
-
-
-def answer(library, question):
-    """Run one answer in a process of the library's own environment."""
-    if library == "car":
-        return called("Rscript", R, question, FOLDER / f"{OF[question]}.csv")
-    return called(python(library), "-m", "benchmarks.peers.answer", library, question)
-
-
-def versions(library):
-    if library == "car":
-        return called("Rscript", R, "versions", *R_PACKAGES)
-    return called(python(library), "-m", "benchmarks.peers.answer", "versions", *PACKAGES[library])
-
-
-def called(*command):
-    """Run a program and read the JSON object of its last line."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=ROOT,
-        env=os.environ | THREADS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
 def load(library):
     path = RESULTS / f"{library}.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def store(library, record):
+def store(library, question, found):
     RESULTS.mkdir(parents=True, exist_ok=True)
+    record = load(library) | {str(question): found}
+    record = {str(q): record[str(q)] for q in QUESTIONS if str(q) in record}
     (RESULTS / f"{library}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    BUILD.mkdir(parents=True, exist_ok=True)
     main()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 FOLDER = Path(__file__).parent / "data"
 L2 = 1.0  # ridge of the network: L2 / 2 |theta|^2 on the sum of the losses
@@ -113,6 +112,8 @@ def read(question):
 
 def load(question):
     """Read the table of a question."""
+    import pandas as pd
+
     return pd.read_csv(FOLDER / f"{OF[question]}.csv")
 
 
@@ -170,6 +171,8 @@ def train():
 
 
 def main():
+    import pandas as pd
+
     FOLDER.mkdir(exist_ok=True)
     for make in MADE:
         pd.DataFrame(make()).to_csv(FOLDER / f"{make.__name__}.csv", index=False)

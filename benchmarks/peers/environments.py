@@ -33,25 +33,32 @@ def python(library):
 
 
 def make(library):
-    """Create the environment and install what is pinned, unless that was done before."""
-    stamp, wanted = BUILD / library / ".done", fingerprint(library)
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    print(f"Installing the environment of {LIBRARIES[library]}", flush=True)
-    run(sys.executable, "-m", "venv", "--clear", BUILD / library)
-    install(library, "-r", REQUIREMENTS / f"{library}.txt")
-    alone = REQUIREMENTS / f"{library}.no-deps.txt"
-    if alone.exists():
-        install(library, "--no-deps", "-r", alone)
-    if library == OURS:
-        install(library, ROOT)  # built as a wheel: the answers are of an installed copy
-    stamp.write_text(wanted)
-
-
-def fingerprint(library):
-    """Hash of what is installed; for our own package that is its source, too."""
+    """Create the environment and install what is pinned, and our own package, where that is due."""
     files = sorted(REQUIREMENTS.glob(f"{library}.*txt"))
-    files += sorted((ROOT / "src").rglob("*.py")) if library == OURS else []
+    if not _done(library, "pinned", files):
+        print(f"Installing the environment of {LIBRARIES[library]}", flush=True)
+        BUILD.mkdir(parents=True, exist_ok=True)
+        run(sys.executable, "-m", "venv", "--clear", BUILD / library)
+        install(library, "-r", REQUIREMENTS / f"{library}.txt")
+        for alone in REQUIREMENTS.glob(f"{library}.no-deps.txt"):
+            install(library, "--no-deps", "-r", alone)
+        _stamp(library, "pinned", files)
+    source = sorted((ROOT / "src").rglob("*.py"))
+    if library == OURS and not _done(library, "source", source):
+        install(library, "--force-reinstall", "--no-deps", ROOT)  # a wheel, not the source tree
+        _stamp(library, "source", source)
+
+
+def _done(library, what, files):
+    stamp = BUILD / library / f".{what}"
+    return stamp.exists() and stamp.read_text() == _hash(files)
+
+
+def _stamp(library, what, files):
+    (BUILD / library / f".{what}").write_text(_hash(files))
+
+
+def _hash(files):
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.peers.data import FOLDER, OF
 
 SCRIPTS = Path(__file__).parent / "scripts"
+IMPORT = re.compile(r"\s*(import|from) ")
 NAMED = re.compile(r"(fit|ask)_(\d+)")
 
 
@@ -59,6 +60,7 @@ def _read_python(text):
             first, last = node.body[0].lineno, node.end_lineno
             lines = text.splitlines()
             body = [lines[i - 1] for i in range(first, last + 1) if i in code]
+            body = [line for line in body if not IMPORT.match(line)]
             functions[name[1], int(name[2])] = body
     tables = {
         node.targets[0].id: ast.literal_eval(node.value)

@@ -56,7 +56,7 @@ def peers_versions():
     """Versions of what was compared."""
     rows = []
     for library, name in LIBRARIES.items():
-        found = _load(library)["versions"][library]
+        found = next(a["versions"] for a in _load(library).values() if "versions" in a)[library]
         rows.append([name, ", ".join(f"{p} {v}" for p, v in found.items()), False])
     return ["library", "versions"], rows
 
@@ -84,8 +84,8 @@ def _row(question, library):
         QUESTIONS[question],
         LIBRARIES[library],
         str(found["lines"]),
-        "1" if library == OURS else _short(ratio["both"]),
-        ("1" if library == OURS else _short(ratio["ask"])) if separate else "",
+        _short(ratio["both"]),
+        _short(ratio["ask"]) if separate else "",
         f"{_error(library, question):.0e}",
         ", ".join(wins),
         "; ".join(filter(None, [found["hand"] and f"by hand: {found['hand']}", found["note"]])),
@@ -106,7 +106,7 @@ def _summary(library):
         str(sum(bool(a["hand"]) for a in given.values())),
         str(len(answers) - len(given)),
         f"{lines}" if library == OURS else f"{lines}, ours {ours}",
-        "1" if library == OURS else _short(median(a["ratio"]["both"] for a in given.values())),
+        _short(median(a["ratio"]["both"] for a in given.values())),
         f"{max(_error(library, q) for q in given):.0e}",
         ", ".join(told),
         any(counts),
@@ -138,7 +138,7 @@ def _made(question):
 
 
 def _answer(library, question):
-    return _load(library)["answers"][str(question)]
+    return _load(library)[str(question)]
 
 
 def _truth(question):

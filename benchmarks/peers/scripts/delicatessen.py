@@ -9,7 +9,7 @@ from benchmarks.peers.data import NEW
 
 HAND = {1: "no variance of the model: the user inverts the bread"}
 CANNOT = {
-    4: "equations that jump: its bread is a derivative that is zero",
+    4: "tried: equations that jump stay where they start, or fail, with a variance of 0",
     6: "the sandwich alone, not the variance of the model",
     7: "no likelihood, no likelihood-ratio intervals",
     8: "no networks: 27 equations by hand, and then the sandwich alone",

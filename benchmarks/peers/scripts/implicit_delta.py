@@ -3,9 +3,7 @@
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
-import torch
 from scipy.special import expit
-from torch.nn.functional import cross_entropy
 
 import implicit_delta as idm
 from benchmarks.peers.data import L2, NEW, POINTS
@@ -90,12 +88,16 @@ def ask_7(fit, data):
 
 
 def ask_8(net, data):
+    from torch.nn.functional import cross_entropy
+
     model = idm.from_torch(net, (data.X, data.y), idm.Categorical(), l2=L2)
     est = idm.infer(model, lambda net: cross_entropy(net(data.X_held), data.y_held))
     return est.value, est.standard_error
 
 
 def ask_9(net, data):
+    import torch
+
     model = idm.from_torch(net, (data.X, data.y), idm.Categorical(), l2=L2)
     points = torch.tensor(POINTS).double()
     est = idm.infer(model, lambda net: net(points).flatten(), idm.Infinitesimal(curvature="ggn"))
