@@ -363,7 +363,8 @@ def test_every_table_of_the_page_is_compared(shown):
     compared = {
         *POSITIONAL, "coverage of intervals", "coverage of intervals, marked rows",
         "standard errors over spread", "misses of the default", "warnings of the default",
-        "benchmarks", "times", "peers",
+        "benchmarks", "times",
+        "peers", "answers of peers", "answers of peers, marked rows", "what peers cannot do",
         *(f"{author}-{verdict}" for author in ("paper", "own") for verdict in VERDICTS),
     }  # fmt: skip
     assert set(shown.tables) <= compared

@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 RESULTS = ROOT / "results"
 AGREES = 1e-6  # relative
-BESIDE = {"benchmarks": "benchmarks.shown", "peers": "benchmarks.peers.table"}
 sys.path.insert(0, str(ROOT))  # for the experiments and the benchmarks
 
 
@@ -35,14 +34,16 @@ def found(name):
     """Table or picture of this name; FileNotFoundError if this copy has no such record."""
     if name in COMPUTED:
         return COMPUTED[name]()
+    beside = {"benchmarks": "benchmarks.shown", "peers": "benchmarks.peers.table"}
+    place = beside.get(name.partition("_")[0])
     try:
-        module = import_module(BESIDE.get(name, "experiments.report.stored"))
+        module = import_module(place or "experiments.report.stored")
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in ("experiments", "benchmarks"):
             raise FileNotFoundError(error.name) from error
         raise
     make = getattr(module, name)
-    return make() if name in BESIDE else make(RESULTS)
+    return make() if place else make(RESULTS)
 
 
 def goldens():
@@ -168,7 +169,8 @@ class Records(SphinxDirective):
         try:
             made = found(self.arguments[0])
         except FileNotFoundError as missing:
-            return [nodes.paragraph(text=f"There is no such record in this copy: {missing}.")]
+            name = Path(missing.filename).name if missing.filename else missing
+            return [nodes.paragraph(text=f"There is no such record in this copy: {name}.")]
         if isinstance(made, Path):
             image = nodes.image(uri=self._relative(made), alt=self.arguments[0].replace("_", " "))
             return [nodes.paragraph("", "", image)]

@@ -119,7 +119,7 @@ def tables_of_classification(results):
             + record_table(*stored.classification(results), "standard errors of costs")
         )
     except FileNotFoundError as missing:
-        return f'<p class="missing">{escape(str(missing))} is not there yet.</p>'
+        return f'<p class="missing">{escape(stored.named(missing))} is not there yet.</p>'
 
 
 def times(results):

@@ -44,7 +44,7 @@ class Section:
             bad, total, label = self.count(results)
             body = f"<p><b>{bad} of {total}</b> {escape(label)}</p>{self.body(results)}"
         except FileNotFoundError as missing:
-            body = f'<p class="missing">{escape(str(missing))} is not there yet.</p>'
+            body = f'<p class="missing">{escape(stored.named(missing))} is not there yet.</p>'
         return body + (
             f'<p class="sources">Made by <code>{self.command}</code>, which resumes. How, and what '
             f'is known of it: <a href="../docs/{self.page}">docs/{self.page}</a>.</p>'
@@ -126,19 +126,35 @@ def _benchmarks(results):
     )
 
 
-def _peers(results):
-    """Header and rows of the table that the benchmarks of peers make."""
+def _table_of_peers(results):
+    """The module that makes the tables of the comparison."""
     stored.stored(results, "peers")
     try:
-        from benchmarks.peers.table import peers
+        from benchmarks.peers import table
     except ModuleNotFoundError as error:
         raise FileNotFoundError("benchmarks/peers") from error
-    return peers()
+    return table
 
 
 def _count_peers(results):
-    rows = _peers(results)[1]
-    return sum(row[-1] for row in rows), len(rows), "rows of the comparison with peers are marked"
+    rows = _table_of_peers(results).peers_answers()[1]
+    label = "answers, ours among them: another library does better in lines, seconds or error"
+    return sum(row[-1] for row in rows), len(rows), label
+
+
+def _peers(results):
+    table = _table_of_peers(results)
+    return (
+        "<p>The same questions put to other libraries, each in an environment of its own. Seconds "
+        "are ratios to ours: below one the other is faster. Marked are rows in which another "
+        "library does better.</p>"
+        + record_table(*table.peers(), "peers")
+        + "<h3>Answer by answer</h3>"
+        + marked_first(*table.peers_answers(), "answers of peers")
+        + "<h3>What they cannot do</h3>"
+        + record_table(*table.peers_reasons(), "what peers cannot do")
+        + reasons("trust/peers.md", "What each does better")
+    )
 
 
 SECTIONS = (
@@ -156,7 +172,7 @@ SECTIONS = (
     ),
     Section(
         "peers", "Peers", "Against the peers", "make peers", "trust/peers.md",
-        _count_peers, lambda results: record_table(*_peers(results), "peers"),
+        _count_peers, _peers,
     ),
 )  # fmt: skip
 

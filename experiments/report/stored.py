@@ -8,6 +8,7 @@ What is stored beside the benchmarks has its table there (`benchmarks.shown`).
 import csv
 from collections import Counter, defaultdict
 from math import isnan, nan
+from pathlib import Path
 
 import numpy as np
 
@@ -179,6 +180,11 @@ def stored(results, name):
     if not (results / name).exists():
         raise FileNotFoundError(f"results/{name}")
     return results / name
+
+
+def named(missing):
+    """Name of what an error says is missing, without the folders above it."""
+    return "/".join(Path(missing.filename).parts[-3:]) if missing.filename else str(missing)
 
 
 def short(value):
