@@ -10,23 +10,20 @@ PAPER_SECONDS = {  # Table 1: IDM and bootstrap
     "mnist": (303, 7164),
 }
 REPLICATES = 50  # of the paper's bootstrap
-PARTS = (
-    "paper",
-    "stopped",
-    "solve",
-    "refits",
-    "finished",
-)  # of a data set, in the order of the tables
-PANELS = (("paper", "stopped"), ("refits", "finished"))
+PARTS = ("paper", "stopped", "starts", "solve", "refits", "finished")  # as the tables have them
+PANELS = (("paper", "stopped", "starts"), ("refits", "finished"))
+CUT = 4.0  # heights of a histogram, above which a curve is cut
 SHOWN = {
     "sg": ("C0", "SG-FDIDM"),
     "stopped": ("C3", "infer, as stopped"),
+    "replicated": ("C4", "infer, other starts too"),
     "ggn": ("C1", "Infinitesimal (GGN)"),
     "robust": ("C2", "Infinitesimal, robust"),
 }
 COLUMNS = (
     "dataset", "part", "l2", "method", "value", "std_error", "monte_carlo_error", "share",
-    "training_noise", "drift", "passes", "gain", "moved", "shift", "seconds", "why", "warnings",
+    "training_noise", "initialization", "starts", "drift", "passes", "gain", "moved", "shift",
+    "seconds", "why", "warnings",
 )  # fmt: skip
 
 
@@ -111,9 +108,10 @@ def plot(records):
             estimates = {}
             for part in parts:
                 estimates |= by_method(records, name, part)
-            _draw(ax, estimates)
+            tallest = _draw(ax, estimates)
             ax.set_title(f"{titled(name)}, {_setting(estimates)}", fontsize=9)
-            ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, 1.6 * ax.get_ylim()[1]))
+            top = 1.6 * min(ax.get_ylim()[1], CUT * tallest)
+            ax.set(xlabel="average cross-entropy", yticks=[], ylim=(0, top))
             ax.locator_params(axis="x", nbins=5)
             ax.legend(fontsize=7, loc="upper right")
     figure.tight_layout()
@@ -127,14 +125,16 @@ def _setting(estimates):
 
 
 def _draw(ax, estimates):
+    """Draw all estimates, and return the height of the bootstrap's histogram."""
+    tallest = np.inf
     for method in ("bootstrap", "warm bootstrap"):
         if method in estimates:
             row = estimates[method]
             draws = np.array(str(row["draws"]).split(), dtype=float)
             label = f"{method} (B = {draws.size}): {row['std_error']:.2g}"
-            ax.hist(
-                draws, bins=min(25, 5 + draws.size // 5), density=True, color="0.8", label=label
-            )
+            bins = min(25, 5 + draws.size // 5)
+            heights, *_ = ax.hist(draws, bins=bins, density=True, color="0.8", label=label)
+            tallest = float(heights.max())
     for method, (color, label) in SHOWN.items():
         row = estimates.get(method, {})
         if "std_error" in row:
@@ -143,3 +143,4 @@ def _draw(ax, estimates):
             ax.plot(x, density, color, lw=1.2, label=f"{label}: {row['std_error']:.2g}")
         elif "why" in row:
             ax.plot([], [], color, ls=":", label=f"{label}: {row['why']}")
+    return tallest

@@ -59,7 +59,8 @@ class Setting:
     """Lengths of one data set's trainings, and sizes of its bootstraps.
 
     `steps` are of a training with penalty, `paper_steps` of one without; `folds` is how many of
-    the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`.
+    the parts are held out in cross-validation, with trainings of a quarter of `paper_steps`;
+    `starts` counts trainings on the same rows from other initial weights.
     `finish` is the maximizer of the finished fits, or True for that of `polish`.
     """
 
@@ -67,6 +68,7 @@ class Setting:
     paper_steps: int = 20_000
     folds: int = PARTS
     replicates: int = 50
+    starts: int = 8
     warm_replicates: int = 200
     paper_refit_steps: int = 1_000
     refits: Refits = Refits()
@@ -103,13 +105,20 @@ class Study:
 
     def as_stopped(self):
         """The same training as in `as_paper`, taken as it stopped: `infer` without a method."""
-        rng, started = np.random.default_rng([self.seed, 3]), process_time()
-        steps = self.setting.paper_steps
-        kept = train_and_keep(self.split.X, self.split.y, steps=steps, rng=rng)
-        seconds = process_time() - started
+        kept, row = self.kept()
         model = self.fitted(kept.module, start=kept.start, checkpoints=kept.checkpoints)
-        row = {"method": "training", "value": self.cost(model), "seconds": seconds}
         return [row, self.estimate("stopped", model, None)]
+
+    def from_other_starts(self):
+        """The same beside trainings on the same rows from other initial weights."""
+        kept, row = self.kept()
+        count, rng = self.setting.starts, np.random.default_rng([self.seed, 17])
+        rows = np.tile(np.arange(len(self.split.y)), (count, 1))
+        steps = self.setting.paper_steps
+        others = train(self.split.X, self.split.y, steps=steps, rng=rng, rows=rows)
+        model = self.fitted(kept.module, start=kept.start, replicates=others)
+        found = {**self.estimate("replicated", model, None), "starts": count}
+        return [row, {**found, "seconds": found["seconds"] + count * row["seconds"]}]
 
     def solve(self, l2):
         """One linear solve, where `infer` has no drift to warn of."""
@@ -151,6 +160,14 @@ class Study:
         (module,) = train(self.split.X, self.split.y, steps=steps, rng=rng, l2=(l2,))
         seconds = process_time() - started
         return self.fitted(module, l2=l2), seconds
+
+    def kept(self):
+        """One training without penalty, with its states, and its row."""
+        rng, started = np.random.default_rng([self.seed, 3]), process_time()
+        kept = train_and_keep(self.split.X, self.split.y, steps=self.setting.paper_steps, rng=rng)
+        seconds = process_time() - started
+        value = self.cost(self.fitted(kept.module))
+        return kept, {"method": "training", "value": value, "seconds": seconds}
 
     def begun(self, l2):
         """One training with penalty: the model, and a list of its row."""
@@ -243,6 +260,7 @@ class Study:
             "drift": estimate.diagnostics.drift,
             "passes": estimate.diagnostics.passes,
             "training_noise": estimate.budget.get("training", ""),
+            "initialization": estimate.budget.get("initialization", ""),
             "stopped": notes.get("stopped", ""),
             "warnings": named(caught),
         }
