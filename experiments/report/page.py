@@ -113,6 +113,9 @@ def tables_of_classification(results):
     try:
         return (
             "<h3>Table 1: run times in seconds of one core, and ratios</h3>"
+            "<p>The bootstrap is as many trainings as in the paper, each as long as the one that "
+            "was timed in the same run as the refits, or beside the solve. Polish ends where psi "
+            "has come to rest, settle where infer has no drift to warn of.</p>"
             + record_table(*stored.run_times(results), "run times")
             + "<h3>Standard errors side by side</h3>"
             + "<p>Marked are refusals, and fits whose drift is above one standard error.</p>"

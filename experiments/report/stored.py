@@ -29,6 +29,7 @@ TITLES = {  # of columns whose names are short
     "sg_refit": "refits",
     "sg_without_polish": "training + refits",
     "sg_total": "training + polish + refits",
+    "training_of_solve": "training beside the solve",
     "solve_with_polish": "settle + solve",
     "solve_total": "training + settle + solve",
     "sg_refit_times_faster": "bootstrap / refits",
