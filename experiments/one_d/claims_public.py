@@ -10,7 +10,15 @@ import numpy as np
 
 from experiments.claim import BEYOND, claim
 from experiments.one_d.claims_coverage import AGREE, LEAST, apart, ratio
-from experiments.one_d.table import BULK, lowest, mean_over, over_regions, tabulate
+from experiments.one_d.table import (
+    BULK,
+    REGIONS,
+    column,
+    lowest,
+    mean_over,
+    over_regions,
+    tabulate,
+)
 from experiments.one_d.tasks import SIN
 
 SIN_MEAN, QUADRATIC_OFF = 92.0, 2.0
@@ -78,9 +86,25 @@ def _refusals(table, task):
         f"{_count(table, task, 'public')} data sets; l2 by the evidence, least squares, `infer` in "
         f"strict mode. It answers {over('answered'):.0f} % "
         f"({over_regions(table, task, 'public', 'answered')}), and a refusal, or a fit that does "
-        f"not converge, counts as missed. With strict=False {over('covered_anyway'):.1f} % are "
+        f"not converge, counts as missed. Of what is answered {_of_answered(table, task)} is "
+        f"covered. With strict=False {over('covered_anyway'):.1f} % are "
         f"covered ({over_regions(table, task, 'public', 'covered_anyway')})."
     )
+
+
+def _of_answered(table, task):
+    """Share of the answers that cover, over all inputs and by region, as text."""
+    share = lambda within: (
+        100
+        * mean_over(table, task, "public", "covered", within)
+        / mean_over(table, task, "public", "answered", within)
+    )
+    parts = [
+        f"{name} {share(within):.0f}"
+        for name, within in REGIONS[task].items()
+        if any(column(table, task, "public", "answered", within))
+    ]
+    return f"{share((-2.0, 2.0)):.0f} % ({', '.join(parts)})"
 
 
 def _spent(records, task):

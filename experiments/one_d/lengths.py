@@ -101,7 +101,7 @@ def plot(records):
     """Coverage, and standard errors over the spread of the fits, against the length of training."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
     for true_noise, line, noise in ((False, "-", "RSS / n"), (True, ":", "true noise")):
         tables = tabulate(records, true_noise=true_noise)
         for method in METHODS:
@@ -118,7 +118,7 @@ def plot(records):
     right.set(ylabel="standard error / spread, |x| ≤ 1.2", ylim=(None, 1.05))
     for ax in (left, right):
         ax.set(xlabel="steps of gradient descent", xscale="log")
-    left.legend(fontsize=8, frameon=False)
+    left.legend(fontsize=10, frameon=False)
     figure.tight_layout()
     return figure
 
