@@ -225,7 +225,7 @@ def test_every_stage_that_a_method_needs_is_in_its_time():
     """Polish may decide over the verdict, and a warning of the solve too."""
     stages = {
         "solve": {"training": 10.0, "settle": 0.5, "solve": 0.4, "trained": 0.1},
-        "refits": {"training": 10.0, "polish": 3.0, "climb": 1.5, "sg": 11.0},
+        "refits": {"training": 10.0, "polish": 3.0, "climb": 1.5, "ggn": 2.0, "sg": 11.0},
         **{part: {"training": 1.0} for part in ("paper", "stopped", "starts", "finished")},
     }
     rows = {
@@ -239,6 +239,7 @@ def test_every_stage_that_a_method_needs_is_in_its_time():
     assert times["sg_total_times_faster"] == pytest.approx(500 / 25.5)
     assert times["solve_with_polish_times_faster"] == pytest.approx(500 / 0.9)
     assert times["solve_total_times_faster"] == pytest.approx(500 / 10.9)
+    assert times["solve_at_rest_times_faster"] == pytest.approx(500 / 5.0)
     assert verdicts(rows) == [False, True]  # 23.8 times would do, 19.6 do not
     assert verdicts(rows, ("refits", "polish"), seconds=1.0) == [True, True]
     assert verdicts(rows, ("solve", "settle"), seconds=0.7) == [False, False]
