@@ -6,6 +6,7 @@ RECORDS = {  # of each experiment: files beside the results, and the columns tha
     "one_d.fits": ("one_d/fits.csv.gz", ("task", "block")),
     "one_d.convergence": ("one_d/convergence.csv.gz", ("n", "resample")),
     "one_d.coverage": ("one_d/coverage.csv.gz", ("task", "data_set")),
+    "one_d.coverage, public names": ("one_d/coverage_public.csv.gz", ("task", "data_set")),
     "one_d.lengths": ("one_d/lengths.csv.gz", ("data_set",)),
     "classification.costs": ("classification/records/*.csv", ("dataset", "part")),
     "vae.reconstruction": ("vae/reconstruction.csv", ("fraction", "repeat")),

@@ -57,8 +57,8 @@ EXHIBITS = (
         "Pointwise coverage is near nominal on the quadratic task; on the sin task every method is "
         "20 points or more away.",
         "Share of {data_sets} data sets whose interval holds the truth, at each input: as in the "
-        "paper, by the library's public routes, of which a refusal counts as missed, and by code "
-        "that is not in the library. Gray where the sin task has data.",
+        "paper, by the library's public routes ({public} data sets), of which a refusal counts as "
+        "missed, and by code that is not in the library. Gray where the sin task has data.",
         facts.of_one_d,
     ),
     Exhibit(

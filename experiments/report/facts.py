@@ -14,6 +14,7 @@ def of_one_d(results, quick):
         "simulations": _chosen(fits, quick).simulations,
         "steps": config.training.steps,
         "data_sets": max((row["data_sets"] for row in table), default=0),
+        "public": max((r["data_sets"] for r in table if r["method"] == "public"), default=0),
     }
 
 
