@@ -30,8 +30,8 @@ Lines
 Seconds
     CPU time of ``ask`` alone and of ``fit`` and ``ask``, on one thread, after a warm-up; every
     repeat fits again, so that nothing is cached. The library and ours run in two processes that
-    take turns, seven rounds of at least 50 ms each (three if one takes more than a second); what
-    is stored is the median over rounds of its time over ours. Ours against itself, in two
+    take turns, seven rounds of at least 50 ms each (one if it takes more than a second); what is
+    stored is the median over rounds of its time over ours. Ours against itself, in two
     processes, shows the noise.
 Better
     A peer is better in lines if it has fewer, in seconds if it takes less than 1 / 1.1 of ours,

@@ -21,7 +21,7 @@ from benchmarks.peers.source import script
 
 RESULTS = ROOT / "results" / "peers"
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-ROUNDS, FEWER = 7, 3  # the fewer for answers of more than a second
+ROUNDS, SLOW = 7, 1.0  # one round is enough if an answer takes more seconds
 LEAST, MOST = 0.05, 50  # seconds of a round, repeats in a round
 
 
@@ -102,10 +102,10 @@ def compared(theirs, ours, question):
     """Answer, and take times in alternating rounds; the ratio is the median over rounds."""
     found = theirs.told("answer", question)
     ours.told("answer", question)
-    once = [c.seconds(question)["both"] for c in (theirs, ours)]
-    pair = [(c, repeats_for(s)) for c, s in zip((theirs, ours), once, strict=True)]
-    count = ROUNDS if max(once) < 1 else FEWER
-    rounds = [[c.seconds(question, repeats) for c, repeats in pair] for _ in range(count)]
+    rounds = [[c.seconds(question) for c in (theirs, ours)]]
+    if all(s["both"] < SLOW for s in rounds[0]):
+        pair = [(c, repeats_for(s)) for c, s in zip((theirs, ours), rounds[0], strict=True)]
+        rounds = [[c.seconds(question, k) for c, k in pair] for _ in range(ROUNDS)]
     return found | {
         "ratio": {k: round(median(a[k] / b[k] for a, b in rounds), 4) for k in ("ask", "both")},
         "milliseconds": {
@@ -116,7 +116,7 @@ def compared(theirs, ours, question):
 
 def repeats_for(seconds):
     """Number of repeats that make a round long enough for the clock."""
-    return min(MOST, math.ceil(LEAST / max(seconds, 1e-3)))
+    return min(MOST, math.ceil(LEAST / max(seconds["both"], 1e-3)))
 
 
 def described(theirs, question):

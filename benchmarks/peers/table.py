@@ -1,4 +1,7 @@
-"""Tables of the site, made from the stored answers; rows where a peer is better are marked."""
+"""Tables of the site, made from the stored answers.
+
+Marked are rows where a peer is better, and rows of ours with an error.
+"""
 
 import json
 from functools import cache
@@ -86,10 +89,10 @@ def _row(question, library):
         str(found["lines"]),
         _short(ratio["both"]),
         _short(ratio["ask"]) if separate else "",
-        f"{_error(library, question):.0e}",
+        _size(_error(library, question)),
         ", ".join(wins),
         "; ".join(filter(None, [found["hand"] and f"by hand: {found['hand']}", found["note"]])),
-        bool(wins),
+        bool(wins) or (library == OURS and _error(OURS, question) > SAME_ERROR),
     ]
 
 
@@ -99,7 +102,7 @@ def _summary(library):
     lines = sum(a["lines"] for a in given.values())
     ours = sum(_answer(OURS, q)["lines"] for q in given)
     counts = [sum(name in better(library, q) for q in given) for name in BETTER]
-    told = [f"{name} {count} times" for name, count in zip(BETTER, counts, strict=True) if count]
+    told = [f"{name}: {count}" for name, count in zip(BETTER, counts, strict=True) if count]
     return [
         LIBRARIES[library],
         str(len(given)),
@@ -107,9 +110,9 @@ def _summary(library):
         str(len(answers) - len(given)),
         f"{lines}" if library == OURS else f"{lines}, ours {ours}",
         _short(median(a["ratio"]["both"] for a in given.values())),
-        f"{max(_error(library, q) for q in given):.0e}",
+        _size(max(_error(library, q) for q in given)),
         ", ".join(told),
-        any(counts),
+        any(counts) or (library == OURS and any(_error(OURS, q) > SAME_ERROR for q in given)),
     ]
 
 
@@ -151,6 +154,13 @@ def _load(name):
     if not path.exists():
         raise FileNotFoundError(f"results/peers/{name}.json")
     return json.loads(path.read_text())
+
+
+def _size(error):
+    """An error in words that fit its size; below 1e-12 it is that of the last digits."""
+    if error < 1e-12:
+        return "< 1e-12"
+    return f"{error:.0%}" if error >= 0.01 else f"{error:.0e}"
 
 
 def _short(ratio):
