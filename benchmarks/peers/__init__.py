@@ -37,7 +37,9 @@ Better
     A peer is better in lines if it has fewer, in seconds if it takes less than 1 / 1.1 of ours,
     in error if ours is above 1e-6 and its own is smaller. These rows are marked on the site.
 
-Changed after the first answers, before any time was stored: rounds take turns between two
+Changed after the first answers, none of it after seeing who wins: rounds take turns between two
 processes that stay, where first every answer was to run in a process of its own between two of
-ours, which took too long to start; imports within a function do not count, either.
+ours, which took too long to start; one round instead of seven where an answer takes more than a
+second; imports within a function do not count, either. After the table was seen: rows of ours
+with an error above 1e-6 are marked, too, which is the median regression.
 """
