@@ -1,6 +1,6 @@
 """Ten questions put to eight libraries: lines of code, CPU seconds, error against a reference.
 
-All of this was decided before anything was run; what changed afterwards is listed at the end.
+Decided before anything was run; what changed afterwards is listed at the end.
 
 Questions
     Small fixed data sets (`data`), one file each, read by Python and R alike. Each question fixes
@@ -37,9 +37,10 @@ Better
     A peer is better in lines if it has fewer, in seconds if it takes less than 1 / 1.1 of ours,
     in error if ours is above 1e-6 and its own is smaller. These rows are marked on the site.
 
-Changed after the first answers, none of it after seeing who wins: rounds take turns between two
-processes that stay, where first every answer was to run in a process of its own between two of
-ours, which took too long to start; one round instead of seven where an answer takes more than a
-second; imports within a function do not count, either. After the table was seen: rows of ours
-with an error above 1e-6 are marked, too, which is the median regression.
+Changed after trial runs, which had shown answers and times of most scripts: rounds take turns
+between two processes that stay, where first every answer was to run in a process of its own
+between two of ours, which took too long to start; one round instead of seven (three, for a while)
+where an answer takes more than a second; imports within a function do not count, either. After
+the table was seen: rows of ours with an error above 1e-6 are marked, too, which is the median
+regression.
 """
