@@ -152,7 +152,7 @@ def _peers(results):
         + "<h3>Answer by answer</h3>"
         + marked_first(*table.peers_answers(), "answers of peers")
         + "<h3>What they cannot do</h3>"
-        + record_table(*table.peers_reasons(), "what peers cannot do")
+        + marked_first(*table.peers_reasons(), "what peers cannot do")
         + reasons("trust/peers.md", "What each does better")
     )
 
