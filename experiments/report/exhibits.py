@@ -74,10 +74,11 @@ EXHIBITS = (
         "IDM predicts the distribution of the average cross-entropy on held-out data, with good "
         "coverage, for a fraction of the cost of 50 bootstrap trainings.",
         "Above, as in the paper: no penalty, training stopped after {paper_steps:,} steps, beside "
-        "trainings from scratch on resampled rows; and infer's own answer for a training that "
-        "stopped. Below, the same question with l2 from cross-validation, at a maximum, beside a "
-        "bootstrap whose fits are finished too (replicates: {replicates}). Curves are normal, with "
-        "the standard errors of the legend; a word in their place is the error that was raised.",
+        "trainings from scratch on resampled rows; and infer's own answers for a training that "
+        "stopped, alone and with trainings from other starts. Below, the same question with l2 "
+        "from cross-validation, at a maximum, beside a bootstrap whose fits are finished too "
+        "(replicates: {replicates}). Curves are normal, with the standard errors of the legend; a "
+        "word in their place is the error that was raised.",
         facts.of_classification,
     ),
     Exhibit(
