@@ -12,12 +12,18 @@ from implicit_delta._core.thresholds import (
     DEBIASED_WARNS,
     DRIFT_REFUSES,
     DRIFT_WARNS,
+    MEMORIZED,
     PLAIN_WARNS,
     STOPPED_WARNS,
 )
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    NonlinearityWarning,
+    SmallSampleWarning,
+)
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
@@ -143,6 +149,24 @@ def check_stop(to_come: Array, errors: Array) -> float:
             DriftWarning,
         )
     return drift
+
+
+def check_memorized(model: FittedModel, strict: bool) -> None:
+    """Refuse a training that left no residuals, or warn of it: they are what its error is made of.
+
+    Terms that are all negative are taken for logarithms of probabilities.
+    """
+    terms = model.terms(model.theta)
+    left = -float(model.weights @ terms) / float(np.sum(model.weights))
+    if np.max(terms) > 0 or left > MEMORIZED:
+        return
+    text = (
+        f"The network has memorized its training rows: it gives their labels a probability of "
+        f"{np.exp(-left):.6f} on average, which leaves no residuals to tell its error from. Errors "
+        "of such networks were 5 to 100 times too small. Stop earlier, use a penalty (`l2=`) or "
+        "more rows, or retrain on resampled rows, `bootstrap(fit, data, psi)`."
+    )
+    _refuse_or_warn(text, strict, SmallSampleWarning)
 
 
 def check_bend(
