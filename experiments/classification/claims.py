@@ -184,18 +184,20 @@ def _from_starts(name, row, bootstrap):
 
 def _about(text, row, bootstrap, why):
     """Claim on a ratio to the trainings from scratch, whose mean lies elsewhere."""
-    why = f"A ratio of {ABOUT[0]} to {ABOUT[1]} is the mark, set before. {why}"
+    why = f"A ratio of {ABOUT[0]} to {ABOUT[1]} is the mark, set before; a refusal is a miss. {why}"
     if "std_error" not in row:
         ours = f"no standard error ({row['why']}); bootstrap {_error(bootstrap)}"
         return claim(text, BEYOND, ours, False, why)
     ratio = row["std_error"] / bootstrap["std_error"]
     away = (bootstrap["value"] - row["value"]) / bootstrap["std_error"]
+    refused = row.get("refused")
+    withheld = f"refused ({refused}); with `strict=False` " if refused else ""
     return claim(
         text,
         BEYOND,
-        f"{row['std_error']:.3g} against {_error(bootstrap)} (ratio {ratio:.2f}); the trainings' "
-        f"mean lies {away:+.1f} of their standard errors away",
-        ABOUT[0] <= ratio <= ABOUT[1],
+        f"{withheld}{row['std_error']:.3g} against {_error(bootstrap)} (ratio {ratio:.2f}); the "
+        f"trainings' mean lies {away:+.1f} of their standard errors away",
+        not refused and ABOUT[0] <= ratio <= ABOUT[1],
         f"{why} It was said: {row['stopped']}; drift {row['drift']:.2g}{_with(row)}.",
     )
 

@@ -23,7 +23,7 @@ SHOWN = {
 COLUMNS = (
     "dataset", "part", "l2", "method", "value", "std_error", "monte_carlo_error", "share",
     "training_noise", "initialization", "starts", "drift", "passes", "gain", "moved", "shift",
-    "seconds", "why", "warnings",
+    "seconds", "why", "refused", "warnings",
 )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ class Study:
         """The same training as in `as_paper`, taken as it stopped: `infer` without a method."""
         kept, row = self.kept()
         model = self.fitted(kept.module, start=kept.start, checkpoints=kept.checkpoints)
-        return [row, self.estimate("stopped", model, None)]
+        return [row, self.answered("stopped", model)]
 
     def from_other_starts(self):
         """The same beside trainings on the same rows from other initial weights."""
@@ -118,7 +118,7 @@ class Study:
         steps = self.setting.paper_steps
         others = train(self.split.X, self.split.y, steps=steps, rng=rng, rows=rows)
         model = self.fitted(kept.module, start=kept.start, replicates=others)
-        found = {**self.estimate("replicated", model, None), "starts": count}
+        found = {**self.answered("replicated", model), "starts": count}
         return [row, {**found, "seconds": found["seconds"] + count * row["seconds"]}]
 
     def solve(self, l2):
@@ -236,6 +236,14 @@ class Study:
             samples=setting.samples, runs=setting.runs, curvature="ggn",
             rng=np.random.default_rng([self.seed, 11]),
         )  # fmt: skip
+
+    def answered(self, name, model):
+        """Ask without a method; the row of what is refused has the number that was withheld."""
+        row = self.estimate(name, model, None)
+        if "std_error" in row:
+            return row
+        withheld = self.estimate(name, model, None, strict=False)
+        return {**withheld, "refused": row["why"], "seconds": row["seconds"]}
 
     def estimate(self, name, model, method, **options):
         """One row: value, standard error, its diagnostics, and every warning that came."""
