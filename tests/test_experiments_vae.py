@@ -24,6 +24,8 @@ from experiments.vae.autoencoder import (
 from experiments.vae.autoencoder import reconstruction as image_reconstruction
 from experiments.vae.push import Continuation, MinibatchPush
 
+pytestmark = pytest.mark.slow
+
 mpl.use("Agg")
 TINY = reconstruction.Config(
     weights=(1.0, 2.0, 5.0), fractions=(0.0, 1.0), steps=3, further_steps=2

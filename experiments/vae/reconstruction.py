@@ -26,9 +26,9 @@ lambda would give images the weight 2 - T: of a negative one there is no maximum
 latent noise. In a trial (T = 2, 100 steps) the network learned these 1000 draws: the gain on them
 was 1.7 times that on others.
 
-A training that stops has a drift of many standard errors, as the records have it, and in its
-strict mode `infer` refuses such a model. So ``strict=False``: V is the response of this training
-in as many steps, not the variance at a maximum.
+A training that stopped has a drift, by the records often of many standard errors, and beyond one
+`infer` refuses in its strict mode. So ``strict=False``: V is the response of this training in as
+many steps, not the variance at a maximum.
 """
 
 import warnings
