@@ -1,8 +1,8 @@
 """Settings that must precede the import of NumPy, torch, JAX and matplotlib; skipped examples."""
 
+import ast
 import importlib.util
 import os
-import re
 
 import pytest
 
@@ -19,7 +19,14 @@ if importlib.util.find_spec("hypothesis"):
     settings.register_profile("reproducible", derandomize=True, deadline=None)
     settings.load_profile("reproducible")
 
-IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+
+def imported(code):
+    """Top-level packages that a piece of code imports, several on a line too."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
 
 
 def pytest_collection_modifyitems(items):
@@ -27,6 +34,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem):
             code = "".join(example.source for example in item.dtest.examples)
-            lacking = [name for name in IMPORT.findall(code) if not importlib.util.find_spec(name)]
+            lacking = [name for name in imported(code) if not importlib.util.find_spec(name)]
             if lacking:
                 item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(lacking)}"))

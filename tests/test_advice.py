@@ -143,7 +143,7 @@ def test_sklearn(name):
 
 @pytest.mark.parametrize("name", ["forest", "pipeline"])
 def test_sklearn_with_weights(name):
-    from sklearn.base import clone
+    clone = pytest.importorskip("sklearn.base").clone
 
     estimator, y = estimators()[name]
     route = "randomforestregressor__sample_weight" if name == "pipeline" else "sample_weight"

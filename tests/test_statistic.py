@@ -135,7 +135,7 @@ def test_copies_of_a_row_in_a_cluster_tell_no_more_than_one():
 
 
 def test_training_rows_that_count_twice_are_two_rows():
-    counts = RNG.integers(0, 3, size=N).astype(float)
+    counts = np.random.default_rng(0).integers(0, 3, size=N).astype(float)
     often = np.repeat(np.arange(N), counts.astype(int))
     counted = idm.infer(
         logit(X, Y, weights=counts), idm.Statistic(lambda b: X @ b, auc_of(Y), "training")

@@ -90,6 +90,7 @@ def band(K=50):
 
 
 def test_a_critical_value_is_simulated_once(asked):
+    pytest.importorskip("pandas")
     est = band()
     first = est.confidence_interval(simultaneous=True)
     again = est.confidence_interval(simultaneous=True, rng=0)
@@ -113,6 +114,7 @@ def test_generators_and_other_estimates_draw_anew(asked):
 
 
 def test_tables_have_the_simultaneous_interval():
+    pytest.importorskip("pandas")
     est = band()
     low, high = est.confidence_interval(0.9, simultaneous=True)
     frame = est.to_frame(0.9, simultaneous=True)

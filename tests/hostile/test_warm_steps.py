@@ -91,7 +91,7 @@ def test_any_draws(way, replicates):
 
 
 def test_clusters_and_new_targets():
-    import statsmodels.api as sm
+    sm = pytest.importorskip("statsmodels.api")
 
     ids = np.arange(N) // 4
     for model in (MODELS["logit, score"](), idm.from_statsmodels(sm.Logit(BINARY, X).fit(disp=0))):
