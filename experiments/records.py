@@ -87,7 +87,8 @@ def resume(compute, jobs, keys, *, path=None, settings="", n_jobs=1, label=""):
     finally:
         if path and todo:
             save_records(path, rows)
-    return rows
+    # as they are stored, rounded: what is made of them now is what is made of them later
+    return load_records(path) if path and todo else rows
 
 
 def _labelled(compute, job, keys, fingerprint):
