@@ -176,3 +176,23 @@ def test_models_keep_the_contract(case, analytic):
 )
 def test_methods_keep_the_contract(method):
     check_method(method)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "error", "text"),
+    [
+        ([[-0.02]], idm.ConvergenceError, "own found a variance of -0.02 for 'psi'"),
+        ([[np.nan]], idm.ConvergenceError, "variance of nan"),
+        ([0.02], ValueError, r"shape \(1,\) for 1 values of psi: it must be \(1, 1\)"),
+    ],
+)
+def test_what_is_no_covariance_is_refused_from_any_method(covariance, error, text):
+    class Own(idm.Method):
+        def respond(self, model, evaluation):
+            return idm.Response(covariance=np.array(covariance), method="own")
+
+    y = np.random.default_rng(0).normal(size=50)
+    model = idm.from_loglik(lambda t: -0.5 * (y - t[0]) ** 2, start=[0.0])
+    for strict in (True, False):
+        with pytest.raises(error, match=text):
+            idm.infer(model, lambda t: t[0], Own(), strict=strict)

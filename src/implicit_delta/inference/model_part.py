@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored, quadratic
 from implicit_delta._core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.small_samples import warn_of_small_samples
@@ -71,6 +71,7 @@ def model_part(
     df = _model_df(evaluation, response, asked)
     robust = None if response.robust else asked
     rank = evaluation.size if evaluation.fitted is None else evaluation.fitted.d
+    _check_variances(evaluation, response)
     raw, asymmetry, notes = _symmetric(response.covariance, rank)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
     if judged is not None and brought is None:
@@ -97,6 +98,25 @@ def model_part(
         raw, covariance, df, rows, plain, by_model and evaluation.fitted is not None, replaced,
         asymmetry, notes,
     )  # fmt: skip
+
+
+def _check_variances(evaluation: Evaluation, response: Response) -> None:
+    """Refuse what is no covariance, whatever method it comes from."""
+    found, K = response.covariance, evaluation.size
+    if not isinstance(found, Factored) and np.shape(found) != (K, K):
+        raise ValueError(
+            f"{response.method} returned a covariance of shape {np.shape(found)} for {K} values of "
+            f"psi: it must be ({K}, {K})."
+        )
+    variances = found.diagonal()
+    if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * max(abs(variances)):
+        k = int(np.argmin(np.nan_to_num(variances, nan=-np.inf)))
+        raise ConvergenceError(
+            f"{response.method} found a variance of {variances[k]:.3g} for "
+            f"{evaluation.names[k]!r}, which has no square root. Usual causes: refits that are not "
+            "converged, or end at different optima; noise larger than the response. Use another "
+            "method, such as `Infinitesimal()`, or a larger push."
+        )
 
 
 def _robust(
