@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import implicit_delta as idm
 
@@ -355,3 +356,17 @@ def test_advice_for_a_psi_that_jumps_can_be_followed(seed):
     assert len(told) >= 2
     for follow in told:
         follow()  # warnings are errors
+
+
+@pytest.mark.parametrize("score", [False, True])
+@pytest.mark.parametrize("d", [2, 3])
+def test_separated_classes_are_named_and_a_penalty_helps(d, score):
+    y = (X[:, 1] > 0) * 1.0
+    rows = X[:, :d]
+    loglik = lambda b: y * (rows @ b) - np.logaddexp(0, rows @ b)
+    slope = (lambda b: (y - expit(rows @ b))[:, None] * rows) if score else None
+    told = (idm.ImplicitDeltaError, idm.ImplicitDeltaWarning)
+    with pytest.raises(told, match=r"separated classes(.|\n)*`l2="):
+        idm.infer(idm.from_loglik(loglik, start=np.zeros(d), score=slope), lambda b: b[1])
+    model = idm.from_loglik(loglik, start=np.zeros(d), score=slope, l2=1.0)
+    assert quietly(lambda: idm.infer(model, lambda b: b[1])).standard_error > 0

@@ -114,6 +114,13 @@ IN_STEPS = (
     "`np.digitize`, `y < th[0]`). Write it without, or ask for a bootstrap of your own fit: "
     "`bootstrap(fit, data, psi)`."
 )
+CERTAIN = 1e-3  # nats for each row: log-likelihoods that are probabilities of one
+SEPARATED = (
+    "No maximum was found: the terms have risen to zero, a probability of one for every row, and "
+    "stay there. Usual cause: perfectly separated classes, whose likelihood has no finite maximum: "
+    "the parameters run to infinity. Leave out the column that tells the classes apart, or add a "
+    "penalty (`l2=1.0`)."
+)
 AT_THE_EDGE = (
     "The log-likelihood is NaN or infinite right beside the parameters: they lie at the edge of "
     "its domain, where the delta method does not hold. Try another parametrization, for example "
@@ -290,7 +297,8 @@ class LoglikModel(FittedModel):
             moves = told & self._moved(theta, units, center)
             still = constant_beside(self._recalled, theta, units)[moves]
         if still.size and np.mean(still) > STILL:
-            raise ConvergenceError(IN_STEPS)
+            certain = np.max(center) <= 0 and np.mean(center) > -CERTAIN
+            raise ConvergenceError(SEPARATED if certain else IN_STEPS)
 
     def _moved(self, theta: Array, units: Array, center: Array) -> Any:
         """Which terms are others at some distance, (n,)."""
