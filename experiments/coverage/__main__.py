@@ -20,6 +20,7 @@ from experiments.coverage import (
     limits,
     metrics,
     ranking,
+    ranking_by_hand,
     small_samples,
     standard_errors,
 )
@@ -31,6 +32,7 @@ STUDIES = (
     *standard_errors.STUDIES,
     *evaluations.STUDIES,
     *ranking.STUDIES,
+    *ranking_by_hand.STUDIES,
     *metrics.STUDIES,
     *equations.STUDIES,
     *bounds.STUDIES,

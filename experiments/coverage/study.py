@@ -124,7 +124,7 @@ def _counted(outcome: Outcome) -> dict:
     """What is summed over data sets."""
     silent = not (outcome.warned or outcome.refused)
     error = outcome.error if np.isfinite(outcome.error) else None
-    return {
+    counts = {
         "covered": outcome.covered,
         "failed": outcome.refused,
         "warned": outcome.warned,
@@ -132,6 +132,9 @@ def _counted(outcome: Outcome) -> dict:
         "silent_covered": silent and outcome.covered,
         "estimates": error is not None,
         "above": not outcome.covered and outcome.error > 0,
+    }
+    # As numbers: two booleans of NumPy add up to one.
+    return {name: int(count) for name, count in counts.items()} | {
         "error": error or 0.0,
         "squared_error": (error or 0.0) ** 2,
     }
