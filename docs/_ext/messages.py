@@ -9,7 +9,7 @@ from sphinx.util.docutils import SphinxDirective
 
 SOURCE = Path(__file__).parents[2] / "src" / "implicit_delta"
 HOLE = "…"  # what depends on the case
-DOUBTFUL = "_refuse_or_warn"  # text, condition, warning: an error or a warning
+DOUBTFUL = "refuse_or_warn"  # text, condition, warning: an error or a warning
 
 
 @cache

@@ -21,7 +21,6 @@ from implicit_delta.inference.guards import (
     SANDWICHED,
     STRAIGHTENED,
     check_bend,
-    check_memorized,
     check_stop,
     guard,
 )
@@ -149,7 +148,6 @@ def assemble(
     to_come = moves_to_come(evaluation, response)
     if to_come is not None:
         drift = check_stop(to_come, errors)
-        check_memorized(evaluation.model, strict)
         warn_of_what_data_do_not_tell(evaluation.model, response)
     polished = move_by_polish(evaluation, errors)
     stop = {} if evaluation.fitted is None else told(evaluation.fitted)

@@ -12,18 +12,12 @@ from implicit_delta._core.thresholds import (
     DEBIASED_WARNS,
     DRIFT_REFUSES,
     DRIFT_WARNS,
-    MEMORIZED,
     PLAIN_WARNS,
     STOPPED_WARNS,
 )
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import (
-    ConvergenceError,
-    DriftWarning,
-    NonlinearityWarning,
-    SmallSampleWarning,
-)
+from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
@@ -108,7 +102,7 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
     if debias:
         some, most = (DEBIASED_WARNS, DEBIASED_REFUSES)
     if drift > some:
-        _refuse_or_warn(text, drift > most and strict, DriftWarning)
+        refuse_or_warn(text, drift > most and strict, DriftWarning)
 
 
 def _warn_of_parameters(model: FittedModel, score: Array, drift: float) -> None:
@@ -151,24 +145,6 @@ def check_stop(to_come: Array, errors: Array) -> float:
     return drift
 
 
-def check_memorized(model: FittedModel, strict: bool) -> None:
-    """Refuse a training that left no residuals, or warn of it: they are what its error is made of.
-
-    Terms that are all negative are taken for logarithms of probabilities.
-    """
-    terms = model.terms(model.theta)
-    left = -float(model.weights @ terms) / float(np.sum(model.weights))
-    if np.max(terms) > 0 or left > MEMORIZED:
-        return
-    text = (
-        f"The network has memorized its training rows: it gives their labels a probability of "
-        f"{np.exp(-left):.6f} on average, which leaves no residuals to tell its error from. Errors "
-        "of such networks were 5 to 100 times too small. Stop earlier, use a penalty (`l2=`) or "
-        "more rows, or retrain on resampled rows, `bootstrap(fit, data, psi)`."
-    )
-    _refuse_or_warn(text, strict, SmallSampleWarning)
-
-
 def check_bend(
     bend: float, strict: bool, evaluation: Evaluation, response: Response, advice: str
 ) -> None:
@@ -184,7 +160,7 @@ def check_bend(
         f"straight line), so a symmetric interval{on} is doubtful. {advice}"
     )
     if bend > (BEND_WARNS if response.falls else PLAIN_WARNS):
-        _refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)
+        refuse_or_warn(text, bend > BEND_REFUSES and strict, NonlinearityWarning)
 
 
 def _check_parabola(model: FittedModel, response: Response, score: Array, strict: bool) -> None:
@@ -192,7 +168,7 @@ def _check_parabola(model: FittedModel, response: Response, score: Array, strict
     for falls in (response.falls or _falls(model, response, score)).values():
         lopsided = abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12)
         if not np.all(np.isfinite(falls)) or lopsided > ONE_SIDED_REFUSES:
-            _refuse_or_warn(ONE_SIDED, strict, NonlinearityWarning)
+            refuse_or_warn(ONE_SIDED, strict, NonlinearityWarning)
         elif response.exact:
             _check_fall(float(np.mean(falls)) / (PROBE**2 / 2), strict)
         elif model.curvature == "ggn":
@@ -221,7 +197,7 @@ def _check_rest(fall: float, strict: bool) -> None:
         'another `start=`, use `Infinitesimal(curvature="hessian")`, or `profile(model, psi)`.'
     )
     if not LEAST <= fall <= HIGH:
-        _refuse_or_warn(text, strict and not FAR_LESS <= fall <= MOST, NonlinearityWarning)
+        refuse_or_warn(text, strict and not FAR_LESS <= fall <= MOST, NonlinearityWarning)
 
 
 def _check_fall(fall: float, strict: bool) -> None:
@@ -234,10 +210,11 @@ def _check_fall(fall: float, strict: bool) -> None:
         "`profile(model, psi)` and `Bootstrap()` use no second derivative."
     )
     if not LOW <= fall <= HIGH:
-        _refuse_or_warn(text, strict and not LEAST <= fall <= MOST, NonlinearityWarning)
+        refuse_or_warn(text, strict and not LEAST <= fall <= MOST, NonlinearityWarning)
 
 
-def _refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:
+def refuse_or_warn(text: str, refuse: bool, warning: type[Warning]) -> None:
+    """Raise the text as an error, or warn with it."""
     if refuse:
         raise ConvergenceError(text + " Pass `strict=False` to get the number anyway.")
     warn(text, warning)

@@ -13,10 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from implicit_delta._core.thresholds import MEMORIZED
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, ShrinkageWarning
+from implicit_delta.errors import ConvergenceError, ShrinkageWarning, SmallSampleWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.guards import refuse_or_warn
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 
@@ -63,6 +65,28 @@ def _check_trained(model: FittedModel) -> None:
             "otherwise, or the likelihood is another one. Give what was trained on, after all "
             "preprocessing."
         )
+
+
+def check_memorized(model: FittedModel, strict: bool) -> None:
+    """Refuse a training that left no residuals, or warn of it: they are what its error is made of.
+
+    Terms that are all negative are taken for logarithms of probabilities. With a penalty a network
+    may be at a maximum all the same.
+    """
+    if not model.bends or (model.penalized and not model.tether):
+        return
+    terms = model.terms(model.theta)
+    left = -float(model.weights @ terms) / float(np.sum(model.weights))
+    if np.max(terms) > 0 or left > MEMORIZED:
+        return
+    text = (
+        "The network has memorized its training rows: it gives their labels a probability of "
+        f"{np.exp(-left):.6f} on average, which leaves no residuals to tell its error from. Errors "
+        "of such networks were 5 to 100 times too small. Stop earlier or train on more rows; add a "
+        "penalty and finish with it, `polish(from_torch(module, data, likelihood, l2=1.0))`; or "
+        "train again on resampled rows, `bootstrap(fit, data, psi, replicates=20)`."
+    )
+    refuse_or_warn(text, strict, SmallSampleWarning)
 
 
 def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> None:
