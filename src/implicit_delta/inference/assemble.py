@@ -30,6 +30,7 @@ from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.sources import by_source
 from implicit_delta.inference.stopped import (
+    check_memorized,
     moves_to_come,
     told,
     warn_of_what_data_do_not_tell,
@@ -124,6 +125,9 @@ def assemble(
     drift, noise = np.nan, training_noise(evaluation)
     if evaluation.fitted is not None:
         drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
+    if sandwich is not None and sandwich.stopped and response.directions is not None:
+        errors = np.sqrt(part.covariance.diagonal())
+        check_memorized(evaluation.model, response, errors, strict)
     if part.by_model:
         warn_of_dispersion(evaluation.model)
     limits = told_of_limits(evaluation)

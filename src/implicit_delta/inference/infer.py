@@ -25,7 +25,7 @@ from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
-from implicit_delta.inference.stopped import as_trained, check_memorized
+from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method
@@ -152,7 +152,7 @@ def infer(
         cost=cost,
     )
     try:
-        evaluation = _asked(model, psi, names, by_default, strict)
+        evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
         found = ask(evaluation, sandwich=sandwich(evaluation.model))
         if doubt := model.doubt_of(psi):
             warn(doubt, ImplicitDeltaWarning)
@@ -160,9 +160,7 @@ def infer(
     except SaddlePointError:
         if not by_default or not model.bends or not np.any(model.travelled):
             raise
-    tethered = model.tethered()  # at rest, but at no strict maximum
-    check_memorized(tethered, strict)
-    evaluation = Evaluation.of(tethered, psi, names)
+    evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
     return ask(evaluation, sandwich=sandwich(evaluation.model))
 
 
@@ -175,22 +173,12 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
     return method is None or (drawn and not model.penalized)
 
 
-def _asked(
-    model: FittedModel,
-    psi: Asked,
-    names: Sequence[str] | str | None,
-    by_default: bool,
-    strict: bool,
-) -> Evaluation:
-    """Ask psi of a model, by default as it was trained; what is wrong with psi is said first."""
-    drawn = isinstance(
-        psi, Statistic | Smoothed
-    )  # these draw from the model: not before it is known
-    asked = None if drawn else Evaluation.of(model, psi, names)
-    model = model if asked is None else asked.model
-    trained = as_trained(model) if by_default else model
-    check_memorized(trained, strict)
-    return Evaluation.of(trained, psi, names) if asked is None else asked.on(trained)
+def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
+    """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
+    if isinstance(psi, Statistic | Smoothed):  # these draw from the model
+        return Evaluation.of(as_trained(model), psi, names)
+    asked = Evaluation.of(model, psi, names)
+    return asked.on(as_trained(asked.model))
 
 
 def _checked_covariance(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from implicit_delta._core.thresholds import MEMORIZED
+from implicit_delta._core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ShrinkageWarning, SmallSampleWarning
@@ -21,6 +21,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import refuse_or_warn
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import ratio
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
 # Twice the gain of a Newton step: no psi would move by more than the root of it, in standard
@@ -67,34 +68,32 @@ def _check_trained(model: FittedModel) -> None:
         )
 
 
-def check_memorized(model: FittedModel, strict: bool) -> None:
-    """Refuse a training that left no residuals, or warn of it: they are what its error is made of.
+def check_memorized(model: FittedModel, response: Response, errors: Array, strict: bool) -> None:
+    """Refuse standard errors, (K,), of residuals that are next to nothing, or warn of them.
 
-    Terms that are all negative are taken for logarithms of probabilities. With a penalty a network
-    may be at a maximum all the same.
+    If the model is right, they are about those of :math:`w'Gw`, with G its Gauss-Newton matrix;
+    residuals of rows that were memorized are smaller by far.
     """
-    if not model.bends or (model.penalized and not model.tether):
-        return
-    terms = model.terms(model.theta)
-    left = -float(model.weights @ terms) / float(np.sum(model.weights))
-    if np.max(terms) > 0 or left > MEMORIZED:
+    implied = np.sqrt(_informed(model, response))
+    share = np.where(implied > 0, ratio(errors, implied), 1.0)
+    k = int(np.argmin(share))
+    if not share[k] < MEMORIZED_WARNS:
         return
     text = (
-        "The network has memorized its training rows: it gives their labels a probability of "
-        f"{np.exp(-left):.6f} on average, which leaves no residuals to tell its error from. Errors "
-        "of such networks were 5 to 100 times too small. Stop earlier or train on more rows; add a "
-        "penalty and finish with it, `polish(from_torch(module, data, likelihood, l2=1.0))`; or "
-        "train again on resampled rows, `bootstrap(fit, data, psi, replicates=20)`."
+        "The residuals of the training rows are too small to tell the error of psi: it is "
+        f"{errors[k]:.2g} from them, and {implied[k]:.2g} from the curvature of the network. Usual "
+        "causes: the network has memorized its rows (few of them, classes that it separates, a "
+        "long training), and errors of such networks were 4 to 80 times too small; or class "
+        "weights far below one. Stop earlier or train on more rows; add a penalty and finish with "
+        "it, `polish(from_torch(module, data, likelihood, l2=1.0))`; or train again on resampled "
+        "rows, `bootstrap(fit, data, psi, replicates=20)`."
     )
-    refuse_or_warn(text, strict, SmallSampleWarning)
+    refuse_or_warn(text, strict and bool(share[k] < MEMORIZED_REFUSES), SmallSampleWarning)
 
 
 def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> None:
     """Warn of a psi that rests on the start: of its variance A^-1 the ridge has nearly all."""
-    assert response.directions is not None
-    whole = response.covariance.diagonal()
-    ridge = model.floor * np.sum(response.directions**2, axis=0)
-    if np.any(whole - ridge < INFORMED * whole):
+    if np.any(_informed(model, response) == 0):
         warn(
             "The data tell next to nothing about psi, or about one of its values: it is what the "
             "start of the training has made it, and its standard error is that of other data from "
@@ -102,6 +101,14 @@ def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> Non
             "ask for what the data determine.",
             ShrinkageWarning,
         )
+
+
+def _informed(model: FittedModel, response: Response) -> Array:
+    """Part of the variance A^-1 that is not the ridge's, (K,); zero where that has nearly all."""
+    assert response.directions is not None
+    whole = response.covariance.diagonal()
+    rest = whole - model.floor * np.sum(response.directions**2, axis=0)
+    return np.where(rest < INFORMED * whole, 0.0, rest)
 
 
 def without_idle_ridge(model: FittedModel) -> FittedModel:
