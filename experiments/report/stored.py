@@ -42,6 +42,9 @@ TITLES = {  # of columns whose names are short
 }
 
 
+FEW = 50  # intervals without a warning: too few for a share
+
+
 def coverage(results):
     """Simulated coverage of each task and method."""
     header = ["task", "n", "method", "nominal", "of", "coverage", "refused", "warned", "silent"]
@@ -50,7 +53,9 @@ def coverage(results):
         nominal, of = r["nominal"], r["replications"]
         found, error = r["covered"] / of, np.sqrt(nominal * (1 - nominal) / of)
         cells = [r["task"], str(r["n"]), r["method"], f"{nominal:.0%}", str(of)]
-        told = [_percent(r.get("warned"), 0), _percent(r.get("silent_coverage"), 1)]
+        few = (1 - r.get("warned", 0.0)) * of < FEW
+        silent = "few" if few else _percent(r.get("silent_coverage"), 1)
+        told = [_percent(r.get("warned"), 0), silent]
         share = f"{found:.1%} ± {error:.1%}"
         bad = bool(abs(found - nominal) > Z * error)
         rows.append([*cells, share, str(r["failed"]), *told, bad])
