@@ -4,8 +4,8 @@
 DRIFT_WARNS, DRIFT_REFUSES = 0.1, 1.0
 STOPPED_WARNS = 2.0  # of a training that stopped early: the half-width of a 95 % interval
 # Standard error of the residuals of a stopped network, over that which its curvature implies.
-# Chosen by trials: networks whose errors were right had 0.36 to 1.2, those that had memorized their rows
-# 0.006 to 0.32, with errors 4 to 80 times too small.
+# Chosen by trials: networks whose errors were right had 0.36 to 1.2, those that had memorized their
+# rows 0.006 to 0.32, with errors 4 to 80 times too small.
 MEMORIZED_WARNS, MEMORIZED_REFUSES = 1 / 3, 0.05
 # Like a shrinkage; a Newton step on separated classes, which has no end, leaves 0.9.
 DEBIASED_WARNS, DEBIASED_REFUSES = 0.25, 0.5
