@@ -99,7 +99,7 @@ def remade(folder, name):
                 place = study.Place(folder / "fidelity", folder / "cache")
                 study.table(SETTINGS, (*COLUMNS, *PEERS), place)
             elif name == "coverage":
-                coverage.run(coverage.STUDIES, folder)
+                coverage.table(coverage.STUDIES, folder)
             else:
                 import_module(f"experiments.{name}").reproduce(folder, n_jobs=1)
         except Exception as reason:  # one test each says so

@@ -2,7 +2,7 @@
 
 A study is listed in one of the modules below, in its tuple ``STUDIES``. The counts of its chunks
 of data sets are stored in ``results/coverage/counts``, from which a run resumes, and their table
-in ``results/coverage/table.csv``. Without the counts a run starts over.
+in ``results/coverage/table.csv``. A study without counts is run when the command is.
 """
 
 import ast
@@ -25,7 +25,7 @@ from experiments.coverage import (
     standard_errors,
 )
 from experiments.coverage.study import CHUNK
-from experiments.records import resume, save_records
+from experiments.records import load_records, resume, save_records
 
 STUDIES = (
     *small_samples.STUDIES,
@@ -58,10 +58,10 @@ def run(studies, results, *, quick=False, n_jobs=1):
     """Compute what is missing and return the table, one row per task, n and method."""
     if len({(study.task, study.n) for study in studies}) < len(studies):
         raise ValueError("Two studies have the same task and n.")
-    rows, release = [], idm.__version__.partition(".dev")[0]
+    release = idm.__version__.partition(".dev")[0]
     for study in studies:
         chunks = 1 if quick else study.replications // CHUNK
-        parts = resume(
+        resume(
             lambda task, n, number, study=study: [
                 {**row, "release": release} for row in study.chunk(number)
             ],
@@ -72,9 +72,25 @@ def run(studies, results, *, quick=False, n_jobs=1):
             n_jobs=n_jobs,
             label=f"{study.task}, n = {study.n}",
         )
-        rows += tabulate(study, parts)
-    save_records(results / "coverage" / "table.csv", rows)
-    return rows
+    return table(studies, results)
+
+
+def table(studies, results):
+    """Make the table of what is counted; a study without counts keeps the rows that it has.
+
+    Those are of 0.2.0 in the making, before counts were kept; their `release` is empty.
+    """
+    path = results / "coverage" / "table.csv"
+    before, rows = load_records(path), []
+    for study in studies:
+        parts = load_records(counts_path(results, study))
+        rows += tabulate(study, parts) if parts else [r for r in before if _is_of(study, r)]
+    save_records(path, rows)
+    return load_records(path)
+
+
+def _is_of(study, row):
+    return (row["task"], row["n"]) == (study.task, study.n)
 
 
 def counts_path(results, study):
