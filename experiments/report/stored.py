@@ -75,7 +75,7 @@ def fidelity(results):
         means = [_number(parts[q].get("geometric_mean")) for q in questions]
         fair = parts["all"].get("fair", nan)
         told = [str(parts["all"][count]) for count in counts]
-        rows.append([column, *means, _percent(fair, 0), *told, fair < FAIR_SHARE])
+        rows.append([column, *means, _percent(fair, 1), *told, fair < FAIR_SHARE])
     return header, rows
 
 
