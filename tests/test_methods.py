@@ -183,7 +183,8 @@ def test_methods_keep_the_contract(method):
     [
         ([[-0.02]], idm.ConvergenceError, "own found a variance of -0.02 for 'psi'"),
         ([[np.nan]], idm.ConvergenceError, "variance of nan"),
-        ([0.02], ValueError, r"shape \(1,\) for 1 values of psi: it must be \(1, 1\)"),
+        ([0.02], ValueError, r"1 values of psi: it must be an array of floats of shape \(1, 1\)"),
+        ([[1j]], ValueError, "array of floats"),
     ],
 )
 def test_what_is_no_covariance_is_refused_from_any_method(covariance, error, text):

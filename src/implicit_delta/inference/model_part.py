@@ -103,10 +103,11 @@ def model_part(
 def _check_variances(evaluation: Evaluation, response: Response) -> None:
     """Refuse what is no covariance, whatever method it comes from."""
     found, K = response.covariance, evaluation.size
-    if not isinstance(found, Factored) and np.shape(found) != (K, K):
+    real = isinstance(found, np.ndarray) and found.dtype.kind == "f"
+    if not isinstance(found, Factored) and not (real and found.shape == (K, K)):
         raise ValueError(
-            f"{response.method} returned a covariance of shape {np.shape(found)} for {K} values of "
-            f"psi: it must be ({K}, {K})."
+            f"{response.method} returned {found!r:.60} as the covariance of {K} values of psi: it "
+            f"must be an array of floats of shape ({K}, {K})."
         )
     variances = found.diagonal()
     if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * max(abs(variances)):
