@@ -5,7 +5,8 @@ An AUC: how sure is it?
 A clinic has fitted a risk score to 400 patients, and tried it on 300 others: its AUC is there. How
 far can that number be off? Two things are random: the 400 patients that the score was fitted to,
 and the 300 that it was judged by. An AUC is not a mean over patients but a share of pairs of them,
-and a staircase as a function of the score, so neither the delta method nor the error of a mean applies.
+and a staircase as a function of the score, so neither the delta method nor the error of a mean
+applies.
 
 ``pip install "implicit-delta[plot]"``. ``REPEATS=400`` in the environment makes the check precise.
 """
