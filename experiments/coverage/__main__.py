@@ -2,7 +2,8 @@
 
 A study is listed in one of the modules below, in its tuple ``STUDIES``. The counts of its chunks
 of data sets are stored in ``results/coverage/counts``, from which a run resumes, and their table
-in ``results/coverage/table.csv``. A study without counts is run when the command is.
+in ``results/coverage/table.csv``. Studies of which ``before_counts.csv`` has the rows were run
+before counts were kept, and are run again when the command is.
 """
 
 import ast
@@ -76,15 +77,12 @@ def run(studies, results, *, quick=False, n_jobs=1):
 
 
 def table(studies, results):
-    """Make the table of what is counted; a study without counts keeps the rows that it has.
-
-    Those are of 0.2.0 in the making, before counts were kept; their `release` is empty.
-    """
-    path = results / "coverage" / "table.csv"
-    before, rows = load_records(path), []
+    """Make the table of what is counted; a study without counts has rows from before them."""
+    before, rows = load_records(results / "coverage" / "before_counts.csv"), []
     for study in studies:
         parts = load_records(counts_path(results, study))
         rows += tabulate(study, parts) if parts else [r for r in before if _is_of(study, r)]
+    path = results / "coverage" / "table.csv"
     save_records(path, rows)
     return load_records(path)
 

@@ -47,7 +47,8 @@ FEW = 50  # intervals without a warning: too few for a share
 
 def coverage(results):
     """Simulated coverage of each task and method."""
-    header = ["task", "n", "method", "nominal", "of", "coverage", "refused", "warned", "silent"]
+    counts = ["refused", "warned", "silent"]
+    header = ["task", "n", "method", "nominal", "of", "coverage", *counts, "release"]
     rows = []
     for r in _rows(results, "coverage/table.csv"):
         nominal, of = r["nominal"], r["replications"]
@@ -58,7 +59,8 @@ def coverage(results):
         told = [_percent(r.get("warned"), 0), silent]
         share = f"{found:.1%} ± {error:.1%}"
         bad = bool(abs(found - nominal) > Z * error)
-        rows.append([*cells, share, str(r["failed"]), *told, bad])
+        release = str(r.get("release", "earlier"))
+        rows.append([*cells, share, str(r["failed"]), *told, release, bad])
     return header, rows
 
 
