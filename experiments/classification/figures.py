@@ -143,7 +143,9 @@ def _draw(ax, estimates):
         if "std_error" in row:
             x = row["value"] + row["std_error"] * np.linspace(-3.5, 3.5, 200)
             density = norm.pdf(x, row["value"], row["std_error"])
-            ax.plot(x, density, color, lw=1.2, label=f"{label}: {row['std_error']:.2g}")
+            line, told = ("--", " (refused)") if "refused" in row else ("-", "")
+            text = f"{label}: {row['std_error']:.2g}{told}"
+            ax.plot(x, density, color, lw=1.2, ls=line, label=text)
         elif "why" in row:
             ax.plot([], [], color, ls=":", label=f"{label}: {row['why']}")
     return tallest
