@@ -322,7 +322,7 @@ def test_claims_are_complete(results):
         load_claims(results / name) for name in ("classification/claims.json", "vae/claims.json")
     ]
     assert all(set(c) == {"claim", "paper", "ours", "holds", "why"} for part in parts for c in part)
-    assert len(parts[0]) == 8
+    assert len(parts[0]) == 9
     assert len(parts[1]) == 6
 
 
