@@ -77,8 +77,9 @@ EXHIBITS = (
         "trainings from scratch on resampled rows; and infer's own answers for a training that "
         "stopped, alone and with trainings from other starts. Below, the same question with l2 "
         "from cross-validation, at a maximum, beside a bootstrap whose fits are finished too "
-        "(replicates: {replicates}). Curves are normal, with the standard errors of the legend; a "
-        "word in their place is the error that was raised.",
+        "(replicates: {replicates}). Curves are normal, with the standard errors of the legend, "
+        "dashed where strict mode refuses the number; a word in their place is the error that was "
+        "raised.",
         facts.of_classification,
     ),
     Exhibit(
