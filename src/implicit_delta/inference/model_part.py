@@ -110,7 +110,7 @@ def _check_variances(evaluation: Evaluation, response: Response) -> None:
             f"must be an array of floats of shape ({K}, {K})."
         )
     variances = found.diagonal()
-    if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * max(abs(variances)):
+    if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * np.max(abs(variances)):
         k = int(np.argmin(np.nan_to_num(variances, nan=-np.inf)))
         raise ConvergenceError(
             f"{response.method} found a variance of {variances[k]:.3g} for "

@@ -83,10 +83,10 @@ def check_memorized(model: FittedModel, response: Response, errors: Array, stric
         "The residuals of the training rows are too small to tell the error of psi: it is "
         f"{errors[k]:.2g} from them, and {implied[k]:.2g} from the curvature of the network. Usual "
         "causes: the network has memorized its rows (few of them, classes that it separates, a "
-        "long training), and errors of such networks were 4 to 80 times too small; or class "
-        "weights far below one. Stop earlier or train on more rows; add a penalty and finish with "
-        "it, `polish(from_torch(module, data, likelihood, l2=1.0))`; or train again on resampled "
-        "rows, `bootstrap(fit, data, psi, replicates=20)`."
+        "long training), and errors from its residuals are far too small; or class weights far "
+        "below one. Stop earlier or train on more rows; add a penalty and finish with it, "
+        "`polish(from_torch(module, data, likelihood, l2=1.0))`; or train again on resampled rows, "
+        "`bootstrap(fit, data, psi, replicates=20)`."
     )
     refuse_or_warn(text, strict and bool(share[k] < MEMORIZED_REFUSES), SmallSampleWarning)
 
