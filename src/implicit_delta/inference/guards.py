@@ -75,7 +75,7 @@ def guard(
         check_drift(model, drift, strict, debias)
         if drift <= DRIFT_WARNS and not debias:
             _warn_of_parameters(model, score, drift)
-        if not model.sandwiched:
+        if not model.sandwiched and not response.robust:  # whose variance is not a curvature
             _check_parabola(model, response, score, strict)
     return drift
 

@@ -245,6 +245,8 @@ def answer(
     method.check(robust=robust, covariance=brought is not None, influence=influence)
     if sandwich is not None and method.robust:
         sandwich.refuse_beside(method)
+    if sandwich is not None:
+        sandwich = replace(sandwich, by_method=method.accounts_for(sandwich.clusters))
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
     try:

@@ -54,6 +54,8 @@ class Sandwich:
     stopped : bool
         Of a training that stopped early: of one row no t quantiles follow, and where leverages are
         not known they are found by random directions.
+    by_method : bool
+        Whether a response that is robust has this variance already; see `Method.accounts_for`.
     """
 
     clusters: Clusters | None = None
@@ -62,6 +64,7 @@ class Sandwich:
     crossed: tuple[tuple[Clusters, float], ...] = ()
     hac: HAC | None = None
     stopped: bool = False
+    by_method: bool = False
     _last: LastCache = field(init=False, default_factory=LastCache, compare=False, repr=False)
 
     @classmethod

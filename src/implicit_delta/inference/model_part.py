@@ -1,13 +1,15 @@
 """The model's part of an error: its own variance, a robust one, one that is claimed or brought."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored, quadratic
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.inference.small_samples import warn_of_small_samples
@@ -18,6 +20,9 @@ from implicit_delta.numerics.arrays import ratio, symmetric
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
 ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range
+# Of each entry over the two standard errors: what `testing.check_method` allows, 1% of a standard
+# error. Such errors move eigenvalues of K correlations by at most K times that.
+ACCURACY = 0.02
 MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
 
 
@@ -65,14 +70,16 @@ def model_part(
     debias: bool,
 ) -> ModelPart:
     """Choose the variance: brought, asked for, claimed by the fit, or the model's own."""
+    if asked is not None and not asked.by_method:
+        response = replace(response, robust=False)
     by_rows = evaluation.sample == "training" and not response.whole
     plain = asked or (_of_rows(evaluation) if by_rows else Sandwich())
     judged = _judged(evaluation, response, asked, plain if by_rows else None)
     df = _model_df(evaluation, response, asked)
     robust = None if response.robust else asked
     rank = evaluation.size if evaluation.fitted is None else evaluation.fitted.d
-    _check_variances(evaluation, response)
-    raw, asymmetry, notes = _symmetric(response.covariance, rank)
+    _check_response(evaluation, response)
+    raw, asymmetry, notes = _symmetric(response.covariance, rank, response.method)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
     if judged is not None and brought is None:
         warn_of_small_samples(judged, evaluation.model, response, rows)
@@ -100,15 +107,23 @@ def model_part(
     )  # fmt: skip
 
 
-def _check_variances(evaluation: Evaluation, response: Response) -> None:
-    """Refuse what is no covariance, whatever method it comes from."""
+def _check_response(evaluation: Evaluation, response: Response) -> None:
+    """Raise if the fields of a response have a wrong type, shape or sign."""
     found, K = response.covariance, evaluation.size
-    real = isinstance(found, np.ndarray) and found.dtype.kind == "f"
-    if not isinstance(found, Factored) and not (real and found.shape == (K, K)):
-        raise ValueError(
-            f"{response.method} returned {found!r:.60} as the covariance of {K} values of psi: it "
-            f"must be an array of floats of shape ({K}, {K})."
-        )
+    if not isinstance(found, Factored):
+        _check_floats(response, "covariance", found, (K, K))
+    model = evaluation.fitted
+    d = None if model is None or model.sandwiched else model.d  # these have a dual per equation
+    shapes = {"directions": (d, K), "draws": (None, K), "acceleration": (K,), "score": (d,)}
+    for name, shape in shapes.items():
+        if (value := getattr(response, name)) is not None:
+            _check_floats(response, name, value, shape)
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{response.method} returned {name} that are not finite.")
+    for name in ("drift", "nonlinearity", "residual", "passes"):
+        if getattr(response, name) < 0:
+            value = getattr(response, name)
+            raise ValueError(f"{response.method} returned {name}={value:.3g}: it is a size, >= 0.")
     variances = found.diagonal()
     if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * np.max(abs(variances)):
         k = int(np.argmin(np.nan_to_num(variances, nan=-np.inf)))
@@ -118,6 +133,19 @@ def _check_variances(evaluation: Evaluation, response: Response) -> None:
             "converged, or end at different optima; noise larger than the response. Use another "
             "method, such as `Infinitesimal()`, or a larger push."
         )
+
+
+def _check_floats(response: Response, name: str, value: Any, shape: tuple[int | None, ...]) -> None:
+    """Raise unless a value is an array of floats of some shape; None stands for any length."""
+    real = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim == len(shape)
+    if real and all(m in (None, n) for m, n in zip(shape, np.shape(value), strict=True)):
+        return
+    K = len(response.covariance) if name != "covariance" else shape[0]
+    text = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
+    raise ValueError(
+        f"{response.method} returned {value!r:.60} as {name} of {K} values of psi: it must be an "
+        f"array of floats of shape {text}."
+    )
 
 
 def _robust(
@@ -242,23 +270,44 @@ def _influence(
     return None
 
 
-def _symmetric(raw: Covariance, rank: int) -> tuple[Covariance, float, dict[str, float | str]]:
-    """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any."""
+def _symmetric(
+    raw: Covariance, rank: int, method: str = ""
+) -> tuple[Covariance, float, dict[str, float | str]]:
+    """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any.
+
+    Eigenvalues are those of the correlations, so that units of psi do not matter. A warning names
+    the method whose covariance is further from one than its accuracy explains.
+    """
     if isinstance(raw, Factored):
         found, count = raw.positive()
         return found, 0.0, {"negative_eigenvalues_dropped": float(count)} if count else {}
     errors = np.sqrt(np.clip(np.diag(raw), 0, None))
     size = np.outer(errors, errors)
-    gap = abs(raw - raw.T)
-    asymmetry = float(np.max(ratio(gap, size)))
+    asymmetry = float(np.max(ratio(abs(raw - raw.T), size)))
     covariance = symmetric(raw)
-    values, vectors = _eigen(covariance, rank)
+    units = np.where(errors > 0, errors, 1.0)
+    values, vectors = _eigen(covariance / np.outer(units, units), rank)
     negative = values < -1e-12 * max(values[-1], 0.0)
     if not np.any(negative):
         return covariance, asymmetry, {}
-    kept = np.clip(values, 0, None)
-    dropped = {"negative_eigenvalues_dropped": float(np.sum(negative))}
-    return np.asarray((vectors * kept) @ vectors.T), asymmetry, dict(dropped)
+    if method:
+        _warn_of_negative(method, covariance / np.outer(units, units), float(values[0]))
+    root = units[:, None] * vectors * np.sqrt(np.clip(values, 0, None))
+    return root @ root.T, asymmetry, {"negative_eigenvalues_dropped": float(np.sum(negative))}
+
+
+def _warn_of_negative(method: str, correlations: Array, smallest: float) -> None:
+    """Warn of eigenvalues that errors of size `ACCURACY` in each entry cannot make negative."""
+    largest, K = float(np.max(abs(correlations))), len(correlations)
+    if largest > 1 + 2 * ACCURACY or smallest < -ACCURACY * K:
+        warn(
+            f"The covariance that {method} found is not positive semi-definite: a correlation is "
+            f"{largest:.3g}, an eigenvalue of the correlations {smallest:.2g}. Negative "
+            "eigenvalues are set to zero, and standard errors of differences of these values are "
+            "doubtful. Usual causes: refits that are not converged, or a push that is too large. "
+            "Use `Infinitesimal()`, or evaluate the difference itself.",
+            ImplicitDeltaWarning,
+        )
 
 
 def _eigen(covariance: Array, rank: int) -> tuple[Array, Array]:

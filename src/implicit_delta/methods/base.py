@@ -55,7 +55,8 @@ class Response:
     falls : mapping of int to (float, float)
         By evaluation: the fall of the objective half a standard error ahead and behind.
     robust : bool
-        Whether the covariance holds for a misspecified model, so that no sandwich is made.
+        Whether the covariance holds for a misspecified model, so that no sandwich is made; of
+        clusters, if the method has `by_clusters`.
     refitted : bool
         Whether the covariance is that of fits to drawn data, so that none that a host library
         claims takes its place.
@@ -93,9 +94,13 @@ class Response:
 
 
 class Method(ABC):
-    """Configuration of one way to find the response: a frozen dataclass with ``repr=False``."""
+    """Configuration of one way to find the response: a frozen dataclass with ``repr=False``.
 
-    robust: ClassVar[bool] = False  # whether its variance is, by itself
+    A method that declares `robust` may find the robust variance by itself: of independent rows, and
+    of clusters if it has `by_clusters` too. Everything else is a sandwich of its directions.
+    """
+
+    robust: ClassVar[bool] = False
 
     @abstractmethod
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
@@ -112,9 +117,15 @@ class Method(ABC):
     def by_clusters(self, clusters: Clusters) -> "Method":
         """Return the method for observations that were sampled in clusters.
 
-        Only a method that draws observations changes: it draws whole clusters.
+        A method that draws observations draws whole clusters. Without this member the variance is
+        the clustered sandwich of the directions.
         """
         return self
+
+    def accounts_for(self, clusters: Clusters | None) -> bool:
+        """Whether a response that is robust is what was requested, and not only its directions."""
+        clustered = type(self).by_clusters is not Method.by_clusters
+        return self.robust and (clusters is None or clustered)
 
     def __repr__(self) -> str:
         """Return the code that makes this configuration."""
