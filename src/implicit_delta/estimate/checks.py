@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.factored import Covariance, Factored, settled
 from implicit_delta._core.labels import as_names, distinct
+from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.held import Parts, held_parts, locked
 from implicit_delta.estimate.rows import Rows
-
-ASYMMETRIC = 1e-8  # of SE_j SE_k: sums in another order differ by less, a wrong matrix by more
 
 
 def checked_content(
@@ -147,10 +146,8 @@ def _check_variances(what: str, V: Covariance, names: tuple[str, ...]) -> None:
 
 
 def _check_symmetry(what: str, V: Array, names: tuple[str, ...]) -> None:
-    errors = np.sqrt(np.diag(V))
-    gap = abs(V - V.T) - ASYMMETRIC * np.outer(errors, errors)
-    if np.any(gap > 0):
-        j, k = np.unravel_index(int(np.argmax(gap)), V.shape)
+    if not is_symmetric(V):
+        j, k = np.unravel_index(int(np.argmax(abs(V - V.T))), V.shape)
         raise ValueError(
             f"{what} is not symmetric: {V[j, k]:.6g} between {names[j]!r} and {names[k]!r}, and "
             f"{V[k, j]:.6g} the other way. If the difference is an error of computation, give "

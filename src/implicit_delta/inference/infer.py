@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -196,7 +197,7 @@ def _checked_covariance(
             f"({model.d}, {model.d}), in the order of `infer(model, parameters)`."
         )
     values = np.linalg.eigvalsh(symmetric(given)) if np.all(np.isfinite(given)) else np.array([-1])
-    if not np.allclose(given, given.T, rtol=1e-6) or values[0] < -1e-10 * abs(values[-1]):
+    if not is_symmetric(given) or values[0] < -1e-10 * abs(values[-1]):
         raise ValueError("covariance is not symmetric and positive semi-definite.")
     return symmetric(given)
 

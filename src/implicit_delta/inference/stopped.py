@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from implicit_delta._core.rounding import is_same
 from implicit_delta._core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -29,6 +30,7 @@ FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25
 FINISHED = 1.0
 INFORMED = 0.01  # of the variance that the ridge allows
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
+ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 FLAT = 1e-10  # of the steepest curvature met
 STEPS = 10  # of conjugate gradients: they never find more than there is
 
@@ -120,7 +122,7 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
     """
     theta = model.theta
     pull = model.penalty_score(theta)
-    if not model.l2 or not np.allclose(pull, model.l2 * theta):
+    if not model.l2 or not is_same(pull, model.l2 * theta, ALIKE):
         return model
     size = float(theta @ theta)
     supported = float((model.score(theta) + pull) @ theta) / size

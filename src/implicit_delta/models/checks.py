@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.arguments import count_terms
+from implicit_delta._core.rounding import eps_of, sum_rounding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.numerics.derivatives import differentiate
 
-SAME = (
-    1e-10  # of the largest term: sums in another order differ by less, noise that matters by more
-)
+# Of the largest term: sums of up to 3e9 summands in another order differ by less in float64, and
+# noise that matters by more.
+SAME = 1e-10
 STEP = 1e-2  # of the size of each parameter
 ASIDE = 0.1  # of the size of each parameter, or of one
 COMMON_NUMBERS = (
@@ -82,11 +83,12 @@ def difference(first: Array, second: Array) -> str:
         return f"{first.size} terms, then {second.size}"
     if np.array_equal(first, second, equal_nan=True):
         return ""
+    same = max(SAME, sum_rounding(first.size, eps_of(first)))
     first = first.astype(np.float64)
     with np.errstate(invalid="ignore"):
         gap = np.nan_to_num(abs(first - second), nan=np.inf)[first != second].max()
-    same = gap <= SAME * float(np.max(abs(first[np.isfinite(first)]), initial=0.0))
-    return "" if same else f"the terms differ by up to {gap:.2g}"
+    size = float(np.max(abs(first[np.isfinite(first)]), initial=0.0))
+    return "" if gap <= same * size else f"the terms differ by up to {gap:.2g}"
 
 
 def check_derivative(

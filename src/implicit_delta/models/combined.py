@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
@@ -147,7 +148,7 @@ def _measured(values: Mapping[str, Any], covariance: Any) -> tuple[list[float], 
     if covariance is not None:
         centers = [float(value) for value in values.values()]
         V = np.asarray(covariance, dtype=np.float64)
-        if V.shape != (len(centers),) * 2 or not np.allclose(V, V.T):
+        if V.shape != (len(centers),) * 2 or not np.isfinite(V).all() or not is_symmetric(V):
             raise ValueError(
                 f"The covariance of {len(centers)} measurements has shape {V.shape}, and must be "
                 f"symmetric, ({len(centers)}, {len(centers)})."

@@ -10,12 +10,12 @@ from scipy.linalg import lu_factor, lu_solve
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
+from implicit_delta.models.checks import difference
 from implicit_delta.numerics.derivatives import Derivative, differentiate
 from implicit_delta.numerics.tracing import trace
 
 ROUGH = 1e-2  # of the size of a parameter: a step where no standard error is known yet
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in the unit of each parameter; relative
-SAME = 1e-10  # of the largest entry: what sums in another order may change
 UNCERTAIN = 0.01  # of a response, and so of a standard error
 RANK = 1e-11  # smallest singular value over the largest, of rows and columns of length one
 BALANCING = 5  # rounds in which rows and columns are brought to one length
@@ -154,7 +154,7 @@ def checked_rows(function: Callable[[Array], Any], point: Array) -> Array:
         )
     _check_finite(rows)
     second = as_rows(np.asarray(function(point.copy())))
-    if second.shape != rows.shape or np.max(abs(second - rows)) > SAME * np.max(abs(rows)):
+    if second.shape != rows.shape or any(map(difference, rows.T, second.T)):
         raise UnsupportedModelError(
             "equations(theta) was called twice with the same parameters and returned two results: "
             "they draw random numbers, or keep a state between calls. Draw all random numbers "

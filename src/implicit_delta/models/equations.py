@@ -8,6 +8,7 @@ import numpy as np
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.equation_checks import check_root
@@ -148,7 +149,7 @@ def _checked_weighting(weighting: Any, q: int) -> Any:
             f'weighting is "two-step", "iterated" or a ({q}, {q}) matrix, not {weighting!r}.'
         )
     W = np.array(weighting, dtype=np.float64)
-    if W.shape != (q, q) or not np.allclose(W, W.T) or not np.all(np.isfinite(W)):
+    if W.shape != (q, q) or not np.isfinite(W).all() or not is_symmetric(W):
         raise ValueError(f"A weighting is a symmetric matrix ({q}, {q}), not of shape {W.shape}.")
     if np.linalg.eigvalsh(W)[0] <= 0:
         raise ValueError(

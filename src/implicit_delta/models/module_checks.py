@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from implicit_delta._core.rounding import sum_rounding
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
@@ -13,7 +14,6 @@ from implicit_delta.likelihoods import Likelihood
 
 DETACHED = 0.1  # of the change of psi: what bends and kinks leave is less
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
-ROUNDING = 100.0  # times the precision of the type: what the order of a sum may change
 
 EVIDENCE = "evidence"
 GRADIENT_FREE = (
@@ -165,14 +165,32 @@ def check_gradient(
         )
 
 
-def check_same(first: Array, second: Array, precision: float, text: str) -> None:
+def terms_rounding(
+    run: Callable[[Array], Array], theta: Array, terms: Array, longest: int, eps: float
+) -> float:
+    """Largest difference of two computations of the terms (b,), in their unit.
+
+    A computed sum is the exact one of weights that are off by a relative rounding error. So terms
+    that are differences of large numbers differ by more than their own rounding: by what they
+    change when all weights change by so much. The step is the square root of that, so that the
+    change stands out from rounding, and noise between two runs adds less than itself.
+    """
+    relative = sum_rounding(longest, eps)
+    factor = np.random.default_rng(0).random(theta.size, dtype=theta.dtype.type) + 0.5
+    change = abs(run(theta * (1 + relative**0.5 * factor)) - terms)
+    most = float(np.max(change, where=np.isfinite(change), initial=0.0))
+    return relative * float(np.mean(abs(terms))) + float(relative**0.5) * most
+
+
+def check_same(first: Array, second: Array, rounding: float, text: str) -> None:
     """Refuse terms that differ between two runs; warn if they do by little.
 
     The text has a place for the gap, relative to the mean size of the terms.
     """
-    gap = float(np.max(abs(first - second))) / (float(np.mean(abs(first))) + 1e-300)
-    if gap <= ROUNDING * precision:
+    gap = float(np.max(abs(first - second)))
+    if gap <= rounding:
         return
+    gap /= float(np.mean(abs(first))) + 1e-300
     if gap > RANDOM:
         raise UnsupportedModelError(text.format(gap=gap))
     warn(text.format(gap=gap), NotDeterministicWarning)

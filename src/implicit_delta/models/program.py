@@ -3,6 +3,7 @@
 All arrays are those of the backend.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -66,6 +67,12 @@ class Functional(ABC):
     def running_averages(self) -> bool:
         """Whether it keeps averages over batches that belong to the last state of a training."""
         return False
+
+    @property
+    def longest_sum(self) -> int:
+        """Most summands of a product with one of the parameters: all axes but its shortest."""
+        shapes = [shape for _, shape in self.layout if shape]
+        return max((math.prod(shape) // max(min(shape), 1) for shape in shapes), default=1)
 
     @abstractmethod
     def context(self) -> AbstractContextManager[None]:

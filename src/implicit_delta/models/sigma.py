@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array
 
-SYMMETRIC = 1e-8  # relative: what rounding may leave between two halves of a covariance
 SINGULAR = 1e-12  # smallest squared pivot of a correlation matrix that is no rounding error
 NO_WEIGHTS = (
     "sigma= is a covariance of all rows, and weights= are those of single rows. Put both into the "
@@ -74,7 +74,7 @@ def _root(covariance: Array) -> Array:
     """Lower root of a covariance, found on the scale of correlations."""
     deviations = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(deviations, deviations)
-    if not np.allclose(correlation, correlation.T, rtol=0, atol=SYMMETRIC):
+    if not is_symmetric(covariance):
         raise ValueError("sigma of shape (n, n) is a covariance, and this one is not symmetric.")
     try:
         root = cholesky(correlation, lower=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from implicit_delta._core.rounding import eps_of, sum_rounding
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -19,7 +20,7 @@ from implicit_delta.models.base import FittedModel
 
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 BESIDE = (1e-2, 1e-6, 0.0)  # of parameters: at zero, a usual start, rows and penalties look alike
-CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less
+CHANGED = 1e-9  # of a sum over rows: other sums of the same rows differ by less in float64
 EQUAL = 1e-7  # of means over rows, each term of which may be rounded to float32
 BY_CHANCE = 1e-2  # probability of equal rows above which nothing is said
 UNSEEN = 3.0  # of pairs: as many may be alike where none was seen, by 95 %
@@ -30,14 +31,14 @@ GOLDEN = 0.6180339887498949  # its multiples fill the unit interval evenly
 class Print(NamedTuple):
     """Sums over the rows of a shard, by which it is known again.
 
-    `total` is the sum of weighted terms, `ordered` that with a number for each place, and `size`
-    the sum of absolute values.
+    `total` is the sum of weighted terms, `ordered` that with a number for each place, and
+    `rounding` what another sum of the same terms may differ by.
     """
 
     label: str
     total: float
     ordered: float
-    size: float
+    rounding: float
 
 
 class Looks(NamedTuple):
@@ -58,7 +59,8 @@ def print_of(model: FittedModel, label: str) -> Print:
     """Reduce the rows of a shard to sums, beside theta."""
     own = model.weights * _terms_beside(model)
     places = np.random.default_rng(0).random(own.size)
-    return Print(label, float(own.sum()), float(own @ places), float(abs(own).sum()))
+    share = max(CHANGED, sum_rounding(own.size, eps_of(own)))
+    return Print(label, float(own.sum()), float(own @ places), share * float(abs(own).sum()))
 
 
 def looks_of(model: FittedModel, label: str) -> Looks:
@@ -125,7 +127,7 @@ def _terms_beside(model: FittedModel) -> Array:
 def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) -> None:
     """Refuse rows that have changed since the model was made; warn of another order."""
     for known, now in zip(before, after, strict=True):
-        if not abs(now.total - known.total) <= CHANGED * max(abs(known.total), 1.0):
+        if not abs(now.total - known.total) <= known.rounding:
             raise UnsupportedModelError(
                 f"The log-likelihood of {now.label} was {known.total:.10g} when the model was "
                 f"made, and is {now.total:.10g} now at the same parameters: its data have changed "
@@ -134,7 +136,7 @@ def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) ->
     moved = [
         now.label
         for known, now in zip(before, after, strict=True)
-        if not abs(now.ordered - known.ordered) <= CHANGED * max(known.size, 1.0)
+        if not abs(now.ordered - known.ordered) <= known.rounding
     ]
     if moved:
         warn(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import residuals
@@ -12,6 +13,7 @@ from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
+from implicit_delta.models.sharded.alike import ALIKE
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.weights import as_mean_one, count_of
@@ -84,7 +86,7 @@ def noise_over(engine: Engine, model: FittedModel) -> Noise:
     def matrix() -> Array:
         return engine.sum(unit_gram) + l2 * np.eye(model.d)
 
-    known = not model.penalized or np.allclose(model.penalty_score(theta), l2 * theta)
+    known = not model.penalized or is_same(model.penalty_score(theta), l2 * theta, ALIKE)
     return noise_by_rule(rule, model, total, count, matrix if known else None)
 
 

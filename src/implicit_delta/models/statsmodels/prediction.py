@@ -19,7 +19,7 @@ from implicit_delta.models.prediction import Prediction, Predictor, replaced
 from implicit_delta.models.statsmodels.design import ByColumns, ByFormulaic, ByPatsy, Design
 from implicit_delta.models.statsmodels.table import offset_of
 
-SAME = 1e-8  # relative: a design that is built again has the rounding of its transforms
+SAME = 1e-8  # of the largest number of a column: transforms of a design that is built again round
 NONE: NDArray[np.intp] = np.empty(0, dtype=np.intp)
 CHANGED = (
     "The data frame of the fit was changed since: its rows or the columns of its formula are "
@@ -128,7 +128,7 @@ class StatsmodelsPredictor(Predictor):
         """Refuse a design that depends on which rows are there."""
         few = np.unique(np.linspace(0, len(self.X) - 1, FEW).astype(np.intp))
         alone, fitted = build(self.table.iloc[few]), self.X[np.ix_(few, places)]
-        if not np.allclose(alone, fitted, rtol=SAME, atol=SAME):
+        if not _same_columns(alone, fitted, abs(self.X[:, places])):
             raise EvaluationError(TOGETHER)
 
     def _rows(self, data: Any, offset: Any = None, remedy: str = OWN_ROWS) -> Rows:
@@ -151,7 +151,12 @@ class StatsmodelsPredictor(Predictor):
     def _same(self, places: NDArray[np.intp], built: Array) -> bool:
         """Whether columns of the design are those of the fit, and its data frame with them."""
         fitted = self.X[:, places]
-        return fitted.shape == built.shape and np.allclose(built, fitted, rtol=SAME, atol=SAME)
+        return fitted.shape == built.shape and _same_columns(built, fitted, abs(fitted))
+
+
+def _same_columns(built: Array, fitted: Array, sizes: Array) -> bool:
+    """Compare columns, each with its largest number in the fit."""
+    return bool(np.all(abs(built - fitted) <= SAME * np.max(sizes, axis=0, initial=0.0)))
 
 
 @dataclass(frozen=True, eq=False)

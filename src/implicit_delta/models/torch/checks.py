@@ -17,6 +17,7 @@ from implicit_delta.models.module_checks import (
     check_pair,
     check_same,
     check_targets,
+    terms_rounding,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.torch.data import Batches, can_be_cut, cut, leaves
@@ -100,19 +101,33 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
             "a generator."
         )
     check_finite(first, "dtype=torch.float64")
-    check_same(first, second, torch.finfo(functional.dtype).eps, NOT_THE_SAME)
-    _check_alone(program, flat, next(iter(batches)), first[: len(checked[0])])
+    batch, own = next(iter(batches)), first[: len(checked[0])]
+    with torch.random.fork_rng(devices=[]):
+        rounding = terms_rounding(
+            lambda theta: _numbers(program, functional.flat(theta), batch),
+            functional.numpy(flat),
+            own,
+            functional.longest_sum,
+            torch.finfo(functional.dtype).eps,
+        )
+    check_same(first, second, rounding, NOT_THE_SAME)
+    _check_alone(program, flat, batch, own, rounding)
     return tuple(map(len, checked))
 
 
-def _check_alone(program: TorchProgram, flat: Tensor, batch: Any, terms: Array) -> None:
+def _numbers(program: TorchProgram, flat: Tensor, batch: Any) -> Array:
+    return np.asarray(program.functional.numpy(program.terms(flat, batch)), dtype=np.float64)
+
+
+def _check_alone(
+    program: TorchProgram, flat: Tensor, batch: Any, terms: Array, rounding: float
+) -> None:
     """Compare the terms of a batch, (b,), with those of its first half alone."""
     half = len(terms) // 2
     if not half or not can_be_cut(batch, len(terms)):
         return
-    part = program.terms(flat, cut(batch, 0, half))
-    alone = program.functional.numpy(part).astype(np.float64)
-    check_same(terms[:half], alone, torch.finfo(program.functional.dtype).eps, NOT_ALONE)
+    alone = _numbers(program, flat, cut(batch, 0, half))
+    check_same(terms[:half], alone, rounding, NOT_ALONE)
 
 
 def check_custom_functions(program: TorchProgram, flat: Tensor, batch: Any, rows: int) -> None:
