@@ -55,6 +55,17 @@ def test_squares_of_the_sources_add_up(first, second, robust):
     assert list(est.budget) == ["of_first", "of_second", "total"]
 
 
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("sample", ["independent", "unknown", "training"])
+def test_averages_of_sums_are_those_of_the_joint_fit(first, second, sample, robust):
+    """In a sample of unknown relation standard errors add: the model's part is not split."""
+    rows = np.concatenate([Y1, Y2])
+    psi = idm.Average(lambda th: np.exp(0.1 * (rows - th[0])), sample=sample)
+    found = idm.infer(first + second, psi, robust=robust)
+    expected = idm.infer(by_hand(), psi, robust=robust)
+    assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-5)
+
+
 def test_shares_of_two_means_are_those_of_the_weighted_mean():
     """Variance of a weighted mean: each data set gives (w_k / w)^2 s_k^2 / n_k."""
     m1 = idm.from_loglik(lambda th: norm.logpdf(Y1, th.mu, 2.0), start={"mu": 0.0})

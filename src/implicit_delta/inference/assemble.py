@@ -184,7 +184,7 @@ def assemble(
             warnings=cost.warnings,
         ),
         influence=total.influence,
-        parts=by_source(evaluation, response, part, total.parts),  # type: ignore[arg-type]
+        parts=by_source(evaluation, response, part, total),  # type: ignore[arg-type]
         draws=total.draws,
         errors_add=total.errors_add,
         df=_total_df(evaluation, part.df, total, noise) if df is None else df,

@@ -9,6 +9,7 @@ from implicit_delta._core.factored import Covariance, Factored, scaled
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.combination import SOURCE
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.budget import TotalError
 from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.methods.base import Response
 from implicit_delta.models.loglik_model import LoglikModel
@@ -17,18 +18,19 @@ ROUNDING = 1e-8  # of the variance of psi
 
 
 def by_source(
-    evaluation: Evaluation, response: Response, part: ModelPart, parts: Mapping[str, Covariance]
+    evaluation: Evaluation, response: Response, part: ModelPart, total: TotalError
 ) -> Mapping[str, Covariance]:
     r"""Split the model's part of a budget by the data sets that it comes from.
 
     With :math:`A = \sum_k A_k` and directions :math:`v = A^{-1} g`, the variance
     :math:`g' A^{-1} g` is the sum of :math:`v' A_k v`: the variance of the score of data set k,
-    carried over to psi. A robust one is the sum of its rows.
+    carried over to psi. A robust one is the sum of its rows. Where standard errors add instead of
+    variances (a sample of unknown relation), the model's part stays whole.
     """
-    model = evaluation.fitted
+    model, parts = evaluation.fitted, total.parts
     if not isinstance(model, LoglikModel) or not model.sources or response.directions is None:
         return parts
-    if parts and "model" not in parts:
+    if (parts and "model" not in parts) or total.errors_add:
         return parts
     split: dict[str, Covariance] = {}
     if not part.by_model and (part.rows is None or part.sandwich.clusters or part.sandwich.hac):
