@@ -581,7 +581,7 @@ REFUSED = {
     "level": ((*OK, "--level", "95"), "--level is between 0 and 1"),
     "level nan": ((*OK, "--level", "nan"), "--level is between 0 and 1"),
     "level text": ((*OK, "--level", "high"), "invalid float value"),
-    "df": ((*OK, "--df", "-3"), "--df is positive"),
+    "df": ((*OK, "--df", "-3"), "--df is 1 or more"),
     "robust": ((*OK, "--robust", "HC9"), "--robust is one of HC0"),
     "hac": ((*OK, "--robust", "HAC(-1)"), "--robust HAC(-1)"),
     "method": ((*OK, "--method", "Magic"), "is not known here"),
@@ -613,6 +613,111 @@ def check_refusal(code, out, err, words=""):
 def test_a_bad_call_is_one_line_and_exit_code_2(run, name):
     arguments, words = REFUSED[name]
     check_refusal(*run("fit", *arguments), words)
+
+
+# Right sides that make at least as many columns as the table below has rows.
+COUNTED = [
+    "x * z * w", "x + z + w + t", "(x + z + w)**2", "(x + z + w)**9", "((x + z + w)**9)**9",
+    "x * z * w - x:z", "(x + z + w) * t - 1", "0 + x + z + w + t", "x + z + w + t + 0",
+    "-1 + x*z + w", "x / z / w", "(x + z) / w + t", "x / (z + w + t)", "x:z + w + t", "x * z:w + t",
+    "g * h", "g:h", "g * x", "g:x + h", "0 + g:h", "g * h - g:h", "C(g, Sum) * h",
+    "C(x) + z", "C(x):C(g)", "C(g, Helmert) + x + z", "g / h", "g / x", "0 + g + x:h", "flag * g",
+    "flag:g", "I(x > 1):g", "C(np.floor(x)) + z", "np.where(x > 1, g, h) * x", "one * x * z * w",
+    "one:g:h", "x:g:h:flag", "Q('a b') + g * flag", "bs(x, df=5)", "bs(x, 4) + z",
+    "bs(x, knots=[1, 2], degree=2)", "bs(x, df=4, include_intercept=True) - 1", "cr(x, df=4)",
+    "cr(x, df=4, constraints='center') + z", "cc(x, df=4)", "cr(x, knots=[1, 1.5])",
+    "cc(x, knots=[0.5, 1, 2])", "te(cr(x, df=3), cr(z, df=3))",
+    "te(cr(x, df=3), cr(z, df=3), constraints='center')", "bs(x, df=3):bs(z, df=3)",
+    "bs(x, df=4) * g", "scale(bs(x, df=4))", "I(bs(x, df=4))", "x + (z + (w + (t)))", "x*x*x + z*w",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", COUNTED)
+def test_columns_are_counted_as_they_are_made(run, tmp_path, formula):
+    patsy = pytest.importorskip("patsy")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"y": rng.normal(size=4), "x": [0.1, 1.0, 2.0, 3.0], "z": [2.0, 1.0, 5.0, 0.0],
+         "w": rng.normal(size=4), "t": rng.normal(size=4), "a b": rng.normal(size=4), "one": "1a",
+         "g": ["a", "b", "c", "a"], "h": ["u", "v", "u", "v"], "flag": [True, False, False, True]}
+    )  # fmt: skip
+    table.to_csv(tmp_path / "tiny.csv", index=False)
+    columns = patsy.dmatrix(formula, table).shape[1]
+    assert columns >= 4
+    told = f"makes {columns} coefficients of 4 rows"
+    check_refusal(*run("fit", tmp_path / "tiny.csv", f"y ~ {formula}"), told)
+
+
+def test_designs_are_made_up_to_the_number_of_rows(run):
+    fit(run, "cost ~ bs(x, df=150)", "--ask", "Intercept")
+    assert "coefficients of" not in run("fit", "data.csv", "cost ~ bs(x, df=198)")[2]
+    check_refusal(*run("fit", "data.csv", "cost ~ bs(x, df=199)"), "200 coefficients of 200 rows")
+
+
+MANY = "+".join(f"I(x + {k})" for k in range(60))
+ABSURD = {
+    "df": ("cost ~ bs(x, df=99999999)", "makes 100000000 coefficients of 200 rows"),
+    "df, by place": ("cost ~ bs(x, 99999999)", "alone makes 99999999"),
+    "df of cr": ("cost ~ cr(x, df=99999999)", "alone makes 99999999"),
+    "df of cc": ("cost ~ cc(x, df=99999999)", "alone makes 99999999"),
+    "df of te": ("cost ~ te(cr(x, df=9000), cr(years, df=9000))", "alone makes 81000000"),
+    "df inside": ("cost ~ scale(I(bs(x, df=99999999)))", "alone makes 99999999"),
+    "df computed": ("cost ~ bs(x, df=9999*9999)", "df of bs in the formula is a whole number"),
+    "df of text": ("cost ~ bs(x, df='4')", "is a whole number"),
+    "df of a column": ("cost ~ bs(x, df=dose)", "is a whole number"),
+    "df 1e99": ("cost ~ bs(x, df=1e99)", "is a whole number"),
+    "df of the outcome": ("bs(x, df=99999999) ~ x", "The outcome makes"),
+    "degree": ("cost ~ bs(x, df=250, degree=200)", "at most 19"),
+    "degree alone": ("cost ~ bs(x, degree=99999999)", "at most 19"),
+    "degree of poly": ("cost ~ poly(x, 99999999)", "alone makes 99999999"),
+    "days": ("cost ~ day * x", "day alone makes 199, one for each of its values"),
+    "labels by labels": ("cost ~ C(day, Poly):C(year):C(village)", "coefficients of 200 rows"),
+    "computed labels": ("cost ~ C(np.floor(1e9 * x))", "alone makes 199"),
+    "labels of where": ("cost ~ np.where(x > 9, site, day)", "alone makes 199"),
+    "thirty factors": ("cost ~ " + "*".join(f"I(x + {k})" for k in range(30)), "multiply out"),
+    "powers": (f"cost ~ ({MANY})**9", "multiply out to"),
+    "powers of powers": ("cost ~ (" + "+".join(f"I(x + {k})" for k in range(12)) + "**3)**9", ""),
+    "sums by sums": (f"cost ~ ({MANY}):(dose + years + {MANY})", "coefficients of 200 rows"),
+    "labels of thirty": ("cost ~ " + ":".join(f"C(dose + {k})" for k in range(30)), "makes"),
+    "a large power": ("cost ~ I(x**99999999)", "a power that is too large"),
+    "a power of NumPy": ("cost ~ np.power(x, 99999999)", "a power that is too large"),
+    "a long row": ("cost ~ " + "+".join(["x"] * 4900), "too many operators"),
+    "classes": ("day ~ x", "makes 398 coefficients of 200 rows", "--family", "mnlogit"),
+    "ordered": (
+        "day ~ x", "coefficients of 200 rows", "--family", "ordered", "--levels",
+        ",".join(str(day.date()) for day in pd.date_range("2024-01-01", periods=N))),
+    "replicates": ("cost ~ x", "at most 1000000", "--method", "Bootstrap(99999999999)"),
+    "replicates 1e9": ("cost ~ x", "at most 1000000", "--method", "Bootstrap(1e9)"),
+    "draws": ("cost ~ x", "at most 1000000", "--method", "Simulation(99999998)"),
+    "a push": ("cost ~ x", "at most 1e+15", "--method", "FiniteDifference(1e300)"),
+    "lags": ("cost ~ x", "there are 200 rows", "--robust", "HAC(999999999999999)"),
+    "lags 1e300": ("cost ~ x", "at most 1e+15", "--robust", "HAC(1e300)"),
+    "a value": ("cost ~ x", "at most 1e+15", "--ask", "average_comparison('x', values=(0, 1e99))"),
+    "values": ("cost ~ x", "a pair", "--ask", f"average_comparison('x', values=[{'1,' * 900}])"),
+    "a grid": ("cost ~ x", "at most 1e+15", "--ask", "predictions(datagrid(x=1e308))"),
+    "a seed": ("cost ~ x", "--seed is a whole number, 0 or more", "--seed", "-1"),
+    "a long seed": ("cost ~ x", "invalid int value", "--seed", "9" * 5000),
+    "df of t": ("cost ~ x", "--df is 1 or more", "--df", "1e-300"),
+    "a long encoding": ("cost ~ x", "is not text in", "--encoding", "9" * 5000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_absurd_sizes_are_refused_before_anything_is_made(run, name):
+    formula, words, *options = ABSURD[name]
+    code, out, err = run("fit", "data.csv", formula, *options)
+    check_refusal(code, out, err, words)
+    assert len(err.splitlines()[-1]) < 1100
+
+
+def test_a_table_that_is_too_large_for_one_fit(run, tmp_path):
+    labels = np.arange(20_000)
+    table = pd.DataFrame({"y": np.sin(labels), "g": labels // 2, "by": [f"u{k}" for k in labels]})
+    table.to_csv(tmp_path / "wide.csv", index=False)
+    told = "makes 10000 coefficients of 20000 rows, which is too many for one fit: the limits are"
+    check_refusal(*run("fit", tmp_path / "wide.csv", "y ~ C(g)"), told)
+    ask = ("--ask", "average_prediction(by='by')")
+    check_refusal(*run("fit", tmp_path / "wide.csv", "y ~ g", *ask), "20000 answers")
 
 
 CODE = [

@@ -20,6 +20,7 @@ ASKED = (*QUESTIONS, "contrast", "parameters")
 EXAMPLE = "average_comparison('x') or contrast('x - z')"
 METHODS = ("Infinitesimal", "FiniteDifference", "Simulation", "Bootstrap")
 MOST_ROWS = 2_000  # of predictions and groups: their covariance has the square of that
+MOST_DRAWS = 10**6  # the standard error is then known to 1 / sqrt(2e6) of itself, 0.07%
 CORRECTIONS = ("HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2")
 
 
@@ -103,9 +104,13 @@ def read_method(text: str | None, seed: int) -> Any:
     make = getattr(implicit_delta, known.get(call.name, call.name))
     seeded = {"rng": seed} if "rng" in {item.name for item in dataclasses.fields(make)} else {}
     try:
-        return make(*call.arguments, **{**seeded, **call.keywords})
-    except (TypeError, ValueError) as error:
+        made = make(*call.arguments, **{**seeded, **call.keywords})
+    except (TypeError, ValueError, OverflowError) as error:
         raise Failure(f"--method {text}: {error}") from None
+    for setting in ("replicates", "draws"):
+        if getattr(made, setting, 0) > MOST_DRAWS:
+            raise Failure(f"--method {text}: {setting} are at most {MOST_DRAWS} here.")
+    return made
 
 
 def read_robust(text: str | None) -> Any:

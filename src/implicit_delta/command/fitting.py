@@ -15,6 +15,7 @@ from implicit_delta.command.families import FAMILIES, GLM, LINKS, Family, family
 from implicit_delta.command.formulas import Formula, read_formula
 from implicit_delta.command.outcomes import check_outcome, coded, is_number
 from implicit_delta.command.reading import Table
+from implicit_delta.command.sizes import check_size
 
 KINDS = {
     "frequency": "freq_weights",  # each row stands for so many equal ones
@@ -22,7 +23,7 @@ KINDS = {
     "sampling": "freq_weights",  # shares of a population: always with the sandwich
 }
 
-UNDEFINED = "a logarithm of zero, or a root of a negative number?"
+UNDEFINED = "a logarithm of zero, a root of a negative number, or a power that is too large?"
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def fit(table: Table, asked: Specification) -> Fit:
         raise Failure("An ordered outcome must be a column with a plain name: rename it.")
     if formula.outcome is not None and family.outcome not in ("classes", "ordered"):
         check_outcome(frame[formula.outcome], family.outcome, formula.outcome)
+    _check_sizes(frame, formula, family)
     results = _fitted(frame, formula, family, asked)
     kind: WeightKind = "sampling" if asked.weight_kind == "sampling" else "frequency"
     model = from_statsmodels(results, weight_kind=kind)
@@ -88,6 +90,18 @@ def fit(table: Table, asked: Specification) -> Fit:
         rows_read=len(table.frame),
         left_out="".join(dropped).removeprefix("dropped "),
     )
+
+
+def _check_sizes(frame: Any, formula: Formula, family: Family) -> None:
+    """Count coefficients before anything is made: of each class but the first, and thresholds."""
+    left, right = formula.sides
+    if formula.outcome is None:
+        check_size(left, frame, side="outcome")
+        check_size(right, frame)
+        return
+    classes = max(2, int(frame[formula.outcome].nunique()))
+    times = classes - 1 if family.outcome == "classes" else 1
+    check_size(right, frame, times, classes - 2 if family.outcome == "ordered" else 0)
 
 
 def _family(asked: Specification) -> Family:
@@ -298,6 +312,8 @@ def _clusters(frame: Any, names: tuple[str, ...]) -> Any:
 
 def _reason(error: Exception) -> str:
     """First line of an error: engines of formulas draw arrows below it."""
+    if isinstance(error, RecursionError):
+        return "the formula has too many operators in a row for its engine; write fewer terms."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = one_line(lines[0] if lines else type(error).__name__)[:300]
     undefined = "missing values" in text or ("inf" in text and "nan" in text)

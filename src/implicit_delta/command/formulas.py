@@ -10,13 +10,15 @@ import keyword
 import tokenize
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from implicit_delta.command.failure import Failure, meant
 from implicit_delta.command.literals import parsed
 
 LONGEST = 10_000  # characters
 HIGHEST = 9  # power of a sum of terms: their number grows exponentially
-OPERATORS = {"+", "-", "*", "/", ":", "**"}
+OPERATORS = {"+": 1, "-": 1, "*": 2, "/": 2, ":": 3}  # and how tightly they bind
+TIGHTEST = 4  # signs and powers
 # Functions of patsy and formulaic, and of NumPy, with and without its prefix.
 ENGINE = {
     "C", "Q", "I", "bs", "cr", "cc", "te", "poly", "center", "scale", "standardize",
@@ -44,6 +46,7 @@ class Formula:
     bare: tuple[str, ...]  # columns that stand as terms of their own
     pair: tuple[str | None, ...]  # successes and failures
     computed: tuple[str, ...]  # columns in arithmetic
+    sides: tuple[tuple[Any, ...], tuple[Any, ...]]  # operators and operands, in postfix order
 
 
 def read_formula(text: str, columns: Collection[str]) -> Formula:
@@ -59,7 +62,8 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
         raise Failure(f"The formula has {len(text)} characters, more than {LONGEST}.")
     reader = _Reader(text, columns)
     sides = _sides(_tokens(text), text)
-    left, right = (list(reader.terms(side)) for side in sides)
+    programs = [reader.program(side) for side in sides]
+    left, right = ([node for node in one[1:] if isinstance(node, ast.expr)] for one in programs)
     if not left or not right:
         raise Failure(f"The formula {text!r:.120} has an empty side: write 'y ~ x', or 'y ~ 1'.")
     if all(isinstance(term, ast.Constant) and not term.value for term in right):
@@ -68,7 +72,8 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
     pair = tuple(map(reader.column, left)) if len(left) == 2 else ()
     bare = tuple(name for term in right if (name := reader.column(term)) is not None)
     computed = {name: None for term in (*left, *right) for name in _computed(term)}
-    return Formula(text, outcome, tuple(reader.used), bare, pair, tuple(computed))
+    both = (tuple(programs[0]), tuple(programs[1]))
+    return Formula(text, outcome, tuple(reader.used), bare, pair, tuple(computed), both)
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
@@ -108,31 +113,52 @@ class _Reader:
     columns: Collection[str]
     used: dict[str, None] = field(default_factory=dict)
 
-    def terms(self, tokens: list[tokenize.TokenInfo]) -> Iterator[ast.expr]:
-        """Walk over operands and operators in turn; yield each operand that is code."""
-        k, depth, operand = 0, 0, True
+    def program(self, tokens: list[tokenize.TokenInfo]) -> list[Any]:
+        """Walk over operands and operators in turn; put them in postfix order, after a constant.
+
+        Operands that are code are checked; a power is its number, a minus sign "negative".
+        """
+        k, operand = 0, True
+        found: list[Any] = [ast.Constant(1)]
+        waiting = ["+"]  # operators and open brackets
+
+        def release(binding: int) -> None:
+            while waiting and waiting[-1] != "(":
+                if OPERATORS.get(waiting[-1], TIGHTEST) < binding:
+                    break
+                found.append(waiting.pop())
+
         while k < len(tokens):
             token = tokens[k]
             if operand and token.string == "(":
-                depth += 1
-            elif not operand and token.string == ")" and depth:
-                depth -= 1
+                waiting.append("(")
+            elif not operand and token.string == ")" and "(" in waiting:
+                release(0)
+                waiting.pop()
             elif not operand and token.string == "**":
+                release(TIGHTEST)
                 k, operand = self._power(tokens, k), False
+                found.append(int(tokens[k].string))
             elif not operand and token.string in OPERATORS:
+                release(OPERATORS[token.string])
+                waiting.append(token.string)
                 operand = True
             elif operand and token.type == tokenize.NUMBER and token.string in ("0", "1"):
                 operand = False
-                yield ast.Constant(int(token.string))
+                found.append(ast.Constant(int(token.string)))
             elif operand and token.type == tokenize.NAME:
                 end = _end(tokens, k)
-                yield self._checked(self.text[token.start[1] : tokens[end - 1].end[1]])
+                found.append(self._checked(self.text[token.start[1] : tokens[end - 1].end[1]]))
                 k, operand = end - 1, False
-            elif not operand or token.string not in "+-":
+            elif operand and token.string == "-":
+                waiting.append("negative")
+            elif not operand or token.string != "+":
                 raise self._unexpected(token)
             k += 1
-        if tokens and (operand or depth):
+        if tokens and (operand or "(" in waiting):
             raise Failure(f"The formula {self.text!r:.120} does not parse: it breaks off.")
+        release(0)
+        return found
 
     def column(self, node: ast.expr) -> str | None:
         """Return the column that a term is."""

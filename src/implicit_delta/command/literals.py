@@ -72,7 +72,11 @@ def _value(node: ast.expr, nested: Collection[str]) -> Any:
     match node:
         case ast.Constant(value=bool() | str() | None as value):
             return value
-        case ast.Constant(value=int() | float() as number) if abs(number) <= LARGEST:
+        case ast.Constant(value=int() | float() as number):
+            if abs(number) > LARGEST:
+                raise Failure(
+                    f"A number is at most {LARGEST:.0e} here, not {ast.unparse(node):.20}."
+                )
             return number
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as operand):
             return -_value(operand, nested)

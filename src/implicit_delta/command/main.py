@@ -20,6 +20,7 @@ from implicit_delta.command.wording import told
 from implicit_delta.errors import ImplicitDeltaError
 
 DONE, REFUSED, BUG, INTERRUPTED = 0, 2, 70, 130
+LONGEST = 1_000  # characters of an error
 COMMANDS = ("fit", "check", "demo")
 # Of the libraries, for those who call them.
 INTERNAL = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in given:
             traceback.print_exception(error)
         code, text = _verdict(error)
+        if len(text) > LONGEST:  # of a text that was given
+            text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
         print(f"error: {text}", file=sys.stderr)
         return code
 
@@ -90,6 +93,8 @@ def _fit(options: argparse.Namespace, given: list[str]) -> None:
 
     if not 0 < options.level < 1:
         raise Failure(f"--level is between 0 and 1, not {options.level:g}.")
+    if options.seed < 0:
+        raise Failure(f"--seed is a whole number, 0 or more, not {options.seed}.")
     settings = Settings(
         read_method(options.method, options.seed), read_robust(options.robust), _df(options.df)
     )
@@ -170,8 +175,8 @@ def _refusing(function: Any, *arguments: Any) -> Any:
 
 
 def _df(given: float | None) -> float | None:
-    if given is not None and not given > 0:
-        raise Failure(f"--df is positive, not {given:g}.")
+    if given is not None and not given >= 1:
+        raise Failure(f"--df is 1 or more, not {given:g}.")
     return given
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.numerics.arrays import symmetric
 
 KERNELS: dict[str, Callable[[Array], Array]] = {
     "bartlett": lambda x: 1 - x,
@@ -86,12 +88,15 @@ class HAC:
         return np.asarray(KERNELS[self.kernel](np.arange(self.lags + 1) / (self.lags + 1)))
 
     def scatter(self, rows: Array) -> Array:
-        """Sum the tapered products of rows (n, k): (k, k)."""
-        total = rows.T @ rows
-        for lag, weight in list(enumerate(self.weights()))[1:]:
-            product = rows[lag:].T @ rows[:-lag]
-            total += weight * (product + product.T)
-        return np.asarray(total)
+        """Sum the tapered products of rows (n, k): (k, k).
+
+        Products with the tapered sums of neighbors, whose cost does not grow with the lags.
+        """
+        taper, length = self.weights(), next_fast_len(len(rows) + self.lags, real=True)
+        around = np.zeros(length)  # lags on both sides; zeros keep the ends of the rows apart
+        around[: taper.size], around[length - self.lags :] = taper, taper[:0:-1]
+        sums = irfft(rfft(rows, length, axis=0) * rfft(around)[:, None], length, axis=0)
+        return symmetric(rows.T @ sums[: len(rows)])
 
 
 def _unsorted(rows: Any) -> bool:
