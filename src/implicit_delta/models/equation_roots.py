@@ -1,6 +1,6 @@
 """Solve estimating equations: a root of as many as parameters, or the GMM estimate of more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,15 +12,18 @@ from scipy.special import chdtrc
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.models.equation_system import System, balance, rough_units
+from implicit_delta.models.equation_system import System, balance, check_regular
+from implicit_delta.numerics.derivatives import Derivative
 
 MOST_STEPS = 50  # of Newton's method
 SHORTEST = 2.0**-12  # share of a step below which damping has failed
-STEADY = 1e-13  # of the size of the parameters: a step that rounding makes
+# In the units of `System.units`, about standard errors: a step whose square is nothing, one that
+# rounding may leave if it shrinks no more, and a round of GMM that changes nothing. One rounding
+# of a parameter counts as a steady step, where its standard error is not much more than that.
+STEADY, STUCK, SETTLED = 1e-10, 1e-6, 1e-8
 MOST_ASCENTS, EACH = 60, 20  # of the scatter, and after how many Newton's method takes over
 MOST_STARTS = 5  # at random, when all else has failed
 MOST_ROUNDS = 100  # of iterated GMM
-SETTLED = 1e-10  # of the size of the parameters: a round that changes nothing
 SINGULAR = 1e-12  # smallest eigenvalue of the correlation of equations that rounding leaves
 
 Scatter = Callable[[Array], Array]  # theta to the sum of outer products of the rows, (q, q)
@@ -43,7 +46,7 @@ class Solved:
     hansen: Hansen | None = None
 
 
-def root_of(system: System, start: Array) -> Array:
+def root_of(system: System, start: Array, names: Sequence[str] | None = None) -> Array:
     """Find the root near a start: Newton's method, damped, from there and from better places."""
     if start.size > DENSE_LIMIT:
         return _large_root(system, start)
@@ -52,6 +55,8 @@ def root_of(system: System, start: Array) -> Array:
             theta, done = _newton(system, point)
             if done:
                 return theta
+        slope = system.slope(start).value
+        check_regular(system, start, Derivative(slope, np.zeros_like(slope)), names)
     raise ConvergenceError(_no_root("damped Newton steps do not settle"))
 
 
@@ -60,13 +65,17 @@ def _places(system: System, start: Array) -> Iterator[Array]:
     yield start
     yield from _ascents(system, start, 1.0)
     yield from _ascents(system, start, -1.0)
-    scale = np.sqrt(np.sum(system.rows(start) ** 2, axis=0))
-    scale = np.where(scale > 0, scale, 1.0)
+    spread, units = system.spread(start), system.units(start)
+    scale = np.where(spread > 0, spread, 1.0)
+
+    def scaled(z: Array) -> Array:
+        return _finite(system.total(start + units * z) / scale)
+
     for method in ("hybr", "lm"):
-        yield root(lambda th: _finite(system.total(th) / scale), start, method=method).x
-    rng = np.random.default_rng(0)
-    for _ in range(MOST_STARTS):
-        yield start + np.maximum(abs(start), 1.0) * rng.normal(size=start.size)
+        yield start + units * root(scaled, np.zeros_like(start), method=method).x
+    rng, wide = np.random.default_rng(0), np.sqrt(system.weights.size) * units
+    for _ in range(MOST_STARTS):  # as far apart as single rows would put them
+        yield start + wide * rng.normal(size=start.size)
 
 
 def _ascents(system: System, start: Array, sign: float) -> Iterator[Array]:
@@ -79,8 +88,11 @@ def _ascents(system: System, start: Array, sign: float) -> Iterator[Array]:
         rows = system.rows(theta)
         if not np.all(np.isfinite(rows)):
             return
+        spread = np.sqrt(system.weights @ rows**2)
+        rows = rows / np.where(spread > 0, spread, 1.0)
         scatter = (system.weights[:, None] * rows).T @ rows
-        theta = theta + sign * np.linalg.pinv(scatter, hermitian=True) @ (system.weights @ rows)
+        move = np.linalg.pinv(scatter, hermitian=True) @ (system.weights @ rows)
+        theta = theta + sign * move / np.where(spread > 0, spread, np.inf)
         if step % EACH == 0 and np.all(np.isfinite(theta)):
             yield theta
 
@@ -102,7 +114,7 @@ def gmm(
     for _ in range(MOST_ROUNDS if weighting == "iterated" else 0):
         before, W = theta, inverse_scatter(scatter(theta))
         theta = _least(system, theta, W)
-        if np.max(abs(theta - before) / np.maximum(abs(theta), 1e-3)) < SETTLED:
+        if _length(theta - before, theta, system.units(theta)) < SETTLED:
             break
     else:
         if weighting == "iterated":
@@ -154,27 +166,32 @@ def _newton(system: System, start: Array) -> tuple[Array, bool]:
         if not np.all(np.isfinite(total)):
             return theta, False
         try:
-            solve = _solver(system.slope(theta, rough_units(theta)).value)
+            slope = system.slope(theta).value
+            solve, units = _solver(slope), system.units(theta, slope)
         except UnsupportedModelError:
             return theta, False
         step = -solve(total)
-        size = _relative(step, theta)
-        if size < STEADY or (size < 1e-9 and size >= 0.5 * last):
+        if np.any(abs(total + slope @ step) > STUCK * (system.spread(theta) + abs(slope) @ units)):
+            return theta, False  # the derivative is singular: no step leads to a root
+        size = _length(step, theta, units)
+        if size < STEADY or (size < STUCK and size >= 0.5 * last):
             return theta + step, True
-        share = _damped(system, theta, step, solve)
+        share = _damped(system, theta, step, solve, units)
         if share == 0:
-            return theta, bool(size < 1e-9)
+            return theta, bool(size < STUCK)
         theta, last = theta + share * step, size
     return theta, False
 
 
-def _damped(system: System, theta: Array, step: Array, solve: Callable[[Array], Array]) -> float:
+def _damped(
+    system: System, theta: Array, step: Array, solve: Callable[[Array], Array], units: Array
+) -> float:
     """Share of a step that makes progress; 0 if none does."""
-    share, size = 1.0, np.linalg.norm(step / np.maximum(abs(theta), 1e-3))
+    share, size = 1.0, np.linalg.norm(step / units)
     while share > SHORTEST:
         total = system.total(theta + share * step)
         if np.all(np.isfinite(total)):
-            left = np.linalg.norm(solve(total) / np.maximum(abs(theta), 1e-3))
+            left = np.linalg.norm(solve(total) / units)
             if left <= (1 - share / 4) * size:
                 return share
         share /= 2
@@ -196,16 +213,18 @@ def _solver(slope: Array) -> Callable[[Array], Array]:
 def _least(system: System, start: Array, W: Array) -> Array:
     """Minimize ``M' W M`` to rounding: least squares, then Gauss-Newton steps."""
     half = cholesky(W, lower=False)  # H'H = W
+    units, first = system.units(start), np.linalg.norm(half @ system.total(start))
+    scale = first if 0 < first < np.inf else 1.0
 
     def slope(theta: Array) -> Array:
-        return np.asarray(half @ system.slope(theta, rough_units(theta)).value)
+        return np.asarray(half @ system.slope(theta).value)
 
     with np.errstate(all="ignore"):
         try:
             found = least_squares(
-                lambda theta: _finite(half @ system.total(theta)),
-                start,
-                jac=slope,
+                lambda z: _finite(half @ system.total(start + units * z) / scale),
+                np.zeros_like(start),
+                jac=lambda z: slope(start + units * z) * units / scale,
                 x_scale="jac",
                 method="trf",
                 xtol=1e-12,
@@ -217,20 +236,21 @@ def _least(system: System, start: Array, W: Array) -> Array:
             raise ConvergenceError(_no_root(str(error))) from None
     if found.status == 0:
         raise ConvergenceError(_no_root("500 steps of least squares were not enough"))
-    theta, size = found.x, np.inf
+    theta, size = start + units * found.x, np.inf
     for _ in range(MOST_STEPS):
         step = -_solver(slope(theta))(half @ system.total(theta))
-        smaller = _relative(step, theta)
+        smaller = _length(step, theta, units)
         if not smaller < 0.9 * size:
             break
         theta, size = theta + step, smaller
-    if not size < 1e-6:
-        raise ConvergenceError(_no_root(f"the last step is {size:.1g} of the parameters"))
+    if not size < STUCK:
+        raise ConvergenceError(_no_root(f"the last step is {size:.1g} standard errors long"))
     return np.asarray(theta)
 
 
 def _large_root(system: System, start: Array) -> Array:
-    scale = np.maximum(np.sqrt(np.sum(system.rows(start) ** 2, axis=0)), 1e-12)
+    spread = system.spread(start)
+    scale = np.where(spread > 0, spread, 1.0)
     try:
         return np.asarray(
             newton_krylov(lambda th: system.total(th) / scale, start, method="gmres", f_tol=1e-9)
@@ -239,8 +259,9 @@ def _large_root(system: System, start: Array) -> Array:
         raise ConvergenceError(_no_root(f"{type(error).__name__} of Newton-Krylov")) from None
 
 
-def _relative(step: Array, theta: Array) -> float:
-    return float(np.max(abs(step) / np.maximum(abs(theta), 1e-3)))
+def _length(step: Array, theta: Array, units: Array) -> float:
+    """Length of the longest step, in units, or in roundings of its parameter if these are more."""
+    return float(np.max(abs(step) / np.maximum(units, np.spacing(abs(theta)) / STEADY)))
 
 
 def _finite(values: Array) -> Array:

@@ -8,17 +8,22 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from implicit_delta._core.arguments import Counter
+from implicit_delta._core.rounding import sum_rounding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.checks import difference
 from implicit_delta.numerics.derivatives import Derivative, differentiate
+from implicit_delta.numerics.lengths import LOST, moving_lengths
 from implicit_delta.numerics.tracing import trace
 
-ROUGH = 1e-2  # of the size of a parameter: a step where no standard error is known yet
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in the unit of each parameter; relative
 UNCERTAIN = 0.01  # of a response, and so of a standard error
 RANK = 1e-11  # smallest singular value over the largest, of rows and columns of length one
 BALANCING = 5  # rounds in which rows and columns are brought to one length
+# Units of `System.units`. A jump of one of n rows lies within the first with chance 1e-4 sqrt(n),
+# and single precision still resolves them.
+NEAR, FAR = (1e-4, -1e-4), (1.0, -1.0, 10.0, -10.0)
+VANISHED = 1e-12  # of what they are elsewhere: rows that are zero but for rounding
 CONCERNED = 0.1  # of the largest entry of a direction: a parameter that takes part in it
 
 JUMPS = (
@@ -58,15 +63,40 @@ class System:
         """Weighted sum, (q,)."""
         return np.asarray(self.weights @ self.rows(theta))
 
-    def slope(self, theta: Array, units: Array) -> Derivative:
-        """Derivative of the sum, (q, d), with its error: given, traced, or by differences."""
+    def spread(self, theta: Array) -> Array:
+        """Root of the sum of squares of each equation over the rows, (q,)."""
+        return np.asarray(np.sqrt(self.weights @ self.rows(theta) ** 2))
+
+    def units(self, theta: Array, slope: Array | None = None) -> Array:
+        """Length of each parameter over which the sum moves by its spread, (d,).
+
+        That is about its standard error, the others held fixed. With a derivative (q, d) it is
+        computed, and searched for where that is zero.
+        """
+        spread = self.spread(theta)
+        if slope is not None:
+            with np.errstate(all="ignore"):
+                pulls = np.max(abs(slope) / np.where(spread > 0, spread, np.inf)[:, None], axis=0)
+                units = 1 / pulls
+            if np.all(np.isfinite(units) & (units > LOST * abs(theta))):
+                return np.asarray(units)
+        return moving_lengths(self.total, theta, spread)
+
+    def slope(self, theta: Array, units: Array | None = None) -> Derivative:
+        """Derivative of the sum, (q, d), with its error: given, traced, or by differences.
+
+        Units are standard errors, where these are known.
+        """
         if self.given is not None:
             value = self._given(theta)
             return Derivative(value, np.zeros_like(value))
         self.counter.count += 1
         traced = trace(self._traced, theta)
-        if traced is not None and self._agrees(*traced, theta, units):
-            return Derivative(traced[1], np.zeros_like(traced[1]))
+        if traced is not None:
+            near = self.units(theta, traced[1]) if units is None else units
+            if self._agrees(*traced, theta, near):
+                return Derivative(traced[1], np.zeros_like(traced[1]))
+        units = self.units(theta) if units is None else units
         try:
             found = differentiate(self.total, theta, np.diag(units))
         except FloatingPointError:
@@ -175,11 +205,6 @@ def _check_finite(rows: Array) -> None:
         )
 
 
-def rough_units(theta: Array) -> Array:
-    """Guess the unit of each parameter from its size."""
-    return np.asarray(ROUGH * np.maximum(abs(theta), 1.0))
-
-
 def check_regular(
     system: System, theta: Array, slope: Derivative, names: Sequence[str] | None
 ) -> None:
@@ -189,9 +214,42 @@ def check_regular(
     if values[-1] <= RANK * values[0]:
         _refuse_singular(system, theta, right * vectors[-1], names)
     doubt = float(np.linalg.norm(left[:, None] * slope.error * right)) / values[-1]
+    if system.given is None and _departs(system, theta, slope.value):
+        raise UnsupportedModelError(JUMPS)
     if doubt > UNCERTAIN:
         share = f"{doubt:.1%}" if doubt < 1 else "all of its size"
         raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
+
+
+def jumps(system: System, theta: Array, direction: Array | None = None) -> bool:
+    """Whether the sum is the same right beside theta and another one farther along a direction.
+
+    Equations that vanish in all rows, as those of separated classes far out, are no such case.
+    """
+    units = system.units(theta)
+    step = units if direction is None else direction / np.max(abs(direction) / units)
+    center, noise, spread = system.total(theta), _noise(system, theta), system.spread(theta)
+
+    def moves(t: float) -> bool:
+        with np.errstate(all="ignore"):
+            there = theta + t * step
+            alive = spread > VANISHED * system.spread(there)
+            return bool(np.any(alive & (abs(system.total(there) - center) > noise)))
+
+    return any(map(moves, FAR)) and not all(map(moves, NEAR))
+
+
+def _departs(system: System, theta: Array, slope: Array) -> bool:
+    """Whether the sum right beside theta does not move as its derivative (q, d) says."""
+    signs = np.sign(np.random.default_rng(0).normal(size=theta.size))
+    step = NEAR[0] * system.units(theta, slope) * signs
+    off = abs(system.total(theta + step) - system.total(theta) - slope @ step)
+    return bool(np.any(off > abs(slope) @ abs(step) / 2 + 4 * _noise(system, theta)))
+
+
+def _noise(system: System, theta: Array) -> Array:
+    rows = abs(system.rows(theta))
+    return np.asarray(2 * sum_rounding(len(rows)) * rows.sum(axis=0))
 
 
 class BalancedLU(NamedTuple):
@@ -234,13 +292,7 @@ def _refuse_singular(
     system: System, theta: Array, direction: Array, names: Sequence[str] | None
 ) -> None:
     """Name the parameters along which the equations do not change, or say that they jump."""
-    step = direction * np.min(np.maximum(abs(theta), 1.0) / np.maximum(abs(direction), 1e-300))
-    center = system.total(theta)
-    with np.errstate(all="ignore"):
-        far = [system.total(theta + t * step) for t in (0.1, -0.1, 1.0, -1.0)]
-    near = system.total(theta + 1e-6 * step)
-    noise = 1e-12 * abs(system.rows(theta)).sum(axis=0)
-    if np.all(abs(near - center) <= noise) and any(np.any(abs(f - center) > noise) for f in far):
+    if jumps(system, theta, direction):
         raise UnsupportedModelError(JUMPS)
     share = abs(direction) / np.max(abs(direction))
     label = names or [f"theta[{j}]" for j in range(theta.size)]

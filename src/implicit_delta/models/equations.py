@@ -126,7 +126,7 @@ def _solved(
                 f"weighting= is for more equations than parameters, and there are {q} of each: "
                 "their root does not depend on it. Leave it out."
             )
-        return Solved(model.theta if known else root_of(model.system, model.theta))
+        return Solved(model.theta if known else root_of(model.system, model.theta, model.names))
     if not known:
         start = model.theta
         return gmm(model.system, model.scatter_at, start, "two-step" if W is None else W, first)
@@ -151,7 +151,8 @@ def _checked_weighting(weighting: Any, q: int) -> Any:
     W = np.array(weighting, dtype=np.float64)
     if W.shape != (q, q) or not np.isfinite(W).all() or not is_symmetric(W):
         raise ValueError(f"A weighting is a symmetric matrix ({q}, {q}), not of shape {W.shape}.")
-    if np.linalg.eigvalsh(W)[0] <= 0:
+    scale = np.sqrt(abs(np.diag(W)))  # equations may have any units
+    if not scale.all() or np.linalg.eigvalsh(W / np.outer(scale, scale))[0] <= 0:
         raise ValueError(
             "weighting is not positive definite: give, for example, `np.linalg.inv(Z.T @ Z)` for "
             "two-stage least squares."

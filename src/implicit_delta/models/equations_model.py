@@ -14,13 +14,15 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened, scatter_of
 from implicit_delta.models.equation_roots import Hansen
-from implicit_delta.models.equation_system import BalancedLU, System, check_regular, rough_units
+from implicit_delta.models.equation_system import BalancedLU, System, check_regular
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, speaking
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.derivatives import Derivative
+from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.tracing import trace
 
+ROUGH = 1e-2  # of the size of a parameter: a step where there is no standard error
 NOISELESS = 1e-12  # of the size of a parameter: a standard error that is rounding
 GMRES_RTOL, GMRES_ROUNDS = 1e-10, 200
 
@@ -134,10 +136,8 @@ class EquationsModel(FittedModel):
     @cached_property
     def units(self) -> Array:
         """The standard error of each parameter: the unit of all steps."""
-        rough = rough_units(self.theta)
-        if self.slope is None:
-            return rough
-        return np.where(self.errors > 0, self.errors, rough)
+        rough = ROUGH * sizes(self.theta)
+        return rough if self.slope is None else np.where(self.errors > 0, self.errors, rough)
 
     @property
     def errors(self) -> Array:
@@ -152,7 +152,7 @@ class EquationsModel(FittedModel):
 
     def linearized(self, weighting: Array | None) -> Array:
         """Differentiate the sum, (q, d), in steps of standard errors; refuse what is singular."""
-        rough = self.system.slope(self.theta, rough_units(self.theta))
+        rough = self.system.slope(self.theta)
         check_regular(self.system, self.theta, _certain(rough), self.names)
         if not np.any(rough.error):
             return rough.value
