@@ -296,7 +296,7 @@ def test_what_cannot_be_made_again_is_told_without_a_line():
     sm = pytest.importorskip("statsmodels.api")
     model = sm.BinomialBayesMixedGLM(BINARY, X, np.eye(30)[GROUPS], np.zeros(30, dtype=int))
     message = refusal(lambda: idm.from_statsmodels(quietly(model.fit_vb)))
-    assert "Write a function `fit(data)`" in message
+    assert "`bootstrap(fit, data, psi)`" in message
 
 
 # lifelines
@@ -330,6 +330,147 @@ def test_lifelines():
     np.testing.assert_array_equal(answer.value, before)
     np.testing.assert_array_equal(results.params_, before)
     assert answer.names == ("a", "b")
+
+
+# Other libraries, by stand-ins with the members that theirs have
+
+
+def stand_in(module, **members):
+    return type("Results", (), {"__module__": module, **members})()
+
+
+def estimates(covariance, params):
+    """Least squares with a covariance that is not the inverse information."""
+    pd = pytest.importorskip("pandas")
+    b, *_ = np.linalg.lstsq(X, LATENT, rcond=None)
+    bread = np.linalg.inv(X.T @ X)
+    V = bread @ (X.T * (LATENT - X @ b) ** 2) @ X @ bread
+    names = ["Intercept", "x", "C(g)[T.b]"]
+    found = pd.Series(b, index=names)
+    return {covariance: V, params: found if params != "coef" else lambda self: found}, b, V
+
+
+FOREIGN = {
+    "linearmodels": [
+        "linearmodels.iv.results", "linearmodels.panel.results", "linearmodels.system.results",
+        "linearmodels.asset_pricing.results",
+    ],
+    "pyfixest": ["pyfixest.estimation.models.feols_", "pyfixest.estimation.fepois_"],
+    "lifelines": ["lifelines.fitters.coxph_fitter", "lifelines.fitters.weibull_fitter"],
+}  # fmt: skip
+MEMBERS = {
+    "linearmodels": ("cov", "params"),
+    "pyfixest": ("_vcov", "coef"),
+    "lifelines": ("variance_matrix_", "params_"),
+}
+ENTRIES = {
+    "from_statsmodels": idm.from_statsmodels,
+    "from_sklearn": lambda results: idm.from_sklearn(results, X, LATENT),
+    "infer": lambda results: idm.infer(results, lambda theta: theta),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("module", [name for names in FOREIGN.values() for name in names])
+def test_fits_of_other_libraries(module, entry):
+    library = module.partition(".")[0]
+    members, b, V = estimates(*MEMBERS[library])
+    # What made the reasons false: a model without `endog`, or one named as in statsmodels.
+    model = type("IV2SLS", (), {"__module__": module})()
+    results = stand_in(module, model=model, **members)
+    message = refusal(lambda: ENTRIES[entry](results))
+    assert message.startswith(f"{entry} does not read Results of {library}.")
+    assert "remove_data" not in message
+    line = next(line for line in lines(message) if line.startswith("infer("))
+    answer = run(line, results=results, psi=lambda params: 3 * params["x"] + params["C(g)[T.b]"])
+    row = np.array([0, 3, 1])
+    assert answer.value == pytest.approx(row @ b)
+    assert answer.standard_error == pytest.approx(np.sqrt(row @ V @ row), rel=1e-6)
+
+
+def test_lifelines_with_several_parameters():
+    pd = pytest.importorskip("pandas")
+    members, b, V = estimates("variance_matrix_", "params_")
+    index = pd.MultiIndex.from_tuples([("lambda_", "one"), ("lambda_", "x"), ("rho_", "one")])
+    results = stand_in("lifelines.fitters.weibull_aft_fitter", **members)
+    results.params_ = pd.Series(b, index=index)
+    line = next(
+        one for one in lines(refusal(lambda: idm.from_statsmodels(results))) if "infer" in one
+    )
+    answer = run(line, results=results, psi=lambda params: params["lambda__x"])
+    assert answer.standard_error == pytest.approx(np.sqrt(V[1, 1]), rel=1e-6)
+
+
+class Curve:
+    """A survival curve with the members of lifelines."""
+
+    def fit(self, durations, event_observed=None, weights=None):
+        self.durations, self.event_observed, self.weights = durations, event_observed, weights
+        self.rate = weights @ event_observed / (weights @ durations)
+        return self
+
+
+Curve.__module__ = "lifelines.fitters.kaplan_meier_fitter"
+
+
+def test_curves_of_lifelines():
+    results = Curve().fit(RNG.exponential(size=N), BINARY, WEIGHTS)
+    before = results.rate
+    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
+    answer = run(line, results=results, psi=lambda fitted: fitted.rate)
+    assert answer.value == results.rate == before
+    assert answer.standard_error > 0
+
+
+@pytest.mark.parametrize("module", ["linearmodels.panel.model", "pyfixest.estimation.FixestMulti_"])
+def test_other_classes_of_these_libraries(module):
+    message = refusal(lambda: idm.from_statsmodels(stand_in(module)))
+    (line,) = lines(message)
+    fit = lambda data: data.mean()
+    answer = run(line, fit=fit, data=LATENT, psi=lambda fitted: fitted)
+    assert answer.value == pytest.approx(LATENT.mean())
+
+
+def test_each_entry_names_the_one_that_reads_a_fit():
+    sm = pytest.importorskip("statsmodels.api")
+    linear = pytest.importorskip("sklearn.linear_model").LinearRegression().fit(X, LATENT)
+    results = sm.OLS(LATENT, X).fit()
+    assert "`from_sklearn(estimator, X, y)`" in refusal(lambda: idm.from_statsmodels(linear))
+    told = refusal(lambda: idm.from_sklearn(results, X, LATENT))
+    assert "`from_statsmodels(results)`" in told
+    for given in (stand_in("somewhere.else"), sm.OLS(LATENT, X)):
+        with pytest.raises(TypeError, match="needs the results of a fit") as caught:
+            idm.from_statsmodels(given)
+        assert ("model.fit()" in str(caught.value)) == hasattr(given, "endog")
+
+
+def test_an_estimator_of_another_library_is_named_and_fitted_again():
+    base = pytest.importorskip("sklearn.base")
+
+    class Scaled(base.RegressorMixin, base.BaseEstimator):
+        def fit(self, X, y):
+            self.coef_ = np.linalg.lstsq(X, y, rcond=None)[0]
+            return self
+
+        def predict(self, X):
+            return X @ self.coef_
+
+    Scaled.__module__ = "glum._glm"
+    estimator = Scaled().fit(X, LATENT)
+    message = refusal(lambda: idm.from_sklearn(estimator, X, LATENT))
+    assert "Scaled is of glum" in message
+    (line,) = lines(message)
+    psi = lambda fitted: fitted.predict(X[:2]).mean()
+    answer = run(line, estimator=estimator, X=X, y=LATENT, psi=psi)
+    assert answer.value == pytest.approx(psi(estimator))
+
+
+def test_smoothing_without_a_likelihood_gets_no_line_that_fails():
+    holtwinters = pytest.importorskip("statsmodels.tsa.holtwinters")
+    results = holtwinters.SimpleExpSmoothing(LATENT, initialization_method="estimated").fit()
+    message = refusal(lambda: idm.from_statsmodels(results))
+    assert lines(message) == []
+    assert "state-space" in message
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -66,8 +66,9 @@ def _ordered(
     if kind not in ("classes", "ordered"):
         raise Failure("--levels is for --family ordered, orderedprobit or mnlogit.")
     texts = frame[name].astype(str)
-    strange = sorted(set(texts) - set(levels))
-    unseen = [level for level in levels if level not in set(texts)]
+    found = set(texts)
+    strange = sorted(found - set(levels))
+    unseen = [level for level in levels if level not in found]
     if strange or unseen:
         raise Failure(
             f"--levels must name the values of {name}, which holds {_shown(frame[name])}: "
@@ -75,7 +76,7 @@ def _ordered(
         )
     pandas = optional("pandas", "implicit-delta fit")
     labels = pandas.Categorical(texts, categories=list(levels), ordered=True)
-    return frame.assign(**{name: labels}), [f"{name} is ordered {' < '.join(levels)}"]
+    return frame.assign(**{name: labels}), [f"{name} is ordered {' < '.join(levels):.500}"]
 
 
 def _text(name: str, values: Any, kind: Outcome) -> str:

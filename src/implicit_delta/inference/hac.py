@@ -88,15 +88,19 @@ class HAC:
         return np.asarray(KERNELS[self.kernel](np.arange(self.lags + 1) / (self.lags + 1)))
 
     def scatter(self, rows: Array) -> Array:
-        """Sum the tapered products of rows (n, k): (k, k).
+        """Sum the tapered products of rows (n, k): (k, k)."""
+        return symmetric(rows.T @ self.around(rows))
 
-        Products with the tapered sums of neighbors, whose cost does not grow with the lags.
+    def around(self, rows: Array, power: int = 1) -> Array:
+        """Sum the rows (n, ...) around each, with the weights of their lags to a power: (n, ...).
+
+        It is a convolution, whose cost does not grow with the lags.
         """
-        taper, length = self.weights(), next_fast_len(len(rows) + self.lags, real=True)
-        around = np.zeros(length)  # lags on both sides; zeros keep the ends of the rows apart
-        around[: taper.size], around[length - self.lags :] = taper, taper[:0:-1]
-        sums = irfft(rfft(rows, length, axis=0) * rfft(around)[:, None], length, axis=0)
-        return symmetric(rows.T @ sums[: len(rows)])
+        taper, length = self.weights() ** power, next_fast_len(len(rows) + self.lags, real=True)
+        both = np.zeros((length, *[1] * (rows.ndim - 1)))  # zeros keep the ends of the rows apart
+        both.flat[: taper.size], both.flat[length - self.lags :] = taper, taper[:0:-1]
+        sums = irfft(rfft(rows, length, axis=0) * rfft(both, axis=0), length, axis=0)
+        return np.asarray(sums[: len(rows)])
 
 
 def _unsorted(rows: Any) -> bool:

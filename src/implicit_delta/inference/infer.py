@@ -36,6 +36,7 @@ from implicit_delta.methods.posterior_covariance import PosteriorCovariance
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.draws import DrawsModel
+from implicit_delta.models.foreign import refuse_foreign
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -127,6 +128,7 @@ def infer(
     2.500 +- 0.559
     """
     if not isinstance(model, FittedModel):
+        refuse_foreign(model, "infer")
         raise TypeError(
             f"infer needs a fitted model, not {type(model).__name__}. Make one with `from_loglik`, "
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."

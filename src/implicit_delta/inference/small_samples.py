@@ -213,11 +213,7 @@ def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
     squares = np.concatenate([unit.squares for unit in units])
     columns = [[unit.pulled(k) for unit in units] for k in range(squares.shape[1])]
     pulled = np.stack([np.concatenate(column) for column in columns], axis=-1)
-    smooth, spread, N = pulled.copy(), squares.copy(), hat.taken
-    for lag, weight in list(enumerate(hac.weights()))[1:]:
-        smooth[lag:] += weight * pulled[:-lag]
-        smooth[:-lag] += weight * pulled[lag:]
-        spread[lag:] += 2 * weight**2 * squares[:-lag]
+    smooth, spread, N = hac.around(pulled), hac.around(squares, power=2), hat.taken
     gram = N @ np.einsum("nrk,nsk->krs", pulled, smooth)
     mean = np.sum(squares, axis=0) - np.trace(gram, axis1=1, axis2=2)
     square = np.sum(squares * spread, axis=0) + np.einsum("kij,kji->k", gram, gram)

@@ -14,6 +14,7 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.models.sklearn.copies import pipeline_copy
@@ -89,6 +90,7 @@ def from_sklearn(
     >>> mean.standard_error.round(2)
     array([0.59, 3.57])
     """
+    refuse_foreign(estimator, "from_sklearn")
     optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
     table = X
@@ -159,33 +161,49 @@ def _transformed(pipeline: Any, X: Any) -> Any:
     return pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
 
 
-REASONS = {
-    "Lasso": "an L1 penalty, whose maximum has corners",
-    "ElasticNet": "an L1 penalty, whose maximum has corners",
-    "SVC": "the hinge loss, which is not a log-likelihood and has no curvature",
-    "SVR": "a loss with corners, which is not a log-likelihood",
-    "LinearSVC": "the hinge loss, which is not a log-likelihood and has no curvature",
+# By a part of the name of an estimator, the first that fits.
+CHOSEN = {
     "RidgeCV": "a penalty chosen from the data; fit Ridge(alpha=estimator.alpha_) to treat it as "
     "given",
     "LogisticRegressionCV": "a penalty chosen from the data; fit LogisticRegression(C=...) to "
     "treat it as given",
-    "GridSearchCV": "settings chosen from the data; give its best_estimator_ to treat them as "
-    "given",
-    "SGDClassifier": "a stochastic optimizer that stops anywhere; use LogisticRegression",
-    "SGDRegressor": "a stochastic optimizer that stops anywhere; use Ridge",
-    "TransformedTargetRegressor": "a transformed target; transform y and give its regressor_",
+    "SearchCV": "settings chosen from the data; give its best_estimator_ to treat them as given",
+    "TransformedTarget": "a transformed target; transform y and give its regressor_",
 }
+L1 = "an L1 penalty, whose maximum has corners"
+REASONS = (
+    CHOSEN
+    | {
+        "Lasso": L1,
+        "ElasticNet": L1,
+        "LinearSVC": "the hinge loss, which is not a log-likelihood",
+        "SVC": "the hinge loss, which is not a log-likelihood and has no curvature",
+        "SVR": "a loss with corners, which is not a log-likelihood",
+        "Quantile": "the check loss, which is not a log-likelihood and has no curvature",
+        "SGDClassifier": "a stochastic optimizer that stops anywhere; use LogisticRegression",
+        "SGDRegressor": "a stochastic optimizer that stops anywhere; use Ridge",
+        "Neighbors": "no parameters, but the training rows themselves",
+        "GaussianProcess": "a likelihood that is not a sum over rows",
+        "Huber": "M-estimation, which is not maximum likelihood",
+    }
+    | dict.fromkeys(
+        ("Tree", "Forest", "Boost", "Bagging"),
+        "trees, which are piecewise constant and chosen step by step",
+    )
+)
 
 
 def _builder(estimator: Any) -> Builder:
     kind = type(estimator)
-    if kind.__module__.startswith("sklearn.") and kind.__name__ in SUPPORTED:
-        return SUPPORTED[kind.__name__]
+    name, library = kind.__name__, library_of(kind)
+    if library == "sklearn" and name in SUPPORTED:
+        return SUPPORTED[name]
     default = "no smooth log-likelihood of its parameters that is known here"
-    if any(word in kind.__name__ for word in ("Tree", "Forest", "Boost", "Bagging")):
-        default = "trees, which are piecewise constant and chosen step by step"
-    reason = REASONS.get(kind.__name__, default)
-    raise UnsupportedModelError(f"from_sklearn does not support {kind.__name__}: it has {reason}.")
+    reason = next((REASONS[word] for word in REASONS if word in name), default)
+    told = f"does not support {name}: it has {reason}."
+    if library != "sklearn":
+        told = f"knows the likelihoods of scikit-learn's classes, and {name} is of {library}."
+    raise UnsupportedModelError(f"from_sklearn {told}")
 
 
 @contextmanager
@@ -194,10 +212,10 @@ def _fit_again(estimator: Any, weighted: bool) -> Iterator[None]:
     try:
         yield
     except UnsupportedModelError as error:
-        raise UnsupportedModelError(
-            f"{error} Bootstrap the whole fit: `from sklearn.base import clone; "
-            f"{_line_of(estimator, weighted)}`."
-        ) from None
+        line = f"from sklearn.base import clone; {_line_of(estimator, weighted)}"
+        again = f"Bootstrap the whole fit: `{line}`."
+        told = again if hasattr(estimator, "get_params") else WRITE
+        raise UnsupportedModelError(f"{error} {told}") from None
 
 
 def _line_of(estimator: Any, weighted: bool) -> str:

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.foreign import WRITE
 
 REASONS = {
     "GEE": "estimating equations, which are not a log-likelihood",
     "NominalGEE": "estimating equations, which are not a log-likelihood",
     "OrdinalGEE": "estimating equations, which are not a log-likelihood",
-    "GLMGam": "a penalty on its smooth terms that is chosen from the data",
+    "GLMGam": "a penalty on the shape of its smooth terms, which is not a ridge",
     "GLSAR": "a correlation that is estimated along with the coefficients",
     "IV2SLS": "instruments, and no likelihood is maximized",
     "MixedLM": "random effects, so its rows are dependent, and the criterion of REML (or a "
@@ -88,34 +89,22 @@ def unsupported(results: Any) -> UnsupportedModelError:
     )
 
 
-def of_lifelines(fitter: Any) -> UnsupportedModelError:
-    """Make the refusal of a survival regression of lifelines."""
-    told = [name for name in LIFELINES if getattr(fitter, name, None) is not None]
-    options = ", ".join(f"{name}=results.{name}" for name in told)
-    return UnsupportedModelError(
-        f"from_statsmodels does not read {type(fitter).__name__} of lifelines. Fit it again to "
-        f"resampled rows: `from copy import copy; bootstrap(lambda d: copy(results).fit(d, "
-        f"{options}), data, lambda fitted: psi(fitted.params_))`."
-    )
-
-
-LIFELINES = ("duration_col", "event_col", "weights_col", "entry_col", "strata", "formula")
-
-
 def advice(results: Any, fit: str = "") -> str:
     """Name a line that works: a bootstrap, or for a series another road."""
     kind = type(results.model)
     name, module = kind.__qualname__, kind.__module__
     if name in SERIES or ".tsa." in module:
+        if not hasattr(results.model, "loglike") or isinstance(results.params, dict):
+            return (
+                "Its rows are ordered in time and cannot be drawn, and it has no log-likelihood of "
+                "its parameters: fit a state-space model, such as UnobservedComponents or ARIMA."
+            )
         line = SERIES.get(name, WHOLE)
         imports = next(text for word, text in IMPORTS.items() if word in line)
         told = "Its rows are ordered in time and cannot be drawn; use"
         return f"{told} `{imports}{line}`."
     if not _can_be_made(results.model):
-        return (
-            "Write a function `fit(data)` that makes such results, and give it to "
-            "`bootstrap(fit, data, psi)`."
-        )
+        return WRITE
     again = f"Fit it again to resampled rows: `{line_of(results, fit)}`."
     if name != "MixedLM":
         return again

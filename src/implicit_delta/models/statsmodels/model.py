@@ -14,10 +14,11 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
-from implicit_delta.models.statsmodels.fit_again import line_of, of_lifelines, unsupported
+from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
 from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
@@ -108,14 +109,14 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
-    if type(results).__module__.startswith("lifelines."):
-        raise of_lifelines(results)
+    refuse_foreign(results, "from_statsmodels")
     optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)
     if not hasattr(bare, "model") or not hasattr(bare, "params"):
+        fits = hasattr(results, "fit") and hasattr(results, "endog_names")
         raise TypeError(
-            f"from_statsmodels needs the results of a fit, not {type(results).__name__}: "
-            "`from_statsmodels(model.fit())`."
+            f"from_statsmodels needs the results of a fit, not {type(results).__name__}"
+            f"{': `from_statsmodels(model.fit())`.' if fits else f'. {WRITE}'}"
         )
     _refuse_other_fits(bare, alpha)
     build = _builder(bare)
