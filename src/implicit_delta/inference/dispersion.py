@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn, warn_of_model
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
+from implicit_delta.inference.leverage import gauss_newton_root
 from implicit_delta.models.base import FittedModel
 
 TOO_MUCH = 1.17  # at this dispersion a nominal 95 % interval covers 93 %
@@ -20,7 +23,7 @@ FACTOR = (
 
 
 def warn_of_dispersion(model: FittedModel) -> None:
-    """Warn where squared residuals exceed their variance, and those of data drawn from the model.
+    """Warn where squared residuals exceed their variance, and those of fits to drawn data.
 
     Only the model's own standard errors assume a variance: robust ones do not.
     """
@@ -35,32 +38,46 @@ def warn_of_dispersion(model: FittedModel) -> None:
         return
     rng = np.random.default_rng(0)
     try:
-        usual = max(_drawn_dispersion(model, rng) for _ in range(REDRAWN))
+        root = gauss_newton_root(model) if model.d <= DENSE_LIMIT else None
+        usual = max(_drawn_dispersion(model, root, rng) for _ in range(REDRAWN))
     except UnsupportedModelError:
         return
     if found > usual:
         text = (
             f"The data vary more than the model has it: squared residuals are {found:.2g} times "
-            f"their variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model). "
-            f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}. "
+            f"their variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model and "
+            "fitted). Its standard errors are then too small, by a factor of about "
+            f"{found**0.5:.2g}. "
         )
         least_squares = model.maker == "from_residuals"
         warn_of_model(model, text + (FACTOR if least_squares else OTHERWISE), DispersionWarning)
 
 
-def _drawn_dispersion(model: FittedModel, rng: np.random.Generator) -> float:
-    """Dispersion of data drawn from the model, each copy of a row by itself.
+def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Generator) -> float:
+    """Dispersion of data drawn from the model, after one Newton step to their own fit.
 
-    A drawn row that counts w times is the mean of w draws, which varies less than w rows do.
+    A fit takes as much away from the residuals of drawn data as from those of the data. Each copy
+    of a row is drawn by itself: a drawn row that counts w times is the mean of w draws, which
+    varies less than w rows do.
     """
-    w = model.weights
-    if model.weight_kind != "frequency" or np.all((w == 0) | (w == 1)):
-        return model.redrawn(rng).dispersion()
-    single, copies = model.reweighted((w > 0).astype(np.float64)), np.clip(w, 1, COPIES) // 1
-    total = float(w.sum())
-    for k in range(int(copies.max())):
-        squares = single.redrawn(rng).squared_residuals()
+    w, copies, source, shares = model.weights, 1, model, [model.weights]
+    if model.weight_kind == "frequency" and not np.all((w == 0) | (w == 1)):
+        drawn_copies = np.clip(w, 1, COPIES) // 1
+        copies, source = int(drawn_copies.max()), model.reweighted((w > 0).astype(np.float64))
+        shares = [np.sqrt(w / drawn_copies) * (k < drawn_copies) for k in range(copies)]
+    drawn = [source.redrawn(rng) for _ in range(copies)]
+    freedom, taken = float(np.sum(model.counts)) - model.d, 0.0
+    if root is None:
+        taken = 0.0 if model.penalized else float(model.d)  # by the fit, on average
+    else:
+        theta, penalty = model.theta, model.penalty_score(model.theta)
+        parts = zip(drawn, shares, strict=True)
+        score = sum(part.reweighted(share).score(theta) + penalty for part, share in parts)
+        drawn = [part.at(theta + root @ (root.T @ (score - penalty))) for part in drawn]
+    total = float(w.sum()) - taken
+    for part, share in zip(drawn, shares, strict=True):
+        squares = part.squared_residuals()
         if squares is None:
             return np.nan
-        total += float((np.sqrt(w / copies) * (k < copies)) @ (squares - 1))
-    return total / (float(w.sum()) - model.d)
+        total += float(share @ (squares - 1))
+    return total / freedom
