@@ -11,9 +11,11 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
+from implicit_delta._core.thresholds import UNCERTAIN
 
 SIZES = {"d = 75": (5, 8, 3, 200), "d = 604": (10, 40, 4, 500), "d = 1565": (20, 60, 5, 1000)}
-ROUNDING = 1e-4  # derivatives in single precision have four digits, whatever their vectors have
+ROUNDING = 1e-5  # of the gradient of psi, in single precision
+SEEDS = {"d = 75": 8, "d = 604": 3, "d = 1565": 1}
 SCALES = {"plain": 0.0, "columns from 0.01 to 100": 2.0}
 
 
@@ -22,23 +24,23 @@ def single(monkeypatch):
     monkeypatch.setattr("implicit_delta.models.torch.module.MOST_DOUBLE", 10)
 
 
-def problem(size, scale):
+def problem(size, scale, seed):
     p, hidden, classes, n = SIZES[size]
-    generator = torch.Generator().manual_seed(1)
-    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(seed + 1)
+    torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(p, hidden), nn.Tanh(), nn.Linear(hidden, classes))
     X = torch.randn(n, p, generator=generator)
     X = X * torch.logspace(-SCALES[scale], SCALES[scale], p)
     return net, X, torch.randint(classes, (n,), generator=generator)
 
 
-def answers(size, scale, l2, rtol, count=1):
-    net, X, y = problem(size, scale)
-    psi = lambda net: net(X[:count].to(next(net.parameters()).dtype))[:, 0]
+def answers(size, scale, l2, rtol, seed):
+    net, X, y = problem(size, scale, seed)
+    psi = lambda net: net(X[:2].to(next(net.parameters()).dtype))[:, 0]
     found = []
     for dtype, solver in (
         (torch.float64, idm.cholesky),
-        (None, idm.conjugate_gradient(rtol=rtol)),
+        (torch.float32, idm.conjugate_gradient(rtol=rtol)),
     ):
         model = idm.from_torch(net, (X, y), idm.Categorical(), l2=l2, dtype=dtype)
         with warnings.catch_warnings():
@@ -50,22 +52,34 @@ def answers(size, scale, l2, rtol, count=1):
     return found
 
 
-@pytest.mark.parametrize(("l2", "rtol"), [(1e-3, 1e-2), (1e-3, 1e-3), (0.1, 1e-3), (10.0, 1e-3)])
+@pytest.mark.parametrize(("l2", "rtol"), [(0.1, 1e-2), (0.1, 1e-3), (10.0, 1e-3)])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("size", SIZES)
 def test_the_error_is_within_its_bound(size, scale, l2, rtol):
-    exact, found = answers(size, scale, l2, rtol, count=2)
-    off = abs(found.standard_error / exact.standard_error - 1)
-    assert found.diagnostics.residual <= rtol
-    assert np.max(off) <= found.diagnostics.residual + ROUNDING
+    for seed in range(SEEDS[size]):
+        exact, found = answers(size, scale, l2, rtol, seed)
+        off = abs(found.standard_error / exact.standard_error - 1)
+        assert np.max(off) <= found.diagnostics.residual + ROUNDING
+        if l2 == 10.0:
+            assert found.diagnostics.residual <= rtol
 
 
-@pytest.mark.parametrize("size", ["d = 75", "d = 1565"])
-def test_rounding_below_the_penalty_is_told(size):
-    """A curvature below the ridge is rounding; the errors are off by 16 and 250 times rtol."""
-    with pytest.warns(idm.ImplicitDeltaWarning, match="no bound.*rtol=1e-2"):
-        _, found = answers(size, "columns from 0.01 to 100", 1e-3, 1e-4, count=2)
-    assert np.isnan(found.diagnostics.residual)
+@pytest.mark.parametrize("rtol", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("size", SIZES)
+def test_rounding_near_the_penalty_enters_the_bound(size, scale, rtol):
+    """The standard error was off by up to 50 times its bound; or there is none, with a warning."""
+    for seed in range(SEEDS[size]):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            exact, found = answers(size, scale, 1e-3, rtol, seed)
+        residual = found.diagnostics.residual
+        text = " ".join(str(one.message) for one in caught)
+        assert np.isnan(residual) == ("no bound" in text)
+        assert (residual > UNCERTAIN) == ("is known to" in text)
+        off = abs(found.standard_error / exact.standard_error - 1)
+        if not np.isnan(residual):
+            assert np.max(off) <= residual + ROUNDING
 
 
 def test_the_ridge_is_summed_in_double_precision():

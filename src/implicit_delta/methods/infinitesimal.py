@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.factored import Factored
 from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.thresholds import UNCERTAIN
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -34,7 +35,6 @@ from implicit_delta.numerics.solvers import (
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
-FEW = 8  # psi: of more, products are shared or the matrix is formed, once and in double precision
 MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
 ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
 BIAS_LIMIT = 30  # parameters: the bias takes two evaluations of psi for each
@@ -135,7 +135,7 @@ class Infinitesimal(Method):
             bias=bias,
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=score,
-            notes=_notes(solution),
+            notes=_notes(solution, model.in_single),
             exact=exact,
         )
 
@@ -178,9 +178,7 @@ class Infinitesimal(Method):
         if isinstance(solver, Cholesky):
             return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
-        single = model.single() if floor and b.shape[1] <= FEW else None
-        rough = None if single is None else lambda v: self._curve(single, v)
-        return solver.solve(operator, b, floor=floor, rough=rough)
+        return solver.solve(operator, b, floor=floor, single=model.in_single)
 
     def _part(self, model: FittedModel, columns: int) -> Array | None:
         """Return most of the curvature, if that is cheaper to form than all of it."""
@@ -257,7 +255,7 @@ def _probed(
         return Probe(np.nan)
 
 
-def _notes(solution: Solution) -> Mapping[str, float | str]:
+def _notes(solution: Solution, single: bool) -> Mapping[str, float | str]:
     notes: dict[str, float | str] = {}
     if solution.flat_directions:
         exact = solution.flat is not None
@@ -267,6 +265,8 @@ def _notes(solution: Solution) -> Mapping[str, float | str]:
         sure = f"bounded with probability {solution.probability:g}"
         estimated = f"not bounded, about {solution.residual:.1g} (an order of magnitude)"
         notes["accuracy"] = sure if solution.probability > 0 else estimated
+    elif single and np.isnan(solution.asymmetry):  # A was never formed
+        notes["accuracy"] = f"bounded, at most {solution.residual:.1g} (single precision)"
     if solution.by_part:
         off = float(np.max(ratio(solution.upper - solution.lower, 2 * solution.lower)))
         most = max(off, float(np.finfo(float).eps))
@@ -286,6 +286,14 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
 
 
 def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None:
+    if solution.probability and solution.residual > UNCERTAIN:
+        warn(
+            f"The standard error is known to {solution.residual:.0%} only: so much may be missing "
+            "by the rounding of products with the curvature. Usual cause: single precision, with "
+            "columns of different scales and a small penalty. Make the model with "
+            "`dtype=torch.float64`, bring the columns to one scale, or use a larger `l2=`.",
+            ImplicitDeltaWarning,
+        )
     if not solution.doubtful:
         return
     smallest, gigabytes = solution.smallest_curvature, 8e-9 * 3 * model.d**2

@@ -220,9 +220,10 @@ class FittedModel(ABC):
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT
 
-    def single(self) -> "FittedModel | None":
-        """Return the same in single precision, for cheaper products; None if there is none."""
-        return None
+    @property
+    def in_single(self) -> bool:
+        """Whether derivatives are computed in single precision."""
+        return False
 
     def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
         """Matrix (d, d) that is at most the Gauss-Newton matrix, near to it and cheaper to form.

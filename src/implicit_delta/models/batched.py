@@ -15,6 +15,7 @@ from implicit_delta._core.arguments import Counter, as_parameters, as_weights
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta._core.rounding import EPS
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian, Poisson
@@ -154,6 +155,10 @@ class BatchedModel(FittedModel):
     def functional(self) -> Any:
         """The model as a function of its flat parameters."""
         return self.program.functional
+
+    @property
+    def in_single(self) -> bool:
+        return bool(self.functional.eps > EPS)
 
     @property
     def row_terms(self) -> RowTerms:

@@ -69,6 +69,11 @@ class Functional(ABC):
         return False
 
     @property
+    @abstractmethod
+    def eps(self) -> float:
+        """Precision of the type of the work."""
+
+    @property
     def longest_sum(self) -> int:
         """Most summands of a product with one of the parameters: all axes but its shortest."""
         shapes = [shape for _, shape in self.layout if shape]

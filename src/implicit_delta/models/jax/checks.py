@@ -113,7 +113,7 @@ def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches) -> None:
             functional.numpy(flat),
             terms[:size],
             functional.longest_sum,
-            float(np.finfo(functional.dtype).eps),
+            functional.eps,
         )
         check_same(whole, alone, rounding, NOT_ALONE)
 

@@ -33,6 +33,10 @@ class JaxFunctional(Functional):
     structure: tree_util.PyTreeDef
     leaves: tuple[Any, ...]
 
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(self.dtype).eps)
+
     def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:
         return self.call(function, self.pieces(flat), *arguments)
 

@@ -88,6 +88,7 @@ class ShardedModel(FittedModel):
     given: Array
     drawn: Callable[[], Array] | None = None
     l2: float = 0.0
+    in_single: bool = False
     has_penalty: bool = False
     penalty_by_rows: bool = False
     names: tuple[str, ...] | None = None

@@ -108,7 +108,7 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
             functional.numpy(flat),
             own,
             functional.longest_sum,
-            torch.finfo(functional.dtype).eps,
+            functional.eps,
         )
     check_same(first, second, rounding, NOT_THE_SAME)
     _check_alone(program, flat, batch, own, rounding)

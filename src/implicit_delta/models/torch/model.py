@@ -102,18 +102,13 @@ class TorchModel(BatchedModel):
         program = replace(self.program, functional=tangent)
         return replace(self, program=program, replicates=None)  # far from where it touches
 
-    def single(self) -> "TorchModel | None":
-        if self.functional.dtype != torch.float64 or isinstance(self.functional, TangentFunctional):
-            return None
-        program = replace(self.program, functional=self.functional.single())
-        return replace(self, program=program, batches=replace(self.batches, dtype=torch.float32))
-
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         rows = differentiate_psi(self.functional, psi, theta)
         if np.array_equal(theta, self.theta):
-            precision = torch.finfo(self.functional.dtype).eps
-            check_gradient(lambda point: self.evaluate(psi, point), rows, theta, precision)
+            check_gradient(
+                lambda point: self.evaluate(psi, point), rows, theta, self.functional.eps
+            )
         return rows
 
     def mean(self, parameters: Any, inputs: Array) -> Any:

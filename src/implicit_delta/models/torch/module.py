@@ -40,6 +40,10 @@ class TorchFunctional(Functional):
         return self.shell.module
 
     @property
+    def eps(self) -> float:
+        return torch.finfo(self.dtype).eps
+
+    @property
     def running_averages(self) -> bool:
         return any(name.endswith("running_mean") for name, _ in self.module.named_buffers())
 
@@ -75,11 +79,6 @@ class TorchFunctional(Functional):
 
     def numpy(self, values: Any) -> Any:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-
-    def single(self) -> "TorchFunctional":
-        """Copy this in single precision."""
-        shell = copy.deepcopy(self.shell).float()
-        return TorchFunctional(self.layout, torch.float32, shell, self.device)
 
     def leaves(self, theta: Array) -> dict[str, nn.Parameter]:
         """Copy theta into parameters as an optimizer wants them, by name."""

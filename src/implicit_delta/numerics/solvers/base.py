@@ -99,7 +99,7 @@ class Solver(Named, ABC):
 
     @abstractmethod
     def solve(
-        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+        self, operator: Operator, b: Array, *, floor: float = 0.0, single: bool = False
     ) -> Solution:
         """Solve ``A x = b`` and return ``b' A^-1 b`` with it.
 
@@ -111,8 +111,9 @@ class Solver(Named, ABC):
             Right-hand sides, one per column.
         floor : float
             A number known to be at most the smallest eigenvalue of A; 0 when nothing is known.
-        rough : callable, optional
-            Applies A cheaply, in single precision; what is found with it is checked with A.
+        single : bool
+            Whether the operator works in single precision. Its rounding is then measured, and
+            enters the bounds.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta._core.types import Array
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN, Operator
+from implicit_delta.numerics.solvers.base import NEGLIGIBLE, UNSEEN
 from implicit_delta.numerics.solvers.descent import ROUNDING, Descent
 from implicit_delta.numerics.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
 
@@ -20,6 +20,9 @@ ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further
 # leaves rounding, and further steps would follow it along directions that are flat.)
 SAFETY, SURE = 0.1, 1e-10
 WITHIN = 0.999  # of rtol, for rounding
+# Times the difference of two roundings of a product, which is about the square root of two times
+# the error of one; errors that both have in common, of what the operator holds, are as large.
+ROUNDED = 2.0
 
 
 class Bounds:
@@ -32,8 +35,8 @@ class Bounds:
         self.probe, self.probing, self.sight = probe, probe is not None, Sight()
         self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
         self.streak = np.zeros(descent.size.size, dtype=int)
-        self.slip = np.zeros(descent.size.size)  # of the residuals, by a rough operator
-        self.rough = np.zeros(descent.size.size)  # error of that operator, relative to the floor
+        # By rounding of the operator: its error relative to the floor, of residuals, and of lower.
+        self.relative, self.slip, self.blur = np.zeros((3, descent.size.size))
         self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
 
     def step(self) -> None:
@@ -102,7 +105,7 @@ class Bounds:
     @property
     def probability(self) -> float:
         """With which ``error`` is a bound at the floor; no floor holds for flat directions."""
-        if not self.bounded or self.flat_part[0] > UNSEEN:
+        if not self.bounded or self.flat_part[0] > UNSEEN or np.any(self.relative >= 1):
             return 0.0
         return 1.0 if self.probe is None else 1 - CHANCE
 
@@ -113,7 +116,7 @@ class Bounds:
         Or a curvature was found below the floor that is known: then products are rounding.
         """
         if self.probe is None:
-            return self.certify and self.floor > 0 and not self.bounded
+            return self.certify and self.floor > 0 and not self.probability
         if self.probability:
             return False
         mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
@@ -137,24 +140,31 @@ class Bounds:
         if not self.slip.any():
             return bound
         # |r| in the norm of A^-1: that of the recurrence, and what it has slipped by.
-        return np.asarray((np.sqrt(bound / (1 - self.rough)) + self.slip / math.sqrt(mu)) ** 2)
+        length = np.sqrt(ratio(bound, 1 - self.relative)) + self.slip / math.sqrt(mu)
+        return np.asarray(length**2 + 2 * self.blur)
 
-    def correct(self, operator: Operator, b: Array) -> None:
-        """Put the residuals of x in the place of those that a rough operator has led to.
+    def measure_rounding(self, b: Array) -> None:
+        """Let the rounding of the operator enter the bounds, from two more products with x.
 
-        From here on ``lower`` is 2 b'x - x'Ax, a bound for any x. The operator's error E is about
-        |slip| / |x|, so that no curvature of A is smaller than mu - |E|.
+        A product with x / 3, times 3, has the same exact value and is rounded otherwise. With |Ex|
+        the error of one, 2 b'x - x'Ax, which is a bound for any x, is off by at most |x| |Ex|, and
+        no curvature of A is smaller than mu - |E|, where E is about |Ex| / |x|.
         """
-        descent, images = self.descent, np.asarray(operator(self.descent.x.T)).T
-        for row, column in enumerate(descent.order):
-            x, residual = descent.x[column], b[:, column] - images[column]
-            slip = float(np.linalg.norm(residual - descent.residuals[row]))
-            self.slip[column] = slip
-            self.rough[column] = min(1.0, slip / max(self.floor * float(np.linalg.norm(x)), slip))
-            descent.residuals[row] = residual
-            descent.lower[column] = x @ b[:, column] + x @ residual
-        descent.products += descent.order.size
-        descent.iterations += 1
+        descent, x = self.descent, self.descent.x.astype(np.float64)
+        images = np.asarray(descent.operator(x.T), dtype=np.float64).T
+        again = 3 * np.asarray(descent.operator(x.T / 3), dtype=np.float64).T
+        residuals = b.T - images
+        error = ROUNDED * np.linalg.norm(again - images, axis=1)
+        size = np.linalg.norm(x, axis=1)
+        self.relative = np.minimum(ratio(error, self.floor * size), 1.0)
+        self.blur = size * error
+        recurrent = np.empty_like(residuals)
+        recurrent[descent.order] = descent.residuals
+        self.slip = np.linalg.norm(residuals - recurrent, axis=1) + error
+        descent.lower = np.einsum("kd,kd->k", x, b.T + residuals) - self.blur
+        descent.residuals[:] = residuals[descent.order]
+        descent.products += 2 * descent.order.size
+        descent.iterations += 2
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""

@@ -58,10 +58,10 @@ class Cholesky(Solver):
         b: Array,
         *,
         floor: float = 0.0,
-        rough: Operator | None = None,
+        single: bool = False,
         part: Array | None = None,
     ) -> Solution:
-        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``rough`` have no effect.
+        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``single`` have no effect.
 
         With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
         that leaves doubt in the ninth digit.

@@ -1,8 +1,7 @@
 """Conjugate gradients, stopped on bounds of b' A^-1 b."""
 
-import contextlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +20,6 @@ from implicit_delta.numerics.solvers.probe import Probe
 
 MOST_ITERATIONS = 10_000
 FORETOLD_EVERY = 10  # iterations
-FINEST_ROUGH = 1e-5  # rtol that products in single precision are tried for
-CLOSER = 0.98  # times rtol, to leave room for the errors of a rough operator
 BIAS = 0.3  # the error is about this part of its bound at the smallest Ritz value, in trials
 
 
@@ -101,23 +98,14 @@ class ConjugateGradient(Solver):
         check_budget(self.budget)
 
     def solve(
-        self, operator: Operator, b: Array, *, floor: float = 0.0, rough: Operator | None = None
+        self, operator: Operator, b: Array, *, floor: float = 0.0, single: bool = False
     ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
-        if rough is not None and self._may_be_rough(floor):
-            # Whatever goes wrong in single precision, A itself decides.
-            with contextlib.suppress(Exception):
-                bounds = replace(self, rtol=CLOSER * self.rtol)._iterated(rough, b, floor)
-                bounds.correct(operator, b)
-                bounds.rtol = self.rtol
-                if bounds.bounded and np.all(bounds.tight):
-                    return _solution(bounds, b)
-        return _solution(self._iterated(operator, b, floor), b)
-
-    def _may_be_rough(self, floor: float) -> bool:
-        """Whether bounds that hold can tell if single precision was enough."""
-        bounded = floor > 0 and self.certify and self.preconditioner is None
-        return bounded and self.rtol >= FINEST_ROUGH
+        bounds = self._iterated(operator, b, floor)
+        guess = _guess(bounds)
+        if single and bounds.bounded:
+            bounds.measure_rounding(b)
+        return _solution(bounds, b, guess)
 
     def _iterated(self, operator: Operator, b: Array, floor: float) -> Bounds:
         """Iterate until the bounds agree."""
@@ -149,18 +137,22 @@ class ConjugateGradient(Solver):
 conjugate_gradient = ConjugateGradient()
 
 
-def _solution(bounds: Bounds, b: Array) -> Solution:
+def _guess(bounds: Bounds) -> Array:
+    """Estimate b' A^-1 b, (K,), between its bounds."""
+    remaining = BIAS * bounds.error(max(bounds.smallest, bounds.estimated_mu()))
+    if not bounds.bounded:
+        return np.asarray(bounds.descent.lower + remaining)
+    remaining = np.minimum(remaining, bounds.error(bounds.floor) / 2)
+    return bounds.pick(bounds.descent.lower + remaining)
+
+
+def _solution(bounds: Bounds, b: Array, diagonal: Array) -> Solution:
     descent, probe = bounds.descent, bounds.probe
-    estimated = bounds.estimated_mu()
-    mu = bounds.floor if bounds.bounded else estimated
+    mu = bounds.floor if bounds.bounded else bounds.estimated_mu()
     gap = bounds.gap(mu)
     quadratic = (descent.x @ b).T
     quadratic[:, descent.order] += descent.x @ descent.residuals.T
     quadratic = symmetric(quadratic)
-    remaining = BIAS * bounds.error(max(bounds.smallest, estimated))
-    if bounds.bounded:
-        remaining = np.minimum(remaining, bounds.error(mu) / 2)
-    diagonal = descent.lower + remaining
     if bounds.bounded:
         diagonal = bounds.pick(diagonal)
         gap = bounds.distance(diagonal)
