@@ -372,7 +372,7 @@ def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
     if m1.constraints is None:
         return np.zeros((0, m1.d))
     low, high = box(m1.constraints, within)
-    near = SAME * np.maximum(1.0, abs(within))
+    near = SAME * abs(within)
     inward = (within - low <= near).astype(float) - (high - within <= near)
     return np.asarray(np.diag(inward)[_held(m0, m1, within) & (inward != 0)])
 

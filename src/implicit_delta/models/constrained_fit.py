@@ -13,7 +13,7 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints
 
 MOST_ROUNDS = 20  # sets of active constraints that are tried
-STARTS, FEASIBLE = 3, 1e-6  # beside the given one; relative violation that a finish removes
+STARTS, FEASIBLE = 3, 1e-6  # beside the given one; standard errors that a finish removes
 HUGE = 1e300  # stands for an objective that is not defined
 STEPS = {"maxiter": 500, "ftol": 1e-13}
 ONE_SIDED = 1e-5  # of the size of a parameter: a step to the inside
@@ -55,7 +55,7 @@ def maximum_along(model: FittedModel) -> Array:
 def checked_under_constraints(model: Model) -> Model:
     """Refuse a theta that violates the constraints, or is no maximum under them."""
     if model.constraints is not None:
-        model.constraints.check(model.theta)
+        model.constraints.check(model.theta, lambda: model.units)
         model.active(strict=True)
     return model
 
@@ -86,7 +86,7 @@ def _sequential(model: FittedModel, constraints: Constraints) -> Array:
     constraints.check_slopes(theta)  # at a start of zeros a wrong one may be right
     beyond = constraints.violation(theta)
     worst = int(np.argmax(beyond))
-    if np.any(beyond > FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
+    if not _nearly_holds(constraints, theta, model.units):
         raise ConvergenceError(
             "No maximum under the constraints was found: the search has ended where "
             f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Give another "
@@ -104,10 +104,10 @@ def _feasible(constraints: Constraints, start: Array, units: Array) -> Array:
     points = [start, *(start + units * beside)]
     for point in points:
         theta = point if constraints.holds(point) else _projected(constraints, point, units)
-        beyond = constraints.violation(theta)
-        if np.all(beyond <= FEASIBLE * np.maximum(1.0, abs(constraints.value(theta)))):
+        if _nearly_holds(constraints, theta, units):
             return theta
     constraints.check_slopes(theta)
+    beyond = constraints.violation(theta)
     worst = int(np.argmax(beyond))
     raise ConvergenceError(
         "No parameters were found that satisfy the constraints: "
@@ -117,15 +117,24 @@ def _feasible(constraints: Constraints, start: Array, units: Array) -> Array:
     )
 
 
+def _nearly_holds(constraints: Constraints, theta: Array, units: Array) -> bool:
+    """Whether theta satisfies the constraints, but for a minute part of a standard error."""
+    near = FEASIBLE * constraints.lengths(theta, units)
+    return bool(np.all(constraints.violation(theta) <= near))
+
+
 def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
     """Minimize the violation, from a point on."""
 
+    lengths = constraints.lengths(point, units)
+    lengths[lengths == 0] = 1.0
+
     def beyond(x: Array) -> Array:
         value = constraints.value(x * units)
-        return value - np.clip(value, constraints.low, constraints.high)
+        return (value - np.clip(value, constraints.low, constraints.high)) / lengths
 
     def slope(x: Array) -> Array:
-        rows = constraints.slope(x * units) * units
+        rows = constraints.slope(x * units) * units / lengths[:, None]
         return np.where(beyond(x)[:, None] != 0, rows, 0.0)
 
     found = least_squares(beyond, point / units, slope, xtol=1e-15, ftol=1e-15, gtol=1e-15)
@@ -146,7 +155,7 @@ def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> Ar
         jac=lambda x: -model.slope_inside(x * units) * units,
         method="SLSQP",
         bounds=[(low / u, high / u) for low, high, u in zip(*limits, units, strict=True)],
-        constraints=scaled(constraints, units),
+        constraints=scaled(constraints, start, units),
         options=STEPS,
     )
     return np.asarray(found.x * units)
@@ -164,9 +173,13 @@ def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def scaled(constraints: Constraints, units: Array) -> list[dict[str, Any]]:
-    """Write constraints as scipy's dicts, of parameters in natural units."""
-    equal = constraints.equal
+def scaled(constraints: Constraints, theta: Array, units: Array) -> list[dict[str, Any]]:
+    """Write constraints as scipy's dicts, of parameters in natural units around theta.
+
+    The rows are in natural units too: scipy's tolerance is absolute.
+    """
+    equal, lengths = constraints.equal, constraints.lengths(theta, units)
+    lengths[lengths == 0] = 1.0
     limits = [
         ("eq", equal, 1.0, constraints.low),
         ("ineq", ~equal & np.isfinite(constraints.low), 1.0, constraints.low),
@@ -175,8 +188,12 @@ def scaled(constraints: Constraints, units: Array) -> list[dict[str, Any]]:
     return [
         {
             "type": kind,
-            "fun": lambda x, r=rows, s=sign, e=end: s * (constraints.value(x * units) - e)[r],
-            "jac": lambda x, r=rows, s=sign: s * constraints.slope(x * units)[r] * units,
+            "fun": lambda x, r=rows, s=sign, e=end: (
+                s * ((constraints.value(x * units) - e) / lengths)[r]
+            ),
+            "jac": lambda x, r=rows, s=sign: (
+                s * (constraints.slope(x * units) * units / lengths[:, None])[r]
+            ),
         }
         for kind, rows, sign, end in limits
         if rows.any()
@@ -204,7 +221,7 @@ def _finished(model: FittedModel, theta: Array) -> Array:
             if chart.free.size:
                 z = maximum_of(here.along(chart))[0]
             goal, before = chart.point(z), active.rows
-        if constraints.holds(goal):
+        if _nearly_holds(constraints, goal, here.units):
             theta = goal
         else:
             theta, before = _first_stop(constraints, theta, goal), None

@@ -18,7 +18,7 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linpro
 
 from implicit_delta._core.labels import near_match
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.named_theta import Layout, speaking
 from implicit_delta.numerics.derivatives import differentiate
 
@@ -161,9 +161,24 @@ class Constraints:
     def violation(self, theta: Array) -> Array:
         """By how much each row is violated, (m,); zero, but for rounding, if it is not."""
         value = self.value(theta)
-        size = np.maximum(1.0, abs(value))
         beyond = np.maximum(self.low - value, value - self.high)
-        return np.where(beyond > ROUNDING * size, beyond, 0.0)
+        if np.any(beyond > 0):
+            beyond = np.where(beyond > ROUNDING * self._sizes(theta, value), beyond, 0.0)
+        return np.maximum(beyond, 0.0)
+
+    def near(self, theta: Array, errors: Array) -> Array:
+        """Distance from its limit within which a row is at it, (m,): `errors`, or rounding."""
+        return np.maximum(errors, ROUNDING * self._sizes(theta, self.value(theta)))
+
+    def lengths(self, theta: Array, units: Array) -> Array:
+        """Changes of the rows over one standard error of the parameters, (m,)."""
+        return np.asarray(np.linalg.norm(self.slope(theta) * units, axis=1))
+
+    def _sizes(self, theta: Array, value: Array) -> Array:
+        """Sizes of the rows, (m,), which their rounding is relative to: no length is absolute."""
+        ends = np.where(np.isfinite([self.low, self.high]), [self.low, self.high], 0.0)
+        terms = abs(self.slope(theta)) @ abs(theta)
+        return np.max(abs(np.array([value, terms, *ends])), axis=0)
 
     def holds(self, theta: Array) -> bool:
         """Whether theta satisfies all of them."""
@@ -186,9 +201,14 @@ class Constraints:
         ends = ((-1, self.low[row]), (1, self.high[row]))
         return [side for side, end in ends if np.isfinite(end)]
 
-    def check(self, theta: Array) -> None:
-        """Refuse a theta that violates a row."""
+    def check(self, theta: Array, units: Callable[[], Array]) -> None:
+        """Refuse a theta that violates a row by more than a minute part of a standard error."""
         beyond = self.violation(theta)
+        if np.any(beyond):
+            try:
+                beyond[beyond <= TOUCHES * self.lengths(theta, units())] = 0.0
+            except (ImplicitDeltaError, ArithmeticError, ValueError):  # not defined there
+                pass
         worst = int(np.argmax(beyond))
         if beyond[worst] > 0:
             value = float(self.value(theta)[worst])
@@ -219,9 +239,9 @@ class Constraints:
             Refuse a theta that is not a constrained maximum.
         """
         value, gradients = self.value(theta), self.slope(theta)
-        size = np.linalg.norm(gradients * units, axis=1)
+        size = self.lengths(theta, units)
+        near = self.near(theta, TOUCHES * size)
         size[size == 0] = 1.0
-        near = np.maximum(TOUCHES * size, ROUNDING * np.maximum(1.0, abs(value)))
         at_low, at_high = value - self.low <= near, self.high - value <= near
         rows = np.concatenate([np.flatnonzero(at_low), np.flatnonzero(at_high)])
         sides = np.repeat([-1, 1], [at_low.sum(), at_high.sum()])

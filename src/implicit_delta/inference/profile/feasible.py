@@ -138,7 +138,7 @@ class Feasible:
     def reached(self, theta: Array) -> list[str]:
         """Spell out the limits that theta is at."""
         value = self.constraints.value(self._whole(theta))
-        near = REACHED * np.maximum(1.0, abs(value))
+        near = self._near(theta, REACHED)
         ends = ((-1, value - self.constraints.low), (1, self.constraints.high - value))
         rows = [(int(row), side) for side, gap in ends for row in np.flatnonzero(gap <= near)]
         return [
@@ -263,21 +263,27 @@ class Feasible:
 
     def holds(self, theta: Array) -> bool:
         """Whether theta satisfies the constraints, but for rounding."""
-        whole = self._whole(theta)
-        slack = REACHED * np.maximum(1.0, abs(self.constraints.value(whole)))
-        return bool(np.all(self.constraints.violation(whole) <= slack))
+        beyond = self.constraints.violation(self._whole(theta))
+        return bool(np.all(beyond <= self._near(theta, REACHED)))
+
+    def _near(self, theta: Array, errors: float) -> Array:
+        """Distance from its limit within which a row is at it, (m,)."""
+        lengths = np.linalg.norm(self._slopes(theta), axis=1)
+        return self.constraints.near(self._whole(theta), errors * lengths)
 
     def normals(self, theta: Array) -> Iterator[Array]:
         """Outward normals of the limits that are reached, in these coordinates."""
         whole = self._whole(theta)
         value, rows = self.constraints.value(whole), self._slopes(theta)
-        near = 10 * REACHED * np.maximum(1.0, abs(value))
+        near = self._near(theta, 10 * REACHED)
         for sign, gap in ((-1, value - self.constraints.low), (1, self.constraints.high - value)):
             yield from (sign * row for row in rows[(gap <= near) & ~self.constraints.equal])
 
     def limits(self) -> list[dict[str, Any]]:
-        """Write the inequalities as scipy's dicts."""
+        """Write the inequalities as scipy's dicts, in standard errors: its tolerance is absolute."""
         of = self.constraints
+        lengths = np.linalg.norm(self._slopes(self.model.theta), axis=1)
+        lengths[lengths == 0] = 1.0
         sides = (
             (1.0, of.low, ~of.equal & np.isfinite(of.low)),
             (-1.0, of.high, ~of.equal & np.isfinite(of.high)),
@@ -286,9 +292,11 @@ class Feasible:
             {
                 "type": "ineq",
                 "fun": lambda x, s=sign, e=end, r=rows: (
-                    s * (of.value(self._whole(self._theta(x))) - e)[r]
+                    s * ((of.value(self._whole(self._theta(x))) - e) / lengths)[r]
                 ),
-                "jac": lambda x, s=sign, r=rows: s * self._slopes(self._theta(x))[r],
+                "jac": lambda x, s=sign, r=rows: (
+                    s * (self._slopes(self._theta(x)) / lengths[:, None])[r]
+                ),
             }
             for sign, end, rows in sides
             if rows.any()
