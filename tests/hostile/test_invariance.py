@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special
+from scipy.optimize import LinearConstraint, NonlinearConstraint
 
 import implicit_delta as idm
 
@@ -294,6 +295,63 @@ def equations(family, derivative, gmm=False, **options):
     return case
 
 
+# Constraints that hold the maximum, or cut a likelihood region, in units of the parameters.
+
+LIMITS = {
+    "high": lambda u: {"bounds": [(None, 2 * u[0]), (0, None), (None, None)]},
+    "at zero": lambda u: {"bounds": [(None, None), (0, None), (None, 0.0)]},
+    "near": lambda u: {"bounds": [(None, 2.62 * u[0]), (0, None), (None, None)]},
+    "sum": lambda u: {"constraints": [LinearConstraint([[1 / u[0], 0, 1 / u[2]]], -np.inf, 3)]},
+    "sum in units": lambda u: {
+        "constraints": [LinearConstraint([[1, 0, u[0] / u[2]]], -np.inf, 3 * u[0])]
+    },
+    "equal": lambda u: {"constraints": [LinearConstraint([[1, 0, -u[0] / u[2]]], 0, 0)]},
+    "product": lambda u: {
+        "constraints": [NonlinearConstraint(lambda th: th[0] * th[2], -np.inf, 1.5 * u[0] * u[2])]
+    },
+    "product, jac": lambda u: {
+        "constraints": [
+            NonlinearConstraint(
+                lambda th: th[0] * th[2],
+                -np.inf,
+                1.5 * u[0] * u[2],
+                jac=lambda th: np.array([[th[2], 0, th[0]]]),
+            )
+        ]
+    },
+}
+
+
+def line(limit, derivative):
+    """A line and its noise, under a constraint."""
+
+    def case(change):
+        r, (a, s, b) = change.response, change.units
+        u = np.array(change.units) * r
+        x, y = change.data(X[:, 1]), change.data(Y["linear"], r)
+
+        def loglik(th):
+            sigma = th[1] / s
+            return -np.log(sigma) - ((y - th[0] / a - th[2] / b * x) / sigma) ** 2 / 2
+
+        shown = by_float(loglik) if derivative == "opaque" else loglik
+        start = np.array([1.0, 1.5, -0.1 if limit == "at zero" else 0.1]) * u
+        psi = lambda th: th[0] / a + th[1] / s
+        return Case(
+            lambda **more: idm.from_loglik(shown, start=start, **LIMITS[limit](u), **more),
+            u,
+            psi,
+            r,
+            by_float(psi),
+            lambda th: [th[0] / a, th[1] / s],
+            change,
+            change.names,
+            {"names": change.names},
+        )
+
+    return case
+
+
 DERIVATIVES = ("score", "traced", "opaque")
 NUMPY = {
     **{
@@ -318,8 +376,173 @@ NUMPY = {
     **{f"equations {f} {d}": equations(f, d) for f in TERMS for d in DERIVATIVES},
     "equations weights": equations("poisson", "traced", weights=True),
     "equations clusters": equations("poisson", "traced", clusters=True),
+    **{f"held {limit} {d}": line(limit, d) for limit in LIMITS for d in ("traced", "opaque")},
     **{f"gmm {f} {d}": equations(f, d, gmm=True) for f in TERMS for d in DERIVATIVES},
 }
+
+
+
+# Host libraries. Each fit is the fit of the unchanged problem, in other units: what their own
+# optimizers make of units is not asked here.
+
+
+def frame(change):
+    """The columns x and z and all responses, by name."""
+    pandas = pytest.importorskip("pandas")
+    _, x, z = change.names
+    table = pandas.DataFrame({x: change.data(X[:, 1]), z: change.data(X[:, 2])})
+    if set(change.units) != {1.0}:
+        table = table / change.units[1:]
+    table["intercept"] = np.ones(N) / change.units[0]
+    return table
+
+
+def in_statsmodels(family, **options):
+    def case(change):
+        sm = pytest.importorskip("statsmodels.api")
+        r = change.response if family == "linear" else 1.0
+        table = frame(change)[["intercept", *change.names[1:]]]
+        y = change.data(Y[family], r)
+        kind = {"linear": sm.OLS, "logit": sm.Logit, "poisson": sm.Poisson, "glm": sm.GLM}
+        own = dict(options)
+        start = exact(family) * change.units
+        fitting = {} if family == "linear" else {"disp": 0, "start_params": start}
+        if own.pop("glm", False):
+            own["family"] = {"poisson": sm.families.Poisson, "logit": sm.families.Binomial}[family]()
+            kind, fitting = {family: sm.GLM}, {"start_params": start}
+            if own.pop("weights", False):
+                own["freq_weights"] = COUNTS[change.rows]
+                fitting["start_params"] = exact(family, True) * change.units
+        point = POINT / change.units
+        mean = TERMS[family][2]
+        psi = lambda b: mean(point @ b)
+        return Case(
+            lambda **more: idm.from_statsmodels(kind[family](y, table, **own).fit(**fitting)),
+            np.array(change.units) * r,
+            psi,
+            r,
+            by_float(psi),
+            None,
+            change,
+        )
+
+    return case
+
+
+def in_sklearn(family):
+    def case(change):
+        linear_model = pytest.importorskip("sklearn.linear_model")
+        r = change.response if family == "linear" else 1.0
+        table = frame(change)[[*change.names[1:]]]
+        y = change.data(Y[family], r)
+        make = {
+            "linear": linear_model.LinearRegression,
+            "logit": lambda: linear_model.LogisticRegression(C=np.inf),
+            "poisson": lambda: linear_model.PoissonRegressor(alpha=0.0),
+        }[family]
+
+        def fit(**more):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its own optimizer, whose end is replaced
+                fitted = make().fit(table, y)
+            theta = exact(family) * np.array([1.0, *change.units[1:]]) * r
+            fitted.intercept_ = theta[0] if family != "logit" else theta[:1]
+            fitted.coef_ = theta[1:] if family != "logit" else theta[None, 1:]
+            return idm.from_sklearn(fitted, table, y)
+
+        at = table.iloc[[list(change.rows).index(3)]]
+
+        def psi(fitted):
+            if family == "logit":
+                return fitted.predict_proba(at)[:, 1]
+            return fitted.predict(at)
+
+        return Case(fit, np.array([*change.units[1:], 1.0]) * r, psi, r, None, None, change)
+
+    return case
+
+
+def in_torch(family, **options):
+    def case(change):
+        torch = pytest.importorskip("torch")
+        r = change.response if family == "linear" else 1.0
+        D, y = design(change), change.data(Y[family], r)
+        likelihood = {
+            "linear": idm.Gaussian(0.64 * r**2),
+            "logit": idm.Bernoulli(),
+            "poisson": idm.Poisson(),
+        }[family]
+        point = torch.as_tensor(POINT / change.units)
+        mean = {"linear": lambda e: e, "logit": torch.sigmoid, "poisson": torch.exp}[family]
+        units = np.array(change.units) * r
+        own = dict(options)
+        if "weights" in own:
+            own["weights"] = COUNTS[change.rows]
+
+        def fit(**more):
+            net = torch.nn.Linear(3, 1, bias=False).double()
+            theta = exact(family, "weights" in own) * units
+            net.weight.data[:] = torch.as_tensor(theta)
+            return idm.from_torch(net, (D, y), likelihood, columns=list(change.names), **own)
+
+        psi = lambda net: mean(net(point)).squeeze()
+        return Case(fit, units, psi, r, None, None, change)
+
+    return case
+
+
+def in_jax(family, **options):
+    def case(change):
+        jax = pytest.importorskip("jax")
+        r = change.response if family == "linear" else 1.0
+        D, y = design(change), change.data(Y[family], r)
+        likelihood = {
+            "linear": idm.Gaussian(0.64 * r**2),
+            "logit": idm.Bernoulli(),
+            "poisson": idm.Poisson(),
+        }[family]
+        point = POINT / change.units
+        mean = {
+            "linear": lambda e: e,
+            "logit": jax.nn.sigmoid,
+            "poisson": jax.numpy.exp,
+        }[family]
+        units = np.array(change.units) * r
+        own = dict(options)
+        if "weights" in own:
+            own["weights"] = COUNTS[change.rows]
+
+        def fit(**more):
+            theta = exact(family, "weights" in own) * units
+            return idm.from_jax(
+                theta,
+                (D, y),
+                likelihood,
+                apply=lambda b, x: x @ b,
+                dtype="float64",
+                columns=list(change.names),
+                **own,
+            )
+
+        psi = lambda b: mean(point @ b)
+        return Case(fit, units, psi, r, None, None, change)
+
+    return case
+
+
+LIBRARIES = {
+    **{f"statsmodels {f}": in_statsmodels(f) for f in TERMS},
+    "statsmodels glm poisson": in_statsmodels("poisson", glm=True),
+    "statsmodels glm logit": in_statsmodels("logit", glm=True),
+    "statsmodels glm weights": in_statsmodels("poisson", glm=True, weights=True),
+    **{f"sklearn {f}": in_sklearn(f) for f in TERMS},
+    **{f"torch {f}": in_torch(f) for f in TERMS},
+    "torch weights": in_torch("poisson", weights=True),
+    "torch batches": in_torch("poisson", batch_size=7),
+    **{f"jax {f}": in_jax(f) for f in TERMS},
+    "jax weights": in_jax("poisson", weights=True),
+}
+HOSTS = {**NUMPY, **LIBRARIES}
 
 
 # Asks: numbers in the units of the unchanged problem, and the sizes of their differences.

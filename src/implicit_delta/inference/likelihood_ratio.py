@@ -475,9 +475,11 @@ def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
         covariance = along @ cho_solve(cho_factor(_information(free)), along.T)
     except LinAlgError:
         return None
-    if np.linalg.matrix_rank(covariance, hermitian=True) != df:
+    errors = np.sqrt(np.diag(covariance))
+    correlation, gap = covariance / np.outer(errors, errors), gap / errors
+    if np.linalg.matrix_rank(correlation, hermitian=True) != df:
         return None
-    return float(gap @ np.linalg.pinv(covariance, hermitian=True) @ gap)
+    return float(gap @ np.linalg.pinv(correlation, hermitian=True) @ gap)
 
 
 def _score(

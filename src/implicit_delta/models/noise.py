@@ -144,8 +144,17 @@ def effective_parameters(curvature: Array, ridge: Array | float) -> float:
     if curvature.ndim == 1:
         seen = curvature[curvature > 0]
         return float(np.sum(seen / (seen + ridge)))
-    inverse = np.linalg.pinv(curvature + np.diag(ridge), hermitian=True)
-    return float(np.sum(inverse * curvature))
+    whole = curvature + np.diag(ridge)
+    units = _units(whole)  # which the trace does not depend on, but rounding does
+    inverse = np.linalg.pinv(whole * units, hermitian=True)
+    return float(np.sum(inverse * curvature * units))
+
+
+def _units(matrix: Array) -> Array:
+    """Factors that give a matrix a diagonal of ones, (d, d)."""
+    size = np.diag(matrix)
+    root = 1 / np.sqrt(np.where(size > 0, size, 1.0))
+    return np.outer(root, root)
 
 
 def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> Array:
@@ -160,5 +169,8 @@ def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> A
             'Gaussian("unbiased") counts the effective parameters under no penalty or l2=, but '
             'penalty= was given. Use "mle", or give the variance as a number.'
         )
-    values = np.linalg.eigvalsh(gauss_newton() - model.l2 * np.eye(model.d))
+    matrix = gauss_newton() - model.l2 * np.eye(model.d)
+    if model.l2 == 0:  # only the number of eigenvalues counts, and units must not hide any
+        matrix = matrix * _units(matrix)
+    values = np.linalg.eigvalsh(matrix)
     return np.where(values > 1e-12 * values.max(), values, 0.0)
