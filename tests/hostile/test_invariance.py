@@ -9,7 +9,7 @@ derivative, or the same class of refusal.
 import functools
 import re
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -354,11 +354,7 @@ def line(limit, derivative):
 
 DERIVATIVES = ("score", "traced", "opaque")
 NUMPY = {
-    **{
-        f"loglik {family} {d}": regression(family, d)
-        for family in TERMS
-        for d in DERIVATIVES
-    },
+    **{f"loglik {family} {d}": regression(family, d) for family in TERMS for d in DERIVATIVES},
     **{f"loglik logit known {d}": regression("logit", d, known=True) for d in DERIVATIVES},
     **{f"loglik logit bounds {d}": regression("logit", d, bounds=True) for d in DERIVATIVES},
     **{f"loglik poisson weights {d}": regression("poisson", d, weights=True) for d in DERIVATIVES},
@@ -381,7 +377,6 @@ NUMPY = {
 }
 
 
-
 # Host libraries. Each fit is the fit of the unchanged problem, in other units: what their own
 # optimizers make of units is not asked here.
 
@@ -392,7 +387,7 @@ def frame(change):
     _, x, z = change.names
     table = pandas.DataFrame({x: change.data(X[:, 1]), z: change.data(X[:, 2])})
     if set(change.units) != {1.0}:
-        table = table / change.units[1:]
+        table = table / np.array(change.units[1:])
     table["intercept"] = np.ones(N) / change.units[0]
     return table
 
@@ -408,7 +403,9 @@ def in_statsmodels(family, **options):
         start = exact(family) * change.units
         fitting = {} if family == "linear" else {"disp": 0, "start_params": start}
         if own.pop("glm", False):
-            own["family"] = {"poisson": sm.families.Poisson, "logit": sm.families.Binomial}[family]()
+            own["family"] = {"poisson": sm.families.Poisson, "logit": sm.families.Binomial}[
+                family
+            ]()
             kind, fitting = {family: sm.GLM}, {"start_params": start}
             if own.pop("weights", False):
                 own["freq_weights"] = COUNTS[change.rows]
@@ -603,7 +600,8 @@ def polished(case):
 
 
 def likelihood_ratio(case):
-    found = idm.likelihood_ratio({case.names[1]: 0.9 * case.units[1]}, case.model)
+    name = case.names[1] if case.names else 1
+    found = idm.likelihood_ratio({name: 0.9 * case.units[1]}, case.model)
     return np.array([t.statistic for t in found.tests]), np.array(
         [2 * np.sqrt(max(t.statistic, 0.1)) for t in found.tests]
     )
@@ -638,13 +636,167 @@ ASKS = {
 }
 
 
+def refit(case):
+    """A training of the user's own, in the units of the change."""
+    k, r = case.units[0], Y["poisson"][case.change.rows]
+
+    def train(bonus):
+        theta, h = k * np.log(r.mean()), 1e-4 * k
+        for _ in range(30):
+            slope = np.sum(r - np.exp(theta / k)) / k
+            slope += (bonus(theta + h) - bonus(theta - h)) / (2 * h)
+            theta += slope * k**2 / r.sum()
+        return theta
+
+    found = idm.refit(train, lambda theta: case.change.response * np.exp(theta / k))
+    return of_estimate(found, case.change.response)
+
+
+def bootstrap(case):
+    """A fit of the user's own, drawn again; units do not change which rows are drawn."""
+    y = case.change.data(Y["linear"], case.change.response)
+    fit = lambda rows: {"mean": rows.mean() * case.units[0], "spread": rows.std()}
+    psi = lambda found: found["mean"] / case.units[0] + found["spread"]
+    found = idm.bootstrap(fit, y, psi, replicates=50, rng=0)
+    return of_estimate(found, case.change.response)
+
+
+ASKS |= {"refit": refit, "bootstrap": bootstrap}
+DRAWS_ROWS = {"one-step", "Bootstrap", "bootstrap"}  # other rows are drawn in another order
+
+# In standard errors. A fit ends when what is left would move it by 1e-7 of one, and an end of a
+# profile, of which there is an absolute tolerance of 1e-6 in the deviance, is known to 1e-6. What
+# is differenced has the truncation of differences, of which their measured error is 1e-6 as well.
+EXACT, DIFFERENCED = 3e-7, 2e-6
+SEARCHED = {"profile", "limit", "contour", "compare", "refit"}
+
+
+def tolerance(host, ask):
+    rough = ask in SEARCHED or ask == "psi opaque" or "opaque" in host
+    return DIFFERENCED if rough else EXACT
+
+
 def tell(ask, case):
-    """Numbers, or the class of the refusal and what it found."""
+    """Numbers with their sizes and the warnings, or the class of the refusal and its text."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             numbers, sizes = ask(case)
         except (idm.ImplicitDeltaError, ValueError, TypeError) as error:
             return type(error).__name__, str(error)
-    kinds = sorted({w.category.__name__ for w in caught if issubclass(w.category, idm.ImplicitDeltaWarning)})
-    return numbers, sizes, kinds
+    ours = [w.category for w in caught if issubclass(w.category, idm.ImplicitDeltaWarning)]
+    return numbers, sizes, sorted({category.__name__ for category in ours})
+
+
+def finding(text):
+    """The first sentence of a refusal, without its numbers."""
+    return re.sub(r"[-+]?\d[\d.e+-]*%?", "#", text.split(". ")[0])
+
+
+def gap(before, after, tolerance):
+    """What differs between two answers, in words; None if nothing does."""
+    if len(before) != len(after):
+        return f"{before[:2] if len(before) == 2 else 'answered'} became {after}"
+    if len(before) == 2:
+        same = before[0] == after[0] and finding(before[1]) == finding(after[1])
+        return None if same else f"{before} became {after}"
+    if before[2] != after[2]:
+        return f"warnings {before[2]} became {after[2]}"
+    if before[0].shape != after[0].shape:
+        return f"shape {before[0].shape} became {after[0].shape}"
+    known = before[1] > 0  # a parameter at its bound has no error
+    if not np.array_equal(np.isnan(before[0]), np.isnan(after[0])):
+        return "NaN elsewhere"
+    with np.errstate(invalid="ignore", divide="ignore"):
+        off = np.where(known, abs(after[0] - before[0]) / before[1], abs(after[0] - before[0]))
+    worst = np.nanmax(off, initial=0.0)
+    return None if worst <= tolerance else f"{worst:.1e} standard errors"
+
+
+@functools.cache
+def built(host, change):
+    return HOSTS[host](change)
+
+
+@functools.cache
+def left_by_host(host, change):
+    """How far the host's own fit is from the maximum in these units, in standard errors."""
+    if not host.startswith("statsmodels"):
+        return 0.0
+    case, same = built(host, change), built(host, SAME)
+    error = idm.infer(same.model, idm.parameters).standard_error
+    theta = np.array(case.model.theta) / case.units
+    return float(np.max(abs(theta - np.array(same.model.theta)) / error))
+
+
+def check(host, ask, changes):
+    """Assert that no change matters; an answer of the host itself may, as far as that is off."""
+    before, found = tell(ASKS[ask], built(host, SAME)), {}
+    for change in changes:
+        if ask in DRAWS_ROWS and change.order is not None:
+            continue
+        left = left_by_host(host, change)
+        told = gap(before, tell(ASKS[ask], built(host, change)), tolerance(host, ask) + left)
+        if told is not None and left < 0.01:
+            found[change.name] = told
+    assert not found
+
+
+QUICK = [ORDERS[0], NAMES[1], UNITS[0], UNITS[3], UNITS[5], RESPONSES[0], TOGETHER[0], *FORMS]
+FITS = ("parameters", "psi", "psi opaque")
+VARIANCES = ("HC0", "HC1", "HC3", "clusters", "CR2")
+METHODS = ("FiniteDifference", "Simulation", "one-step", "Bootstrap")
+SEARCHES = ("profile", "limit", "contour", "polish", "likelihood_ratio", "compare")
+OWN = ("refit", "bootstrap")
+
+
+def asks_of(host):
+    """What can be asked of a host: those of libraries have one psi."""
+    own = {"contour"} if "equations" in host or "gmm" in host else set()
+    own = {"contour", "psi opaque", "likelihood_ratio"} if host in LIBRARIES else own
+    return [a for a in ASKS if a not in own and a not in OWN]
+
+
+def cells(pick):
+    return [pytest.param(h, a, id=f"{h}, {a}") for h in HOSTS for a in asks_of(h) if pick(h, a)]
+
+
+CHOSEN = {
+    "loglik logit traced",
+    "loglik normal bounds opaque",
+    "residuals weights",
+    "held high traced",
+    "gmm poisson traced",
+    "sklearn linear",
+    "torch logit",
+    "jax logit",
+    "statsmodels poisson",
+}
+
+
+@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: a in FITS))
+def test_fits_and_their_errors(host, ask):
+    check(host, ask, QUICK)
+
+
+@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: a in VARIANCES and h in CHOSEN))
+def test_robust_variances(host, ask):
+    check(host, ask, QUICK)
+
+
+@pytest.mark.parametrize(
+    ("host", "ask"), cells(lambda h, a: a in (*METHODS, *SEARCHES) and h in CHOSEN)
+)
+def test_methods_profiles_and_tests(host, ask):
+    check(host, ask, [ORDERS[0], UNITS[0], UNITS[5], RESPONSES[0]])
+
+
+@pytest.mark.parametrize("ask", OWN)
+def test_functions_of_a_user(ask):
+    check("loglik normal traced", ask, CHANGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: True))
+def test_every_cell(host, ask):
+    check(host, ask, CHANGES)

@@ -606,11 +606,19 @@ def _rows(constraint: Any, d: int, name: str, layout: Layout | None) -> tuple[Ro
 def _check_compatible(constraints: Constraints, point: Array) -> None:
     """Refuse linear constraints that no theta satisfies."""
     rows = constraints.linear
+    if not rows.any():
+        return
     matrix = constraints.slope(point)[rows]
     low, high = constraints.low[rows], constraints.high[rows]
     above, below = np.isfinite(high), np.isfinite(low)
-    if not rows.any():
-        return
+    # The tolerance of linprog is absolute: parameters in units of the start and of their limits.
+    ends = np.maximum(abs(np.where(below, low, 0.0)), abs(np.where(above, high, 0.0)))[:, None]
+    sizes = np.divide(ends, abs(matrix), out=np.zeros(matrix.shape), where=matrix != 0)
+    units = np.maximum(abs(point), sizes.max(axis=0))
+    matrix = matrix * np.where(units > 0, units, 1.0)
+    lengths = abs(matrix).max(axis=1)
+    lengths[lengths == 0] = 1.0
+    matrix, low, high = matrix / lengths[:, None], low / lengths, high / lengths
     found = linprog(
         np.zeros(point.size),
         A_ub=np.vstack([matrix[above], -matrix[below]]),
