@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, NonlinearConstraint, approx_fprime
+from scipy.stats import chi2
 
 import implicit_delta as idm
 
@@ -116,3 +117,43 @@ def test_residuals_with_all_parameters_at_bounds_are_built():
     y = np.array([0.1, 0.2, 0.3, 0.1])
     model = idm.from_residuals(lambda b: y - b[0], start=[1.0], bounds=[(0.5, 3)])
     assert model.theta == 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e9])
+def test_contradictions_are_seen_in_any_unit(unit):
+    y = np.random.default_rng(0).normal(3.0, size=30)
+    loglik = lambda th: -((y - th[0] / unit) ** 2) / 2
+    at_most = lambda most: LinearConstraint([[1.0]], -np.inf, most * unit)
+    ask = lambda most: idm.from_loglik(
+        loglik, start=[2.5 * unit], bounds=[(2 * unit, None)], constraints=at_most(most)
+    )
+    with pytest.raises(ValueError, match="contradict"):
+        ask(1.0)
+    np.testing.assert_allclose(ask(2.25).theta, 2.25 * unit, rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_a_null_hypothesis_is_at_its_bound_in_any_unit_or_in_none(unit):
+    y = np.random.default_rng(0).normal(0.4, size=30)
+    loglik = lambda th: -((y - th[0] / unit) ** 2) / 2
+    model = idm.from_loglik(loglik, start={"mu": unit}, bounds={"mu": (0, None)})
+    at, inside = (idm.likelihood_ratio({"mu": m * unit}, model) for m in (0.0, 0.1))
+    assert "mixture" in "".join(at.notes)
+    assert not inside.notes
+    assert at.p_value == pytest.approx(chi2.sf(at.statistic, 1) / 2)
+    assert inside.p_value == pytest.approx(chi2.sf(inside.statistic, 1))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e3])
+def test_rounding_beyond_a_bound_is_no_violation_and_more_is(unit):
+    x, y = np.random.default_rng(0).normal([0.0, -0.4], size=(30, 2)).T
+    y = y - y.mean() - 0.4  # held by the bound, which leaves the slope
+    slope = (x @ y) / (x @ x)
+    loglik = lambda th: -((y - th[0] / unit - th[1] * x) ** 2) / 2
+    given = lambda mu: idm.from_loglik(
+        loglik, theta=[mu * unit, slope], bounds=[(0, None), (None, None)]
+    )
+    error = idm.infer(given(-1e-12), lambda th: th[1]).standard_error
+    assert error == pytest.approx(1 / np.sqrt(x @ x))
+    with pytest.raises(ValueError, match="does not satisfy"):
+        given(-1e-3)
