@@ -147,7 +147,7 @@ def test_a_null_hypothesis_is_at_its_bound_in_any_unit_or_in_none(unit):
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e3])
 def test_rounding_beyond_a_bound_is_no_violation_and_more_is(unit):
     x, y = np.random.default_rng(0).normal([0.0, -0.4], size=(30, 2)).T
-    y = y - y.mean() - 0.4  # held by the bound, which leaves the slope
+    y = y - y.mean() - 2.0  # held by the bound, which leaves the slope
     slope = (x @ y) / (x @ x)
     loglik = lambda th: -((y - th[0] / unit - th[1] * x) ** 2) / 2
     given = lambda mu: idm.from_loglik(

@@ -7,6 +7,7 @@ fewer parameters. So a constrained model is a free one in the coordinates of a `
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -205,10 +206,8 @@ class Constraints:
         """Refuse a theta that violates a row by more than a minute part of a standard error."""
         beyond = self.violation(theta)
         if np.any(beyond):
-            try:
+            with suppress(ImplicitDeltaError, ArithmeticError, ValueError):  # not defined there
                 beyond[beyond <= TOUCHES * self.lengths(theta, units())] = 0.0
-            except (ImplicitDeltaError, ArithmeticError, ValueError):  # not defined there
-                pass
         worst = int(np.argmax(beyond))
         if beyond[worst] > 0:
             value = float(self.value(theta)[worst])
