@@ -125,7 +125,6 @@ def _nearly_holds(constraints: Constraints, theta: Array, units: Array) -> bool:
 
 def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
     """Minimize the violation, from a point on."""
-
     lengths = constraints.lengths(point, units)
     lengths[lengths == 0] = 1.0
 

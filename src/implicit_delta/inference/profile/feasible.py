@@ -280,7 +280,7 @@ class Feasible:
             yield from (sign * row for row in rows[(gap <= near) & ~self.constraints.equal])
 
     def limits(self) -> list[dict[str, Any]]:
-        """Write the inequalities as scipy's dicts, in standard errors: its tolerance is absolute."""
+        """Write the inequalities as scipy's dicts, in standard errors."""
         of = self.constraints
         lengths = np.linalg.norm(self._slopes(self.model.theta), axis=1)
         lengths[lengths == 0] = 1.0
