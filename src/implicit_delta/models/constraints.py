@@ -179,7 +179,7 @@ class Constraints:
         """Sizes of the rows, (m,), which their rounding is relative to: no length is absolute."""
         ends = np.where(np.isfinite([self.low, self.high]), [self.low, self.high], 0.0)
         terms = abs(self.slope(theta)) @ abs(theta)
-        return np.max(abs(np.array([value, terms, *ends])), axis=0)
+        return np.asarray(np.max(abs(np.array([value, terms, *ends])), axis=0))
 
     def holds(self, theta: Array) -> bool:
         """Whether theta satisfies all of them."""
