@@ -1,6 +1,6 @@
 """Types of arrays and of evaluations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -8,5 +8,6 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Psi: TypeAlias = Callable[[Any], Any]
-Asked: TypeAlias = Psi | str | Sequence[str]  # psi, or parameters by name
+# Psi, a parameter by name, or a list or dict of these, of questions and of wrappers.
+Asked: TypeAlias = Psi | str | Sequence[Any] | Mapping[Any, Any]
 WeightKind: TypeAlias = Literal["frequency", "precision", "sampling"]

@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.cache import LastCache
+from implicit_delta._core.factored import block_diagonal
 from implicit_delta._core.labels import distinct, places_in
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
@@ -20,7 +22,7 @@ from implicit_delta.evaluation.average import (
     sampling_of_moments,
 )
 from implicit_delta.evaluation.composed import Composed, Owned, composed
-from implicit_delta.evaluation.gathered import gathered
+from implicit_delta.evaluation.entries import Entry, check_together, entries_of, merged_notes
 from implicit_delta.evaluation.picked import Picked
 from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.replicated import Replicated
@@ -90,13 +92,15 @@ class Evaluation:
         None for a black box, which is known only through its training runs.
     blur : (K,) array or None
         By how much psi differs between two calls, or is rounded in a type of its own.
-    straight : bool
+    straight : bool, or one for each evaluation
         Whether psi moves along the tangent of the model, so that its bend is not one against the
         objective: weights of a network go astray where their outputs do not.
     itself : callable or None
         Psi, (d,) to (K,), where `function` is a surrogate of it.
-    scale : {"", "log"}
+    scale : {"", "log"}, or one for each evaluation
         Scale of the intervals and tests; see `Estimate.scale`.
+    parts : tuple of Evaluation
+        The entries of a list or dict, each bound by itself; empty for one evaluation.
     """
 
     value: Array
@@ -110,9 +114,10 @@ class Evaluation:
     function: Function | None = None
     fitted: FittedModel | None = None
     blur: Array | None = None
-    straight: bool = False
+    straight: bool | NDArray[np.bool_] = False
     itself: Callable[[Array], Array] | None = None
-    scale: str = ""
+    scale: str | tuple[str, ...] = ""
+    parts: "tuple[Evaluation, ...]" = ()
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
@@ -120,7 +125,9 @@ class Evaluation:
         """Evaluate psi and check that a standard error of it makes sense."""
         model.check_unchanged()
         model = model.free()
-        psi = gathered(model.whole or model, psi)
+        entries = entries_of(psi)
+        if entries is not None:
+            return _together(model, [(e, cls.of(model, e.psi)) for e in entries], names)
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
         if isinstance(psi, Question):
@@ -176,23 +183,26 @@ class Evaluation:
         assert self.function is not None
         return self.function.value(theta)
 
-    def on_scale(self, values: Array) -> Array:
-        """Map values of psi to the scale of its intervals."""
-        return np.log(values) if self.scale == "log" else values
+    @property
+    def logs(self) -> NDArray[np.bool_]:
+        """Whether the intervals of each evaluation are made on the log scale, (K,)."""
+        return np.broadcast_to(np.asarray(self.scale) == "log", self.size)
 
-    def asked_by(self, psi: Any) -> "Evaluation":
-        """Take the scale and the sentence of a question over, if psi is one."""
-        if not isinstance(psi, Question):
-            return self
-        return replace(self, scale=psi.scale, notes={**self.notes, "question": psi.sentence()})
+    def on_scale(self, values: Array, k: int) -> Array:
+        """Map values of the k-th evaluation to the scale of its intervals."""
+        return np.log(values) if self.logs[k] else values
 
     def center(self) -> Array:
         """Evaluate at the model's theta, (K,), as away from it; once if that is known."""
+        if self.parts:
+            return np.concatenate([part.center() for part in self.parts])
         known = isinstance(self.function, _PsiOfModel) and self.noise is None
         return self.value if known else self(self.model.theta)
 
     def bends(self, steps: Array) -> Array:
         """Second differences of psi along steps (S, d) from the model's theta: (S, K)."""
+        if self.parts:
+            return np.hstack([part.bends(steps) for part in self.parts])
         theta = self.model.theta
         exact = self.function.bends(theta, steps) if isinstance(self.function, Asked) else None
         if exact is not None:
@@ -204,11 +214,15 @@ class Evaluation:
 
     def at_states(self, states: Array) -> Array:
         """Evaluate psi itself, and no surrogate, at states of a training: (c, d) to (c, K)."""
+        if self.parts:
+            return np.hstack([part.at_states(states) for part in self.parts])
         psi = self.itself or self
         return np.array([psi(theta) for theta in states])
 
     def all_units(self) -> Array | None:
         """Bring the rows of an average here, (m, K), if they have been added up elsewhere."""
+        if self.parts:
+            return _side_by_side(self.parts, [part.all_units() for part in self.parts])
         function = self.itself.function if isinstance(self.itself, Evaluation) else self.function
         psi = function.psi if isinstance(function, _PsiOfModel) else None
         if self.units is not None or not isinstance(psi, Composed) or self.sampling is None:
@@ -225,6 +239,8 @@ class Evaluation:
 
     def weighed(self, theta: Array, weights: Array) -> Array:
         """Evaluate at theta, (K,), with these weights (n,) of the rows of an average over them."""
+        if self.parts:
+            return np.concatenate([part.weighed(theta, weights) for part in self.parts])
         if self.sample != "training":
             return self(theta)
         shares = ratio(weights, self.model.weights) * self.model.shares
@@ -251,6 +267,9 @@ class Evaluation:
 
     def component(self, k: int) -> "Evaluation":
         """Take the k-th evaluation alone, with its own units and noise."""
+        if self.parts:
+            entry, place = _place(self.parts, k)
+            return replace(entry.component(place), scalar=True, names=self.names[k : k + 1])
         if self.size == 1:
             return self
         one, itself = slice(k, k + 1), self.itself
@@ -269,6 +288,8 @@ class Evaluation:
 
     def on(self, model: FittedModel) -> "Evaluation":
         """Ask the same of another copy of the model, or of the same model at another theta."""
+        if self.parts:
+            return self._of([part.on(model) for part in self.parts])
         function = self.function
         if isinstance(function, _PsiOfModel):
             function = replace(function, model=model)
@@ -280,12 +301,20 @@ class Evaluation:
 
     def in_tangent(self) -> "Evaluation":
         """Ask the same of the tangent of the model at its theta."""
+        if self.parts:
+            return self._of([part.in_tangent() for part in self.parts])
         function = self.function
         if isinstance(function, Asked) and self.model.bends:
             return replace(self, function=function.in_tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
         return replace(self, function=replace(function, model=_Tangent(self.model)))
+
+    def _of(self, parts: "list[Evaluation]") -> "Evaluation":
+        """Take other parts with the same errors, of a model that is theirs."""
+        value = np.concatenate([part.value for part in parts])
+        function, fitted = _Stacked(tuple(parts)), parts[0].fitted
+        return replace(self, parts=tuple(parts), value=value, function=function, fitted=fitted)
 
     def _differentiated(self, theta: Array) -> Array:
         assert self.function is not None
@@ -396,6 +425,86 @@ class _Identity:
 
     def component(self, k: int) -> "_Identity":
         return _Identity((k if self.places is None else self.places[k],), self.chart)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stacked:
+    """The functions of several evaluations, one after the other."""
+
+    parts: tuple[Evaluation, ...]
+
+    def value(self, theta: Array) -> Array:
+        return np.concatenate([part(theta) for part in self.parts])
+
+    def jacobian(self, theta: Array) -> Array:
+        return np.vstack([_function(part).jacobian(theta) for part in self.parts])
+
+    def component(self, k: int) -> Function:
+        part, place = _place(self.parts, k)
+        return _function(part).component(place)
+
+
+def _function(part: Evaluation) -> Function:
+    assert part.function is not None
+    return part.function
+
+
+def _place(parts: tuple[Evaluation, ...], k: int) -> tuple[Evaluation, int]:
+    """Find the part that the k-th of all evaluations is in, and its place there."""
+    ends = np.cumsum([part.size for part in parts])
+    number = int(np.searchsorted(ends, k, side="right"))
+    return parts[number], int(k - ends[number] + parts[number].size)
+
+
+def _together(model: FittedModel, bound: list[tuple[Entry, Evaluation]], names: Any) -> Evaluation:
+    """Make one evaluation of several, each with its own names, scale, sample and noise."""
+    labels = [entry.names(part.names) for entry, part in bound]
+    parts = tuple(part for _, part in bound)
+    check_together([(own[0], part) for own, part in zip(labels, parts, strict=True)])
+    sampled = next((part for part in parts if part.sample is not None), None)
+    blurs = [np.zeros(part.size) if part.blur is None else part.blur for part in parts]
+    blank = all(part.blur is None for part in parts)
+    noises = [part.noise for part in parts]
+    samplings = [None if p.sampling is None else p.sampling.covariance for p in parts]
+    df = min((part.sampling.df for part in parts if part.sampling is not None), default=np.inf)
+    covariance = _blocks(parts, samplings)
+    scales = tuple("log" if log else "" for part in parts for log in part.logs)
+    return Evaluation(
+        value=np.concatenate([part.value for part in parts]),
+        scalar=False,
+        names=evaluation_names(names, distinct([name for own in labels for name in own])),
+        noise=_blocks(parts, noises),
+        units=_side_by_side(parts, [part.units for part in parts]),
+        sampling=None if covariance is None else Sampling(covariance, df),
+        sample=None if sampled is None else sampled.sample,
+        notes=merged_notes([part.notes for part in parts]),
+        function=_Stacked(parts),
+        fitted=model,
+        blur=None if blank else np.concatenate(blurs),
+        straight=np.concatenate([np.broadcast_to(p.straight, p.size) for p in parts]),
+        itself=None
+        if all(part.itself is None for part in parts)
+        else lambda theta: np.concatenate([(part.itself or part)(theta) for part in parts]),
+        scale=scales[0] if len(set(scales)) == 1 else scales,
+        parts=parts,
+    )
+
+
+def _blocks(parts: tuple[Evaluation, ...], blocks: list[Any]) -> Any:
+    """Put covariances of the parts on a diagonal, zero where a part has none; None without any."""
+    if all(block is None for block in blocks):
+        return None
+    zeros = [np.zeros((part.size, part.size)) for part in parts]
+    return block_diagonal([z if b is None else b for z, b in zip(zeros, blocks, strict=True)])
+
+
+def _side_by_side(parts: tuple[Evaluation, ...], units: list[Array | None]) -> Array | None:
+    """Put rows (m, K) of the parts side by side: what has none is the same in every row."""
+    m = next((len(rows) for rows in units if rows is not None), None)
+    if m is None:
+        return None
+    pairs = zip(parts, units, strict=True)
+    return np.hstack([np.tile(part.value, (m, 1)) if u is None else u for part, u in pairs])
 
 
 def _units(

@@ -1,5 +1,6 @@
 """Questions in one line: predictions, comparisons and slopes, averaged over rows."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -30,8 +31,21 @@ How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsr
 UNNAMED = "the outcome"
 
 
+class Worded(ABC):
+    """A psi with a scale for its intervals and a sentence: a question, or several."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> str | tuple[str, ...]:
+        """Scale of the intervals and tests; see `Estimate.scale`."""
+
+    @abstractmethod
+    def sentence(self) -> str:
+        """Tell the question in words."""
+
+
 @dataclass(frozen=True, eq=False)
-class Question:
+class Question(Worded):
     """Psi made of predictions; see `predictions`, `average_comparison` and their like.
 
     Attributes

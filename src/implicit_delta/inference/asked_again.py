@@ -7,11 +7,27 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.errors import EvaluationError
-from implicit_delta.evaluation.questions import Question
+from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
+from implicit_delta.evaluation.entries import entries_of
+from implicit_delta.evaluation.questions import Question, Worded
+from implicit_delta.evaluation.replicated import accepts_rng
+from implicit_delta.inference.several import several
 from implicit_delta.models.prediction import as_table
 
 
-def asked_again(question: Question, data: Any) -> Any:
+def asked_again(psi: Any, data: Any = None) -> Any:
+    """Make one function of what was fitted, of a question or of a list or dict of them.
+
+    What is neither is returned as it is.
+    """
+    entries = entries_of(psi)
+    if entries is not None:
+        functions = [asked_again(_checked(entry.psi), data) for entry in entries]
+        return several(entries, functions)
+    return _of_question(psi, data) if isinstance(psi, Question) and data is not None else psi
+
+
+def _of_question(question: Question, data: Any) -> Any:
     """Make a psi of a question and the data of the fits.
 
     Without data of its own a question is about the rows of the first fit, as they are; with
@@ -29,8 +45,27 @@ def asked_again(question: Question, data: Any) -> Any:
     return OfEachFit(replace(fixed, scenarios=fixed.scenarios.fixed(rows_of(data))))
 
 
+def _checked(psi: Any) -> Any:
+    """Refuse an entry whose own error a list or dict of black boxes has no place for."""
+    random = callable(psi) and not isinstance(psi, Question) and accepts_rng(psi)
+    if isinstance(psi, Average | Replicated | Smoothed | Statistic) or random:
+        what = "a random function" if random else type(psi).__name__
+        raise TypeError(
+            f"{what} adds an error of its own, and stands alone here: "
+            "a list or dict for `bootstrap` and `refit` holds plain functions of what was fitted "
+            "and questions. Ask for it in a call of its own."
+        )
+    if not callable(psi) and entries_of(psi) is None:
+        raise TypeError(
+            f"An entry of psi is {psi!r:.40}, but must be a function of what was fitted, "
+            "`lambda fitted: ...`, or a question such as `average_comparison`. Names of parameters "
+            "are for fitted models, `infer(model, psi)`."
+        )
+    return psi
+
+
 @dataclass(frozen=True, eq=False)
-class OfTheseRows:
+class OfTheseRows(Worded):
     """A question about the same rows after each fit."""
 
     question: Question
@@ -38,7 +73,14 @@ class OfTheseRows:
 
     @property
     def __name__(self) -> str:
-        return self.question.scenarios.name
+        return self.question.__name__
+
+    @property
+    def scale(self) -> str:
+        return self.question.scale
+
+    def sentence(self) -> str:
+        return self.question.sentence()
 
     def __call__(self, fitted: Any) -> Any:
         """Answer for what was fitted."""
@@ -46,14 +88,21 @@ class OfTheseRows:
 
 
 @dataclass(frozen=True, eq=False)
-class OfEachFit:
+class OfEachFit(Worded):
     """A question about the rows of each fit."""
 
     question: Question
 
     @property
     def __name__(self) -> str:
-        return self.question.scenarios.name
+        return self.question.__name__
+
+    @property
+    def scale(self) -> str:
+        return self.question.scale
+
+    def sentence(self) -> str:
+        return self.question.sentence()
 
     def __call__(self, fitted: Any, data: Any) -> Any:
         """Answer for what was fitted to these data."""

@@ -17,7 +17,6 @@ from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, NotDete
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.normal_draws import still
-from implicit_delta.evaluation.questions import Question
 from implicit_delta.evaluation.values import SAME
 from implicit_delta.inference.asked_again import asked_again
 from implicit_delta.inference.assemble import Cost, assemble
@@ -138,7 +137,8 @@ def bootstrap(
     cost = Cost.start()
     _check(fit, psi, replicates, kind)
     rows, seed = DrawnData.of(data, clusters), as_seed(rng)
-    asked, psi = psi, asked_again(psi, data) if isinstance(psi, Question) else psi
+    psi = asked_again(psi, data)
+    _check_rows(psi, kind)
     check_count(float(rows.count), *FEW_UNITS)
     own, *streams = np.random.SeedSequence(seed).spawn(int(replicates) + 1)
     question = FitAndPsi(fit, psi, kind)
@@ -146,7 +146,7 @@ def bootstrap(
     with progress("bootstrap", total=2 + len(streams) + len(groups), unit="fit") as bar:
         fitted, first = question.first(rows, own)
         bar.update()
-        evaluation = first.evaluation(names, question.function).asked_by(asked)
+        evaluation = first.evaluation(names, question.function)
         labels = labels_of(first.raw)
         refit = Replicate(question, rows, labels, evaluation.value.shape)
         _check_own_objects(question, fitted, rows, n_jobs, own)
@@ -230,7 +230,10 @@ def _check(fit: Any, psi: Any, replicates: Any, kind: str) -> None:
             'kind="bayesian" gives weights to the fit, `fit(data, sample_weight)`, and this one '
             'has no argument `sample_weight`. Add it, or use kind="resample".'
         )
-    if kind == "bayesian" and (takes_data(psi) or getattr(psi, "population", False)):
+
+
+def _check_rows(psi: Any, kind: str) -> None:
+    if kind == "bayesian" and takes_data(psi):
         raise TypeError(
             'With kind="bayesian" the rows stay and have weights, which psi(fitted, data) would '
             'not see. Use kind="resample".'

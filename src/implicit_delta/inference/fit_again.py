@@ -65,11 +65,11 @@ class FitAndPsi:
         where = "at the data" if detailed else "at a replicate"
         if takes_data(self.psi):
             raw = plain(self.function(fitted, data))
-            return Look(raw, checked_value(raw, where))
+            return Look.of(raw, checked_value(raw, where), self.function)
         function = self.function
         if not detailed or not isinstance(function, Composed):
             raw = plain(function(fitted))
-            return Look(raw, checked_value(raw, where))
+            return Look.of(raw, checked_value(raw, where), function)
         return look_at(fitted, function, where, detailed=True)
 
 

@@ -154,7 +154,7 @@ def check_bend(
     """
     several = evaluation.size > 1 and response.bent is not None
     of = f" of {evaluation.names[response.bent or 0]!r:.60}" if several else ""
-    on = ", on the log scale," if evaluation.scale == "log" else ""
+    on = ", on the log scale," if evaluation.logs[response.bent or 0] else ""
     text = (
         f"psi bends within half a standard error (nonlinearity {bend:.2g}{of}, where 0 is a "
         f"straight line), so a symmetric interval{on} is doubtful. {advice}"

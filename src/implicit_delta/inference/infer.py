@@ -21,7 +21,8 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.held import changed
-from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.entries import draws_from_model
 from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
@@ -178,7 +179,7 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
 
 def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
-    if isinstance(psi, Statistic | Smoothed):  # these draw from the model
+    if draws_from_model(psi):
         return Evaluation.of(as_trained(model), psi, names)
     asked = Evaluation.of(model, psi, names)
     return asked.on(as_trained(asked.model))

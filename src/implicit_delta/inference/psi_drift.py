@@ -12,7 +12,8 @@ from implicit_delta.errors import (
     NotAMaximumError,
     UnsupportedModelError,
 )
-from implicit_delta.evaluation import Evaluation, Smoothed, Statistic
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.entries import draws_from_model
 from implicit_delta.methods.base import described_range
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -101,7 +102,7 @@ class PsiDrift:
             return False
         if not self._look(here, self.evaluation, step):
             return False
-        if not isinstance(self.psi, Statistic | Smoothed):
+        if not draws_from_model(self.psi):
             return True
         self.evaluation = Evaluation.of(here, self.psi)  # its slopes were those of another point
         return self._look(here, self.evaluation, step)

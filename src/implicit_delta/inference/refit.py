@@ -11,6 +11,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.asked_again import asked_again
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.finished import SIGNAL, Ends, Finish
 from implicit_delta.inference.trainings import Bonus, Train, Trainings, black_box
@@ -105,11 +106,11 @@ def refit(
             "and returns a model. For a fitted model use `infer(model, psi)`."
         )
     cost = Cost.start()
-    function = black_box(psi)
+    function = black_box(asked_again(psi))
     with progress("trainings", unit="fit") as bar:
         trainings = Trainings(train, function, n_jobs, bar)
         first, again = trainings.looked_at([Bonus(function, 0, 0.0)] * 2)
-        evaluation = first.evaluation(names, function).asked_by(psi)
+        evaluation = first.evaluation(names, function)
         rest, floor = evaluation.value, np.atleast_1d(abs(first.value - again.value))
         pushes, ahead = _pushes(trainings, rest, floor, lam)
         behind = trainings.at([Bonus(function, k, -push) for k, push in enumerate(pushes)])
@@ -216,10 +217,10 @@ def _refuse_fall(k: int, lam: float, rise: float) -> NoReturn:
 
 def _bend(ends: Ends, evaluation: Evaluation) -> float:
     """Compare the two ends of each push, on the scale of half a standard error."""
-    points = map(evaluation.on_scale, (ends.ahead, ends.rest, ends.behind))
+    points = np.array([ends.ahead, ends.rest, ends.behind]).T
     bends = [
-        relative_bend(top, rest, bottom) * PROBE / push
-        for top, rest, bottom, push in zip(*points, ends.push, strict=True)
+        relative_bend(*evaluation.on_scale(points[k], k)) * PROBE / push
+        for k, push in enumerate(ends.push)
     ]
     return float(max(bends))
 

@@ -11,7 +11,8 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic, parameters
 from implicit_delta.evaluation.average import Sampling
-from implicit_delta.evaluation.composed import Composed, composed
+from implicit_delta.evaluation.composed import Composed, Owned, composed
+from implicit_delta.evaluation.questions import Worded
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
 
 Train: TypeAlias = Callable[[Callable[[Any], Any]], Any]
@@ -68,6 +69,17 @@ class Look:
     sampling: Sampling | None = None
     replicates: Array | None = None
     labels: tuple[str, ...] | None = None
+    scale: str | tuple[str, ...] = ""
+    question: str = ""
+
+    @classmethod
+    def of(cls, raw: Any, value: Array, psi: Any) -> "Look":
+        """Look at psi of a model, which knows its names and scale from this call."""
+        labels = psi.names if isinstance(psi, Owned) else None
+        asked = psi.function if isinstance(psi, Owned) else None
+        if not isinstance(asked, Worded):
+            return cls(raw, value, labels=labels)
+        return cls(raw, value, labels=labels, scale=asked.scale, question=asked.sentence())
 
     def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
         """State the question to a black box, with the errors of the evaluation itself."""
@@ -81,6 +93,8 @@ class Look:
             units=self.units,
             sampling=self.sampling,
             sample=psi.sample if isinstance(psi, Composed) else None,
+            scale=self.scale,
+            notes={"question": self.question} if self.question else {},
         )
 
 
@@ -119,7 +133,7 @@ def look_at(model: Any, psi: Psi, where: str, *, detailed: bool) -> Look:
     raw = plain(psi(model))
     value = checked_value(raw, where)
     if not detailed or not isinstance(psi, Composed):
-        return Look(raw, value)
+        return Look.of(raw, value, psi)
     looks = [checked_value(plain(look(model)), where) for look in psi.replicates()]
     units = sampling = labels = None
     if psi.sample is not None:

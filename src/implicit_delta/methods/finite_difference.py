@@ -200,7 +200,7 @@ class FiniteDifference(Method):
             for rise in column:
                 # psi where the ends meet: the maximum, from which theta may be some way off
                 center = evaluation.value[k] + rise.theta @ score / rise.width
-                points = evaluation.on_scale(np.array([rise.top[k], center, rise.bottom[k]]))
+                points = evaluation.on_scale(np.array([rise.top[k], center, rise.bottom[k]]), k)
                 bend = relative_bend(*points)
                 error = np.sqrt((rise.top[k] - rise.bottom[k]) / rise.width)
                 bends.append(bend * PROBE / (rise.width / 2 * error))

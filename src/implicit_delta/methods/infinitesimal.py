@@ -121,7 +121,7 @@ class Infinitesimal(Method):
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
-        against = own and not evaluation.straight
+        against = own and not np.all(evaluation.straight)
         seen = _probed(evaluation, jacobian, solution, score, against, self._draw(model, solution))
         return Response(
             covariance=solution.quadratic,

@@ -91,9 +91,11 @@ def probe(
     _check_still(evaluation, errors, list(pairs.values()), draw)
     moves: dict[int, tuple[float, float]] = {}
     for k, (ahead, behind) in pairs.items():
-        high, value, low = evaluation.on_scale(np.array([ahead[k], evaluation.value[k], behind[k]]))
+        points = np.array([ahead[k], evaluation.value[k], behind[k]])
+        high, value, low = evaluation.on_scale(points, k)
         moves[k] = float(high - value), float(value - low)
-    own = errors / evaluation.value if evaluation.scale == "log" else errors
+    own = np.where(evaluation.logs, ratio(errors, evaluation.value), errors)
+    straight = np.broadcast_to(evaluation.straight, errors.shape)
     plain = {k: _bend(moves[k], (PROBE, PROBE), own[k]) for k in moves}
     if not exact or not moves:
         return _most(plain)
@@ -101,7 +103,8 @@ def probe(
     chosen = dict.fromkeys([int(np.argmax(errors)), max(plain, key=lambda k: plain[k])])
     chosen |= dict.fromkeys(spread_out(np.array(list(moves)), FEW))
     falls = {k: falls_along(model, push(k), score, top) for k in chosen if k in moves}
-    return _most({k: _bend(moves[k], _roots(falls[k]), own[k]) for k in falls}, falls)
+    roots = {k: (PROBE, PROBE) if straight[k] else _roots(falls[k]) for k in falls}
+    return _most({k: _bend(moves[k], roots[k], own[k]) for k in falls}, falls)
 
 
 def _pair(evaluation: Evaluation, step: Array) -> Pair:

@@ -19,7 +19,7 @@ from scipy.special import fdtri, ndtr, stdtr
 
 from implicit_delta._core.hints import also
 from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array, Asked, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -31,7 +31,7 @@ from implicit_delta.errors import (
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import check_drift, drift_of
-from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of, stacked
+from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.following import Follower
 from implicit_delta.inference.profile.joint_region import Contour
@@ -58,7 +58,7 @@ STARTS = 3  # random ones, where the others fail
 @also(name="names")
 def contour(
     model: FittedModel,
-    psi: Asked | Sequence[Psi],
+    psi: Asked,
     confidence_level: float | Sequence[float] = 0.95,
     *,
     rays: int = RAYS,
@@ -116,10 +116,9 @@ def contour(
     (True, False)
     """
     levels, count = levels_of(confidence_level), _checked_rays(rays)
-    asked = stacked(psi) if isinstance(psi, list | tuple) else psi
     constraints = model.constraints
     whole = model if constraints is None else without_inequalities(model)
-    evaluation = Evaluation.of(whole, asked, names)
+    evaluation = Evaluation.of(whole, psi, names)
     _check_evaluation(evaluation)
     check_likelihood(evaluation.model)
     search = _Search.of(evaluation, constraints)

@@ -10,7 +10,7 @@ import numpy as np
 
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.hints import also
-from implicit_delta._core.types import Array, Asked, Psi
+from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
@@ -62,7 +62,7 @@ SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do n
 @also(names="name")
 def profile(
     model: FittedModel,
-    psi: Asked | Sequence[Psi],
+    psi: Asked,
     confidence_level: float | Sequence[float] = 0.95,
     *,
     maximizer: Maximizer | None = None,
@@ -163,12 +163,11 @@ def profile(
     """
     maximizer = renamed(maximizer, maximize)
     checked_side(side)
-    asked = stacked(psi) if isinstance(psi, list | tuple) else psi
     if fixed_by_constraints(model):
-        evaluation = Evaluation.of(without_inequalities(model), asked, name)
+        evaluation = Evaluation.of(without_inequalities(model), psi, name)
         fixed = model.constraints
     else:
-        evaluation, fixed = Evaluation.of(model, asked, name), None
+        evaluation, fixed = Evaluation.of(model, psi, name), None
     one = partial(
         profile_of,
         confidence_level=confidence_level,
@@ -185,17 +184,6 @@ def profile(
     with model.foretold("profiles", evaluation.size * _calls(model.d)):
         found = profiles_of(parts, one, settings, n_jobs, cache)
     return found[0] if evaluation.scalar else Profiles(found)
-
-
-def stacked(functions: Sequence[Any]) -> Asked:
-    """Make one psi of several functions, or names; wrappers with a sample cannot be stacked."""
-    if any(isinstance(name, str) for name in functions):
-        return list(functions)
-    if not functions or any(hasattr(f, "sample") or not callable(f) for f in functions):
-        raise TypeError(
-            "Give psi as a function, as a list of plain functions of the model, or as names."
-        )
-    return lambda fitted: np.stack([f(fitted) for f in functions])
 
 
 def profile_of(

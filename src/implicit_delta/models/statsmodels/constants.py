@@ -23,6 +23,9 @@ DEEPEST = 4
 
 def fitted_constants(psi: Any, params: Array) -> list[str]:
     """List what a function reads from results with these parameters, `results.params` say."""
+    if isinstance(psi, list | tuple | dict):
+        entries = psi.values() if isinstance(psi, dict) else psi
+        return sorted({name for entry in entries for name in fitted_constants(entry, params)})
     function = _function(psi)
     if function is None:
         return []
