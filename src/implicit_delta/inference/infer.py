@@ -71,8 +71,9 @@ def infer(
         an estimator) that returns a number, a one-dimensional array or a dict of these, whose keys
         are the names; or `parameters`. It is an `Average` if it stands for a population, is wrapped
         in `Smoothed` if it jumps, and takes an argument `rng` if it is random (see `Replicated`).
-        Parameters by name are strings: ``"S"``, ``["S", "B"]``; beside functions, too:
-        ``{"ratio": lambda th: th.S / th.B, "S": "S"}``.
+        Parameters by name are strings: ``"S"``, ``["S", "B"]``. Several evaluations are a list, or
+        a dict with their names, ``{"ratio": lambda th: th.S / th.B, "effect":
+        average_comparison("x", how="ratio")}``: each has the scale and the error that it has alone.
     method : Method, optional
         How the response to ``L + lambda * psi`` is found. Left out, it is chosen like this:
 
