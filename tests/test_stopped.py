@@ -487,3 +487,34 @@ def test_densities_are_not_taken_for_memorized_rows():
         warnings.filterwarnings("error", "The network has memorized")
         warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
         idm.infer(model, lambda m: m(X[:5]).mean())
+
+
+# Finished means that no psi would move by more than a standard error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_training_is_finished_if_no_psi_would_move_by_more_than_a_standard_error(seed):
+    """After thousands of steps the steep directions are finished, and flatter ones are not.
+
+    Some steps of conjugate gradients find the former alone: gains of 0.3 and 0.1 for 16 and 5.
+    """
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    X = torch.tensor(rng.normal(size=(200, 3)))
+    y = (X[:, 0] + 0.5 * X[:, 1] ** 2 - 0.5 + torch.tensor(rng.logistic(size=200)) > 0).double()
+    net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 1), nn.Flatten(0)).double()
+    start = copy.deepcopy(net.state_dict())
+    optimizer = torch.optim.Adam(net.parameters(), 0.02)
+    for _ in range(6000):
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(net(X), y).backward()
+        optimizer.step()
+    model = idm.from_torch(net, (X, y), idm.Bernoulli(), start=start)
+    A, score = model.information(model.theta, np.eye(model.d), "ggn"), model.score(model.theta)
+    drift = np.sqrt(score @ np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ score)
+    assert drift > 1  # the largest over all psi
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = idm.infer(model, lambda m: torch.sigmoid(m(X[:1]))[0], strict=False)
+    assert "stopped" in found.diagnostics.notes

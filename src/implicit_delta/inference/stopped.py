@@ -20,19 +20,18 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ShrinkageWarning, SmallSampleWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import refuse_or_warn
+from implicit_delta.inference.leverage import inverse_root
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
-# Twice the gain of a Newton step: no psi would move by more than the root of it, in standard
-# errors, if training were finished.
-FINISHED = 1.0
+FINISHED = 1.0  # twice the gain of a Newton step; the drift of each psi is checked as well
 INFORMED = 0.01  # of the variance that the ridge allows
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 FLAT = 1e-10  # of the steepest curvature met
-STEPS = 10  # of conjugate gradients: they never find more than there is
+STEPS = 100  # of conjugate gradients at most: usually the first few decide
 
 
 logger = logging.getLogger("implicit_delta")
@@ -166,32 +165,37 @@ def own_score(model: FittedModel) -> Array:
 
 
 def gain_of(model: FittedModel) -> float:
-    """Twice the gain of the objective by a Newton step, or a bit less."""
+    """Twice the gain of the objective by a Newton step; at least so much without the matrix.
+
+    That is :math:`s' A^{-1} s`, with s the score. By Cauchy and Schwarz no psi would move by more
+    than the root of it, in standard errors, if training were finished.
+    """
     score = model.score(model.theta)
     if not np.any(score):
         return 0.0
-    return _quadratic(_product(model), score)
-
-
-def _product(model: FittedModel) -> Callable[[Array], Array]:
     if model.formable:
-        matrix = model.information(model.theta, np.eye(model.d), "ggn")
-        return lambda v: np.asarray(matrix @ v)
-    return lambda v: model.information(model.theta, v, "ggn")
+        root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
+        return float(np.sum((root.T @ score) ** 2))
+    product = lambda v: model.information(model.theta, v, "ggn")  # noqa: E731
+    return _quadratic(product, score, model.floor)
 
 
-def _quadratic(product: Callable[[Array], Array], b: Array) -> float:
-    """Bound b' A^-1 b from below by some steps of conjugate gradients, where A is not flat."""
+def _quadratic(product: Callable[[Array], Array], b: Array, floor: float) -> float:
+    """Bound b' A^-1 b from below by conjugate gradients, until it is known to be finished or not.
+
+    With r what is left of b, it is at most ``|r|^2 / floor`` more.
+    """
     residual, direction, found, steepest = b, b, 0.0, 0.0
     for _ in range(STEPS):
-        square, ahead = float(residual @ residual), product(direction)
+        square = float(residual @ residual)
+        if found > FINISHED or found * floor + square <= FINISHED * floor:
+            break
+        ahead = product(direction)
         curved, length = float(direction @ ahead), float(direction @ direction)
-        steepest = max(steepest, curved / length) if length else steepest
+        steepest = max(steepest, curved / length)
         if curved <= FLAT * steepest * length:
             break  # rounding, or a flat direction, which is judged elsewhere
         found += square**2 / curved
-        if found > FINISHED:
-            break
         residual = residual - square / curved * ahead
         direction = residual + float(residual @ residual) / square * direction
     return found
