@@ -25,11 +25,13 @@ class Smoothed:
     r"""The evaluation, smoothed over about one standard error.
 
     A psi that jumps has a derivative of zero almost everywhere, and yet moves when the parameters
-    do. What counts for its standard error is its slope over the range of the estimate,
-    :math:`g = E\, \nabla\psi(\hat\theta + s H z)` with z standard normal, :math:`H H' = A^{-1}`
-    and a width s of about one. By Stein's lemma it is a mean of differences,
+    do. What counts for its standard error is its slope over the range of the estimate: the gradient
+    :math:`\bar g` of the smoothed :math:`E\, \psi(\theta + s H z)` at :math:`\hat\theta`, with z
+    standard normal, :math:`H H' = A^{-1}` and a width s of about one. By Stein's lemma
 
-    .. math:: A^{-1} g = E\, \frac{\psi(\hat\theta + s H z) - \psi(\hat\theta - s H z)}{2 s} H z,
+    .. math::
+
+        A^{-1} \bar g = E\, \frac{\psi(\hat\theta + s H z) - \psi(\hat\theta - s H z)}{2 s} H z,
 
     which needs no derivative of psi. In place of psi the methods then see its smooth quadratic
     approximation over that range, so that `Infinitesimal`, `FiniteDifference` and robust errors
