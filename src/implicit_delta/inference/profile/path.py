@@ -3,8 +3,8 @@
 How it differs from the textbook (Venzon and Moolgavkar, 1988) and from a push with lambda alone:
 
 - The path is walked in r, the root of the deviance, and not in psi or lambda. So each step is one
-  in standard errors of theta, whatever psi does: lambda may stop growing along the path (where
-  L + lambda psi has no maximum left), and psi may have a pole or an extreme on it.
+  in standard errors of theta, whatever psi does: lambda may stop growing along the path (where the
+  local maximum of L + lambda psi ends), and psi may have a pole or an extreme on it.
 - Every trial lies on the surface of the region. What is maximized there is lambda psi, which has
   the unit of a log-likelihood, so that the curvature of L scales this problem too.
 - What a search leaves unfinished enters only squared, since psi is stationary on the surface.
