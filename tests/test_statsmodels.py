@@ -501,5 +501,5 @@ def test_stochastic_steps_climb_to_the_maximum():
 
 
 def test_a_fit_without_residuals_has_no_noise_variance():
-    with pytest.raises(ValueError, match="interpolates the data"):
+    with pytest.raises(ValueError, match="fits these data exactly"):
         idm.from_statsmodels(sm.OLS(np.zeros(N), X).fit())

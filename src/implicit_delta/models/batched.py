@@ -417,7 +417,9 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        noise = estimated_noise(likelihood, self, self._output_size(), matrix)
+        targets = [self.functional.numpy(terms.targets(batch)) for batch in self.batches]
+        columns = np.concatenate(targets).reshape(-1, self._output_size()).astype(np.float64)
+        noise = estimated_noise(likelihood, self, columns, matrix)
         return replace(self.of_noise(noise), noise_rule=str(likelihood.variance))
 
     def of_noise(self, noise: Noise) -> Self:

@@ -1,11 +1,12 @@
 """Noise variance of squared error, and the effective number of parameters behind it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta._core.rounding import EPS
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
@@ -14,15 +15,36 @@ from implicit_delta.models.runaway import OF_A_PART
 from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
+# Roundings of an outcome: residuals of less are none. Least squares of a design without collinear
+# columns leave a few of them, and any noise that was measured is more.
+NOTHING = 64.0
 T_MATTERS = 1000  # residuals: with more, effective parameters are not counted for t quantiles alone
 
 
 class Wording(NamedTuple):
     """Spelling of the noise variance, its rows and its rule at the user's door, for messages."""
 
-    number: str = "`Gaussian(variance=...)`"
+    number: str = "Give the variance as a number, `Gaussian(variance=...)`."
     rows: str = "residuals"
     rule: str = 'Gaussian("mle")'
+
+
+def refuse_exact(remedy: str) -> NoReturn:
+    """Explain that residuals which are zero tell no noise variance."""
+    raise ValueError(
+        "The model fits these data exactly: all residuals are zero up to rounding, so there is no "
+        "noise to estimate a standard error from. Usual causes: data made by the formula itself, "
+        f"without noise, or as many parameters as observations. {remedy}"
+    )
+
+
+def check_noise(variance: float, mean_square: float, remedy: str = Wording().number) -> None:
+    """Refuse a noise variance that is the rounding of an outcome with this mean square.
+
+    Of a part of the data nothing follows.
+    """
+    if not OF_A_PART.get() and not variance > (NOTHING * EPS) ** 2 * mean_square:
+        refuse_exact(remedy)
 
 
 class Noise(NamedTuple):
@@ -33,7 +55,10 @@ class Noise(NamedTuple):
 
 
 def estimated_noise(
-    likelihood: Gaussian, model: FittedModel, outputs: int, gauss_newton: Callable[[], Array] | None
+    likelihood: Gaussian,
+    model: FittedModel,
+    targets: Array,
+    gauss_newton: Callable[[], Array] | None,
 ) -> Noise:
     """Estimate the variance that a likelihood left open.
 
@@ -43,15 +68,17 @@ def estimated_noise(
         With the variance "mle", "unbiased" or None.
     model : FittedModel
         Of this likelihood: its terms take the variance to be 1.
-    outputs : int
-        How many outputs each row has.
+    targets : (n, C) array
+        What the outputs of each row are compared with.
     gauss_newton : callable or None
         Makes the model's Gauss-Newton matrix (d, d); None if a penalty other than l2 is part of it.
     """
-    count = float(np.sum(model.counts)) * outputs
-    scale = as_mean_one(model.weights, model.weight_kind)
-    squares = -2.0 * scale * float(model.weights @ model.terms(model.theta))
-    return noise_by_rule(likelihood.variance, model, squares, count, gauss_newton)
+    count = float(np.sum(model.counts)) * targets.shape[1]
+    weights = as_mean_one(model.weights, model.weight_kind) * model.weights
+    squares = -2.0 * float(weights @ model.terms(model.theta))
+    noise = noise_by_rule(likelihood.variance, model, squares, count, gauss_newton)
+    check_noise(noise.variance, float(weights @ np.sum(targets**2, axis=1)) / count)
+    return noise
 
 
 def noise_by_rule(
@@ -93,10 +120,7 @@ def noise_variance(
     if squares == 0.0:
         if OF_A_PART.get():
             return Noise(1.0, np.inf)
-        raise ValueError(
-            "All residuals are zero, so the noise variance is not identified: the model "
-            f"interpolates the data. Give {wording.number} as a number, or a penalty (l2=)."
-        )
+        refuse_exact(wording.number)
     noise = squares / count
     if spectrum is None:
         return Noise(noise, count - d if count > d and l2 == 0 else np.inf)

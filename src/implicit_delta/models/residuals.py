@@ -20,7 +20,7 @@ from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import HINTS
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
-from implicit_delta.models.noise import Noise, Wording, noise_variance
+from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
 from implicit_delta.models.runaway import OF_A_PART, check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
 from implicit_delta.models.traced_loglik import (
@@ -49,7 +49,12 @@ AT_THE_FIT = (
     " Standard errors of `infer(model, psi)`, by Gauss-Newton, need it at the fit alone and hold; "
     'those of `Infinitesimal(curvature="hessian")`, refits and profiles do not.'
 )
-WORDING = Wording("the variance", "observations", 'variance="mle"')
+WORDING = Wording(
+    "Give the variance as a number, `variance=`, or the errors of the data, "
+    "`sigma=..., variance=1.0`.",
+    "observations",
+    'variance="mle"',
+)
 
 
 @hinting(
@@ -266,12 +271,7 @@ class LeastSquares:
         here = self.residuals(theta)
         ahead = self.residuals(theta + 1e-2 * np.maximum(abs(theta), 0.1))
         if 0 < np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here):
-            raise ValueError(
-                "All residuals are zero up to rounding, so the noise variance is not identified: "
-                "the model fits these data exactly. Usual causes: data made by the formula itself, "
-                "without noise, or as many parameters as observations. Give the variance as "
-                "a number, `variance=`, or the errors of the data, `sigma=..., variance=1.0`."
-            )
+            refuse_exact(WORDING.number)
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)

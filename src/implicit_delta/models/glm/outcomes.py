@@ -11,6 +11,12 @@ from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product, as_counts
 from implicit_delta.models.base import Curvature, cannot_draw
 from implicit_delta.models.glm.draws import draw_tweedie
+from implicit_delta.models.noise import check_noise
+
+KNOWN = (
+    "If the errors of the data are known, give these: `from_residuals(lambda b: y - X @ b, b, "
+    "sigma=..., variance=1.0)`."
+)
 
 
 class Outcome(ABC):
@@ -67,13 +73,14 @@ class Canonical(Outcome):
         return repr(self.likelihood)
 
 
-def squared_error(y: Array, s2: float) -> Canonical:
-    """Gaussian outcome with the variance of a fit, which must have left residuals."""
-    if not 0 < s2 < np.inf:
-        raise ValueError(
-            f"The noise variance of the fit is {s2:g}, so no standard error is identified: the "
-            "model interpolates the data. Use fewer parameters, or a penalty."
-        )
+def squared_error(y: Array, s2: float, mean_square: float) -> Canonical:
+    """Gaussian outcome with the variance of a fit, which must have left residuals.
+
+    The mean square of the outcome is weighted as the variance is.
+    """
+    if not s2 < np.inf:
+        raise ValueError(f"The noise variance of the fit is {s2:g}: it left no degree of freedom.")
+    check_noise(s2, mean_square, KNOWN)
     return Canonical(Gaussian(s2), y)
 
 

@@ -98,7 +98,8 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str
     rows = design[:, free]
     df = _freedom((rows.T * weights.values) @ rows, weights.count, alpha[free])
     s2 = weights.total((target - design @ b) ** 2) / df
-    likelihood = LinearPredictors(design, squared_error(target, s2))
+    mean_square = weights.total(target**2) / weights.count
+    likelihood = LinearPredictors(design, squared_error(target, s2, mean_square))
     labels = _linear_names(reg, names)
     return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df, low=low)
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.likelihoods import Bernoulli, Categorical, Poisson
+from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from implicit_delta.models.base import Curvature
 from implicit_delta.models.glm.model import HostLikelihood
-from implicit_delta.models.glm.outcomes import Canonical, Outcome, Probit, squared_error
+from implicit_delta.models.glm.outcomes import KNOWN, Canonical, Outcome, Probit, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
-from implicit_delta.models.noise import effective_parameters
+from implicit_delta.models.noise import check_noise, effective_parameters
 from implicit_delta.models.statsmodels.cox import Cox
 from implicit_delta.models.statsmodels.fit_again import unsupported
 from implicit_delta.models.statsmodels.grouped import (
@@ -46,10 +46,11 @@ def _least_squares(results: Any, b: Array, alpha: Array | None) -> Built:
         freedom = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
         s2 = float(np.sum((y - X @ b) ** 2) / freedom)
         ridge = len(y) * alpha / s2
-        return Built(LinearPredictors(X, squared_error(y, s2)), ridge, df=freedom)
-    fixed = results.cov_type == "fixed scale"
-    s2 = results.cov_kwds.get("scale", 1.0) if fixed else results.scale
-    return Built(LinearPredictors(X, squared_error(y, s2)))
+        return Built(LinearPredictors(X, squared_error(y, s2, np.mean(y**2))), ridge, df=freedom)
+    if results.cov_type == "fixed scale":
+        given = Gaussian(results.cov_kwds.get("scale", 1.0))
+        return Built(LinearPredictors(X, Canonical(given, y)))
+    return Built(LinearPredictors(X, squared_error(y, results.scale, np.mean(y**2))))
 
 
 def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -62,6 +63,8 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
     outcome = Family(
         family, _column(model.endog), _column(model.var_weights * model.n_trials), float(scale)
     )
+    if type(family).__name__ == "Gaussian" and not isinstance(model.scaletype, float):
+        check_noise(float(scale), float(np.mean(model.var_weights * model.endog**2)), KNOWN)
     weights = np.asarray(model.freq_weights, dtype=np.float64)
     if type(family).__name__ in ("Binomial", "Poisson"):
         y = np.asarray(model.endog * model.n_trials, dtype=np.float64)
