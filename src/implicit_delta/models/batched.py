@@ -304,7 +304,8 @@ class BatchedModel(FittedModel):
         self.counter.count += 1
         outputs = [self._run(self.program.outputs, flat, batch) for batch in self.batches]
         terms = self.row_terms
-        targets = [self.functional.numpy(terms.targets(batch)) for batch in self.batches]
+        targets_of = self.program.supervised.targets
+        targets = [self.functional.numpy(targets_of(batch)) for batch in self.batches]
         if len({array.shape[1:] for array in outputs}) > 1:
             raise cannot_draw("its batches have outputs of different shapes")
         drawn = terms.likelihood.redraw(
@@ -417,7 +418,8 @@ class BatchedModel(FittedModel):
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
         matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
-        targets = [self.functional.numpy(terms.targets(batch)) for batch in self.batches]
+        targets_of = self.program.supervised.targets
+        targets = [self.functional.numpy(targets_of(batch)) for batch in self.batches]
         columns = np.concatenate(targets).reshape(-1, self._output_size()).astype(np.float64)
         noise = estimated_noise(likelihood, self, columns, matrix)
         return replace(self.of_noise(noise), noise_rule=str(likelihood.variance))
