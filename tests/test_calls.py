@@ -1,6 +1,8 @@
 """Calls of a log-likelihood without derivatives: as few as iminuit's, and the numbers of before."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,26 @@ def test_a_contour_takes_few_calls_and_is_that_of_before(name):
     assert calls <= AROUND * MINUIT[name]["mncontour"] / 4
     before = np.array(BEFORE[name]["contour"])
     assert np.max(abs(points - before) / np.ptp(before, axis=0)) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian_process", "binned_peak", "extreme_values"])
+def test_rounding_changes_the_calls_of_a_contour_little(name):
+    """Another processor rounds otherwise: each term is off by a few units in the last place."""
+    problem = PROBLEMS[name]()
+    loglik, eps = problem.loglik, np.finfo(float).eps
+
+    def rounded(th, seed):
+        terms = loglik(th)
+        key = np.append(th, seed).view(np.uint64)  # the same theta is rounded in the same way
+        return terms * (1 + 4 * eps * np.random.default_rng(key).uniform(-1, 1, terms.size))
+
+    counts = [
+        around(replace(problem, loglik=partial(rounded, seed=seed)), rays=12)[0]
+        for seed in np.arange(5.0)
+    ]
+    assert max(counts) <= 1.1 * min(counts)
+    assert max(counts) <= AROUND * MINUIT[name]["mncontour"] / 4
 
 
 @pytest.mark.parametrize("name", CURVES)

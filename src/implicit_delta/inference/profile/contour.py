@@ -48,6 +48,7 @@ REACHED = 1e-6  # relative: the deviance is at its quantile
 ON_RAY = 1e-5  # standard errors off the ray
 AUDITED = 12  # rays from one audit to the next
 STATIONARY = 1e-2  # of the gradient that may be left; it enters squared
+FINE = 1e-3  # the same where a search stops
 LOOKS = 200  # points of the region whose two quantities must lie inside
 INSIDE, SLACK = 0.97, 0.02  # of the radius; standard errors
 SHORT, FAR_SHORT = 0.03, 0.1  # of its width, by which the region may miss a quantity's profile
@@ -222,6 +223,10 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
 
 
+class _Reached(Exception):
+    """Ends a search at its argument; SLSQP does not stop by StopIteration."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     """Deviance and two quantities, in coordinates x of standard errors around the maximum.
@@ -379,6 +384,12 @@ class _Search:
             "jac": lambda x: across @ self._slope(x),
         }
         inside = {"type": "ineq", "fun": rest, "jac": lambda x: self._score(x) / root}
+
+        def stop(x: Array) -> None:
+            # Differences leave errors in the slopes below which the line search does not end.
+            if self._holds(e, root, x, False, FINE):
+                raise _Reached(x)
+
         try:
             found = minimize(
                 lambda x: -along(e, x),
@@ -387,12 +398,17 @@ class _Search:
                 method="SLSQP",
                 constraints=[on_ray, inside, *limits],
                 options=OPTIONS,
+                callback=stop,
             )
+        except _Reached as reached:
+            return np.array(reached.args[0])
         except (EvaluationError, UnsupportedModelError):
             return None
         return np.asarray(found.x) if np.all(np.isfinite(found.x)) else None
 
-    def _holds(self, e: Array, root: float, x: Array, audited: bool) -> bool:
+    def _holds(
+        self, e: Array, root: float, x: Array, audited: bool, most: float = STATIONARY
+    ) -> bool:
         """Whether x is on the ray, in the region, and stationary."""
         across = np.array([-e[1], e[0]])
         deviance = self._deviance(x)
@@ -415,7 +431,7 @@ class _Search:
         goal = e @ slope
         fit = lsq_linear(np.array(columns).T, goal, (low, np.inf))
         left = float(np.linalg.norm(fit.fun))
-        return len(columns) > 1 and left <= STATIONARY * float(np.linalg.norm(goal))
+        return len(columns) > 1 and left <= most * float(np.linalg.norm(goal))
 
     def _theta(self, x: Array) -> Array:
         return np.asarray(self.model.theta + self.root @ x)
