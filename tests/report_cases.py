@@ -60,8 +60,8 @@ def troubled():
             "monte_carlo_error": 0.5,
             "failed": 3.0,
             "replicates": 200.0,
-            "share_reached": "unknown",
-            "unfinished": math.nan,
+            "response_difference": "unknown",
+            "end_difference": math.nan,
             "near": "S at its <lower> bound",
             "hansen_p_value": 1e-5,
             "lam": "0.1 to 0.3",
@@ -75,8 +75,15 @@ def troubled():
 
 
 NUMBERS = (
-    *("monte_carlo_error", "nonlinear_share", "failed", "replicates", "share_reached", "lam"),
-    *("unfinished", "statistic_shift", "smoothing_change", "smoothing_error", "hansen_p_value"),
+    *("monte_carlo_error", "nonlinear_share", "failed", "replicates", "most_reached", "lam"),
+    *(
+        "response_difference",
+        "end_difference",
+        "statistic_shift",
+        "smoothing_change",
+        "smoothing_error",
+        "hansen_p_value",
+    ),
 )
 
 

@@ -433,7 +433,7 @@ def test_stochastic_refits_agree_with_the_solve():
     error = stochastic.diagnostics.notes["monte_carlo_error"]
     # Two runs: the t quantile of one degree of freedom at 99 % is 64; the push bends psi by 1 %.
     assert stochastic.standard_error == pytest.approx(solved.standard_error, rel=64 * error + 0.01)
-    assert stochastic.diagnostics.notes["share_reached"] > 0.95
+    assert stochastic.diagnostics.notes["most_reached"] > 0.95
 
 
 def test_training_that_diverges_or_has_no_optimizer_is_explained(reference):

@@ -277,7 +277,7 @@ NOTES = [
     ("statistic_shift", "shift", thresholds.SHIFT_WARNS),
     ("smoothing_change", "smoothing change", thresholds.CHANGE_WARNS),
     ("smoothing_error", "smoothing error", thresholds.UNCERTAIN),
-    ("unfinished", "unfinished", thresholds.DRIFT_WARNS),
+    ("end_difference", "end difference", thresholds.ENDS_APART),
 ]
 
 

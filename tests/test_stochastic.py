@@ -53,7 +53,7 @@ def test_logistic_regression_and_the_error_of_its_error():
         assert estimate.standard_error == pytest.approx(exact, rel=0.05)
         error = estimate.diagnostics.notes["monte_carlo_error"] * estimate.standard_error
         covered += abs(estimate.standard_error - exact) <= quantile * error
-        assert estimate.diagnostics.notes["share_reached"] > 0.98
+        assert estimate.diagnostics.notes["most_reached"] > 0.98
     assert covered >= 9
 
 
@@ -153,7 +153,7 @@ def test_the_tangent_of_psi_is_wrong_in_the_second_order():
 
 
 @pytest.mark.parametrize("steps", [0, 5, 20])
-def test_share_reached_is_that_of_gradient_ascent(steps):
+def test_most_reached_is_that_of_gradient_ascent(steps):
     """With one curvature h the share after t steps is 1 - (1 - rate * h / n)^t exactly."""
     model, rate = orthogonal(), 0.1
     method = StochasticFiniteDifference(
@@ -163,10 +163,10 @@ def test_share_reached_is_that_of_gradient_ascent(steps):
         estimate = idm.infer(model, lambda b: b[0], method)
     share = np.mean([1 - (1 - rate) ** (steps + s) for s in (1, 2, 3)])
     assert estimate.standard_error**2 * 300 == pytest.approx(share, rel=1e-9)
-    assert estimate.diagnostics.notes["share_reached"] == pytest.approx(share, rel=1e-9)
+    assert estimate.diagnostics.notes["most_reached"] == pytest.approx(share, rel=1e-9)
 
 
-def test_share_reached_is_never_too_small():
+def test_most_reached_is_never_too_small():
     model = orthogonal(curvature=(1.0, 0.2, 0.05))
     psi = lambda b: b.sum()
     exact = idm.infer(model, psi).standard_error ** 2
@@ -177,7 +177,7 @@ def test_share_reached_is_never_too_small():
         estimate = idm.infer(model, psi, method)
     reached = estimate.standard_error**2 / exact
     assert reached < 0.5
-    assert reached <= estimate.diagnostics.notes["share_reached"] < 0.95
+    assert reached <= estimate.diagnostics.notes["most_reached"] < 0.95
 
 
 def test_doubling_finds_the_steps_that_are_needed():

@@ -265,7 +265,7 @@ class Study:
             "std_error": estimate.standard_error,
             "seconds": process_time() - started,
             "monte_carlo_error": notes.get("monte_carlo_error", ""),
-            "share": notes.get("share_reached", ""),
+            "share": notes.get("most_reached", ""),
             "drift": estimate.diagnostics.drift,
             "passes": estimate.diagnostics.passes,
             "training_noise": estimate.budget.get("training", ""),

@@ -239,7 +239,7 @@ def test_a_small_model_is_polished_to_its_end_and_says_its_drift():
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_refit_reports_the_share_reached_whatever_it_is(check):
+def test_refit_reports_what_its_check_has_found(check):
     y = np.array([1.2, 0.4, 2.2, 1.4, 0.8])
 
     def train(bonus):
@@ -249,9 +249,9 @@ def test_refit_reports_the_share_reached_whatever_it_is(check):
         return m
 
     estimate = idm.refit(train, lambda m: m, check=check)
-    share = estimate.diagnostics.notes["share_reached"]
-    assert share == (pytest.approx(1.0, abs=0.01) if check else "unknown")
-    assert "share_reached" in estimate.summary().replace(" ", "_")
+    found = estimate.diagnostics.notes["response_difference"]
+    assert found == (pytest.approx(0.0, abs=0.01) if check else "unknown")
+    assert "response_difference" in estimate.summary().replace(" ", "_")
 
 
 DOORS = {

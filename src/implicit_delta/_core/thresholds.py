@@ -21,5 +21,9 @@ FEW_REPLICATES = 0.4  # of a standard error: from four replicates; five are some
 NONLINEAR_WARNS = 0.5  # of the variance over draws; a single step leaves 0.36
 CHANGE_WARNS = 0.25  # of the standard error, when the width of a smoothing is halved
 REACHED = 0.95  # of the variance; a training that reaches less is warned about
+# Standard errors between ends that are equal if trainings finish. For a start w standard errors
+# away, of which a part q is left, psi is off by w q, and an end that is approached at half the pace
+# by about w sqrt(q).
+ENDS_APART = DRIFT_WARNS / (1 - REACHED) ** 0.5
 FEW_CLUSTERS = 20
 REJECTED = 1e-3  # p-value of Hansen's J below which the estimate itself is in doubt

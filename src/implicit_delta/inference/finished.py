@@ -1,11 +1,11 @@
-"""Whether trainings of a black box finish: train again, to ends that are known if they do."""
+"""Signs of trainings that do not finish: train again, to ends that are known if they do."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.thresholds import DRIFT_WARNS, REACHED
+from implicit_delta._core.thresholds import ENDS_APART, REACHED
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import DriftWarning, NonlinearityWarning
@@ -14,9 +14,12 @@ from implicit_delta.inference.trainings import Bonus, CurvedBonus, Trainings
 LIFTED = 0.5  # of the curvature along the response, lifted by a curved bonus: it halves the pace
 WIDE = 10.0  # standard errors within which the bonus is curved; a start may be farther away
 WEAK, NARROW = 0.02, 1.0  # the same for a second look, by a bonus that is next to straight
-STILL = 0.001  # of it is left at most: Newton's method leaves 0.02^2 after two steps
+STILL = 0.001  # difference at most: Newton's method leaves 0.02^2 after two steps
+APART = 1 - REACHED  # of the response
 FAR = 1.0  # standard errors: beyond, a response out of proportion is put down to the push
-PUSH_WARNS = 0.025  # relative error of a standard error, to an order that may see half of it
+# Of a cubic term of psi, three eighths are missing at half the push: 1.25% of a standard error,
+# to an order that may see half of it.
+PROPORTION_WARNS = 0.0375
 SIGNAL = 10.0  # times the noise floor: a difference that can be told from noise
 LOUD = 0.2  # of the rise: noise in which an unfinished training cannot be seen
 MOST_CHECKED = 8  # evaluations, spread evenly
@@ -54,7 +57,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Finish:
-    r"""Progress of trainings, from three more of them for each checked psi_k.
+    r"""Signs of unfinished trainings, from three more of them for each checked psi_k.
 
     A finished training with any bonus b ends where :math:`\nabla L + b'(\psi) \nabla\psi = 0`. So a
     curved bonus that has the slope :math:`\lambda` at the end of the push by :math:`\lambda` leads
@@ -64,22 +67,24 @@ class Finish:
     :math:`\lambda` has half the response, unless an optimizer that normalizes its gradients (Adam)
     or stops below a tolerance is not finished.
 
+    Differences are signs of unfinished trainings. Their absence shows nothing: a part of the
+    response that has hardly begun is missing from all of these trainings alike.
+
     Attributes
     ----------
-    share : float
-        Of the variance that is reached, the smallest over psi_k, roughly: see `share_reached`. A
-        part of the response that has hardly begun cannot be seen.
-    drift : float
-        Standard errors by which psi without bonus would still move, the largest.
-    push_error : float
-        Relative error of the standard error because lambda is finite, the largest.
+    response_difference : float
+        Between responses that finished trainings make equal, relative, the largest.
+    end_difference : float
+        Between ends that finished trainings make equal, in standard errors, the largest.
+    out_of_proportion : float
+        Of the response to half of a `lam` that pushes by more than a standard error, relative.
 
-    The first two are NaN where they are unknown: unasked for, or lost in the noise of trainings.
+    The first two are NaN where they are unknown: not checked, or lost in the noise of trainings.
     """
 
-    share: float = np.nan
-    drift: float = np.nan
-    push_error: float = 0.0
+    response_difference: float = np.nan
+    end_difference: float = np.nan
+    out_of_proportion: float = 0.0
 
     @classmethod
     def of(cls, trainings: Trainings, ends: Ends) -> "Finish":
@@ -89,50 +94,50 @@ class Finish:
             return cls()
         spread = np.linspace(0, calm.size - 1, min(calm.size, MOST_CHECKED)).astype(int)
         ends = ends[calm[spread]]
-        missing = _missing_at_half(trainings, ends)
-        pace, moved = _curved(trainings, ends, LIFTED, WIDE)
-        share = np.array([share_reached(p) for p in pace])
-        # for a start w away, of which q is left: the move is about w sqrt(q), the drift w q
-        drift = np.fmax(moved * np.sqrt(1 - share), moved**2 / WIDE)
+        at_half = _missing_at_half(trainings, ends)
+        response, end = _curved(trainings, ends, LIFTED, WIDE)
         # A psi that bends may be led to another maximum, and Newton's method takes few steps.
-        doubtful = np.flatnonzero(~((share >= REACHED) & (drift <= DRIFT_WARNS)))
+        doubtful = np.flatnonzero(~((response <= APART) & (end <= ENDS_APART)))
         if doubtful.size:
-            pace, moved = _curved(trainings, ends[doubtful], WEAK, NARROW)
-            fine = doubtful[(abs(pace - 1) <= STILL) & (moved <= STILL)]
-            share[fine], drift[fine] = 1.0, 0.0
+            again = _curved(trainings, ends[doubtful], WEAK, NARROW)
+            fine = doubtful[(again[0] <= STILL) & (again[1] <= STILL)]
+            response[fine], end[fine] = 0.0, 0.0
         far = ends.push > FAR
-        by_half = np.clip(1 - missing, 0, 1)
-        share = np.where(drift > DRIFT_WARNS, np.fmin(share, 1 / (1 + drift)), share)
-        # an unknown share is not known from proportion alone, unless that is missing
-        proportion = ~far & (np.isfinite(share) | (by_half < REACHED))
-        share = np.where(proportion, np.fmin(share, by_half), share)
-        known = np.isfinite(share)
+        # an unknown difference is not known from proportion alone, unless that is missing
+        proportion = ~far & (np.isfinite(response) | (at_half > APART))
+        response = np.where(proportion, np.fmax(response, at_half), response)
         return cls(
-            share=float(np.min(share[known], initial=1.0)) if known.any() else np.nan,
-            drift=float(np.max(drift[known], initial=0.0)) if known.any() else np.nan,
-            # of a cubic term of psi, three eighths are missing at half the push
-            push_error=float(np.max(2 / 3 * missing[far], initial=0.0)),
+            response_difference=_largest(response),
+            end_difference=_largest(end),
+            out_of_proportion=float(np.max(at_half[far], initial=0.0)),
         )
 
     def warn(self) -> None:
         """Warn of what makes the standard error doubtful."""
-        if self.push_error > PUSH_WARNS:
+        if self.out_of_proportion > PROPORTION_WARNS:
             warn(
-                "`lam` pushes psi so far that its response is no longer in proportion: the "
-                f"standard error is off by about {self.push_error:.0%}. Leave `lam` out: it is "
-                "then chosen.",
+                "`lam` pushes psi so far that its response is no longer in proportion: that to "
+                f"half of `lam` differs by {self.out_of_proportion:.0%} from a parabola through "
+                "the others. Leave `lam` out: it is then chosen.",
                 NonlinearityWarning,
             )
-        elif self.share < REACHED:
-            off = f", and psi is about {self.drift:.2g} standard errors short of its end"
+        elif self.response_difference > APART or self.end_difference > ENDS_APART:
             warn(
-                f"The training runs do not finish: they reach about {self.share:.0%} of the "
-                f"variance of psi{off if self.drift > DRIFT_WARNS else ''}, so the standard error "
-                "is doubtful, and mostly too small. Train longer, with a larger learning rate, to "
-                "a tighter tolerance, or from a good fit. If the model can be given to "
-                "`from_torch` or another `from_*` function, `infer` needs no training.",
+                "The training runs do not finish: those that lead to the same end differ by "
+                f"{self.response_difference:.1%} of the response of psi, and by "
+                f"{self.end_difference:.2g} standard errors in psi itself. The standard error is "
+                "doubtful, and mostly too small; how much is missing is unknown. Train longer, "
+                "with a larger learning rate, to a tighter tolerance, or from a good fit, until "
+                "the standard error stays the same. If the model can be given to `from_torch` or "
+                "another `from_*` function, `infer` needs no training.",
                 DriftWarning,
             )
+
+
+def _largest(differences: Array) -> float:
+    """Return the largest that is known, or NaN."""
+    known = differences[np.isfinite(differences)]
+    return float(np.max(known)) if known.size else np.nan
 
 
 def _missing_at_half(trainings: Trainings, ends: Ends) -> Array:
@@ -147,8 +152,8 @@ def _missing_at_half(trainings: Trainings, ends: Ends) -> Array:
 def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tuple[Array, Array]:
     """Train to all ends with curved bonuses; NaN where that fails.
 
-    Returns the rise between two ends relative to what it should be, and by how many standard errors
-    both are off together.
+    Returns by how much the rise between two ends differs from that of straight bonuses, relative,
+    and by how many standard errors both ends are off together.
     """
     bonuses = [
         CurvedBonus(trainings.psi, k, sign * lam, end, lift / error**2, reach * error)
@@ -166,8 +171,7 @@ def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tupl
     own = np.array([psi[bonus.k] for psi, bonus in zip(found, bonuses, strict=True)]).reshape(-1, 2)
     rise = own[:, 0] - own[:, 1] - ends.rise
     move = (own.sum(axis=1) - ends.ahead - ends.behind) / 2
-    pace = 1 + _beyond(rise, ends.noise) / ends.rise
-    return pace, abs(_beyond(move, ends.noise)) / ends.error
+    return abs(_beyond(rise, ends.noise)) / ends.rise, abs(_beyond(move, ends.noise)) / ends.error
 
 
 def _warn_unknown(error: Exception) -> None:
@@ -181,27 +185,3 @@ def _warn_unknown(error: Exception) -> None:
 def _beyond(difference: Array, noise: Array) -> Array:
     """Take off what may be noise."""
     return np.asarray(np.sign(difference) * np.maximum(abs(difference) - noise, 0.0))
-
-
-def share_reached(pace: float) -> float:
-    r"""Estimate the share s of V that trainings reach, from the response to a curved bonus.
-
-    It is the fraction `pace` of that to a straight one. For gradient steps that reach :math:`s = 1
-    - e^{-x}` along one curvature, and a lift of :math:`c / s` of it, the pace is :math:`(1 - c)
-    (1 - e^{-y}) / (s - c)` with :math:`y = x (1 - c / s)`: from 0.65 for the first step to 1.
-    Along many curvatures what is left falls more slowly than that, so that a pace close to one
-    means less: not more than :math:`(1 + \text{pace}) / 2`, as if half the pace left three times
-    as much. Momentum and Adam overshoot, with a pace above one that is held against them as such.
-
-    Examples
-    --------
-    >>> [round(share_reached(pace), 3) for pace in (0.6, 0.719, 0.9, 1.0, 1.25)]
-    [0.0, 0.659, 0.95, 1.0, 0.75]
-    """
-    if not pace <= 1:  # NaN remains
-        return max(2 - pace, 0.0)
-    x = np.geomspace(1e-3, 30.0, 1000)
-    s = -np.expm1(-x)
-    y = x * (1 - LIFTED / s)
-    paces = (1 - LIFTED) * x / s * -np.expm1(-y) / y
-    return min(float(np.interp(pace, paces, s, left=0.0, right=1.0)), (1 + pace) / 2)

@@ -64,22 +64,26 @@ def refit(
     names : sequence of str, optional
         Names of the evaluations, for tables.
     check : bool
-        Whether to see, by three more training runs for each psi_k (for at most eight of them), that
-        the runs finish. One that stops early underestimates, however well it can be repeated.
+        Whether to look for signs that the runs do not finish, by three more of them for each psi_k
+        (for at most eight of them). Runs that stop early underestimate, however well they can be
+        repeated.
 
     Returns
     -------
     Estimate
         Its value is that of a training without bonus. ``diagnostics.notes`` has ``lam``, the number
         of ``trainings`` and ``check_trainings``, and the ``noise_floor``: by how much psi differs
-        between two training runs without bonus. Accuracy is measured by ``share_reached``, the
-        share of the variance that the runs have reached, and by ``unfinished``, the number of
-        standard errors that psi would still move. See `implicit_delta.inference.finished.Finish`.
+        between two training runs without bonus. ``response_difference`` (relative) and
+        ``end_difference`` (in standard errors) are zero if the runs finish; see
+        `implicit_delta.inference.finished.Finish`. Small values do not show that they do: a part
+        of the response that has hardly begun is missing from all runs alike. Only longer runs show
+        what is missing.
 
     Warns
     -----
     DriftWarning
-        The share is below 0.95, or psi itself is more than a tenth of a standard error off.
+        Training runs that lead to the same end differ by more than 5% of the response of psi, or
+        by more than 0.45 standard errors in psi itself: they do not finish.
     NonlinearityWarning
         Psi bends within half a standard error, or `lam` pushes it too far.
     NotDeterministicWarning
@@ -131,12 +135,17 @@ def refit(
             "lam": described_range(pushes),
             "trainings": float(made),
             "check_trainings": float(trainings.count[0] - made),
-            "share_reached": finish.share if finish.share >= 0 else "unknown",
-            "unfinished": finish.drift if finish.drift >= 0 else "unknown",
+            "response_difference": _known(finish.response_difference),
+            "end_difference": _known(finish.end_difference),
+            "variance_missing": "unknown: compare with runs four times as long",
             "noise_floor": float(np.max(floor)),
         },
     )
     return assemble(evaluation, response, strict=False, cost=cost)
+
+
+def _known(difference: float) -> float | str:
+    return difference if difference >= 0 else "unknown"
 
 
 def _pushes(

@@ -94,7 +94,7 @@ class StochasticFiniteDifference(Method):
     over minibatches, relative to it: with r runs the standard error that infinitely many would
     give lies within a t quantile (r - 1 degrees of freedom) times that. ``foretold`` is the cost
     that was expected before the training, after timing a few steps; it is also logged (logger
-    ``implicit_delta``, level INFO). ``share_reached`` is about too few steps: T of them at rate
+    ``implicit_delta``, level INFO). ``most_reached`` is about too few steps: T of them at rate
     :math:`\eta` reach a share :math:`1 - (1 - \eta h / n)^T` of the variance along a direction of
     curvature h, and underestimate. Whatever the optimizer did, :math:`g'w` can be at most the share
     :math:`w'Aw / g'w` of V, for the response w that was found: V is at least
@@ -161,7 +161,7 @@ class StochasticFiniteDifference(Method):
             "steps": float(max(column.steps for column in columns)),
             "foretold": cost,
             "monte_carlo_error": noise,
-            "share_reached": float(min(np.min(shares), 1.0)),
+            "most_reached": float(min(np.min(shares), 1.0)),
         }
         return Response(
             covariance=np.column_stack([column.psi for column in columns]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from implicit_delta._core.thresholds import (
     CHANGE_WARNS,
-    DRIFT_WARNS,
+    ENDS_APART,
     FEW_REPLICATES,
     NONLINEAR_WARNS,
     REACHED,
@@ -87,21 +87,33 @@ def _random_fit(x: Any, estimate: Estimate) -> Check | None:
     return Check("noise of the fit", brief(x), graded(_number(x), UNCERTAIN), text)
 
 
-def _share_reached(x: Any, estimate: Estimate) -> Check | None:
-    if math.isnan(_number(x)):
-        return Check("share reached", brief(x), "look", "Whether trainings finish is not known.")
-    level: Level = "look" if _number(x) < REACHED else "ok"
-    text = f"The trainings reach {share(_number(x))} of the variance" + (
-        ": they finish." if level == "ok" else ": they stop short, and the error is too small."
+def _most_reached(x: Any, estimate: Estimate) -> Check | None:
+    level: Level = "look" if _number(x) < REACHED else "note"
+    text = f"The training steps reach at most {share(_number(x))} of the variance" + (
+        "." if level == "note" else ": they stop short, and the error is too small."
     )
-    return Check("share reached", brief(x), level, text)
+    return Check("most reached", brief(x), level, text)
 
 
-def _unfinished(x: Any, estimate: Estimate) -> Check | None:
+def _response_difference(x: Any, estimate: Estimate) -> Check | None:
+    if math.isnan(_number(x)):
+        text = "Whether the training runs finish was not checked, or is lost in their noise."
+        return Check("response difference", brief(x), "look", text)
+    unfinished = _number(x) > 1 - REACHED
+    text = (
+        f"Training runs that lead to the same end differ by {share(_number(x))} of the response"
+        + (": they do not finish." if unfinished else ". Only longer runs show that they finish.")
+    )
+    return Check("response difference", brief(x), "look" if unfinished else "note", text)
+
+
+def _end_difference(x: Any, estimate: Estimate) -> Check | None:
     if math.isnan(_number(x)):
         return None
-    text = f"The trainings end {little(_number(x))} standard errors from where they lead."
-    return Check("unfinished", brief(x), graded(_number(x), DRIFT_WARNS), text)
+    text = (
+        f"Training runs that lead to the same end differ by {little(_number(x))} standard errors."
+    )
+    return Check("end difference", brief(x), graded(_number(x), ENDS_APART), text)
 
 
 def _shift(x: Any, estimate: Estimate) -> Check | None:
@@ -168,8 +180,9 @@ _NOTES: Mapping[str, Callable[[Any, Any], Check | None]] = {
     "failed": _failed,
     "bias": _bootstrap_bias,
     "noise": _random_fit,
-    "share_reached": _share_reached,
-    "unfinished": _unfinished,
+    "most_reached": _most_reached,
+    "response_difference": _response_difference,
+    "end_difference": _end_difference,
     "statistic_shift": _shift,
     "smoothing_change": _smoothing_change,
     "smoothing_error": _smoothing_error,
