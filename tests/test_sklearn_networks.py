@@ -100,7 +100,14 @@ def test_the_tangent_is_a_concave_model(case, models):
     np.testing.assert_allclose(tangent.information(model.theta, np.eye(model.d)), same, rtol=1e-8)
 
 
-@pytest.mark.parametrize("case", CASES)
+# A fit of ReLU units ends beside a kink of the objective. Rounding decides at which one: how far
+# the objective falls to its two sides, and whether that is warned about, differs.
+AT_A_KINK = pytest.mark.filterwarnings("ignore:The log-likelihood is not close to a parabola")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=AT_A_KINK if "relu" in case else ()) for case in CASES]
+)
 @pytest.mark.filterwarnings("ignore:The model is not at its maximum")
 @pytest.mark.filterwarnings("ignore:The penalty has moved psi")
 @pytest.mark.filterwarnings("ignore:The variance of the targets")
