@@ -245,3 +245,34 @@ def test_violations_are_seen_in_single_precision(violation):
     y = module(x)[:, 0].detach() + torch.randn(33)
     with pytest.raises((idm.UnsupportedModelError, idm.NotDeterministicWarning)):
         idm.from_torch(module, (x, y), violation(1e-2), dtype=torch.float32)
+
+
+def checked(inside):
+    """A log-likelihood that raises where its parameters are not allowed."""
+
+    def terms(module, batch):
+        if not inside(module.weight.detach()[0]):
+            raise AssertionError("not defined there")
+        return gaussian_terms(module, batch)
+
+    return terms
+
+
+EDGES = {
+    "a probability of almost 1": lambda w: w[0] <= 1,
+    "an ordered pair": lambda w: w[1] > 0.9999999 * w[2],
+    "a sum of 1": lambda w: abs(w[3:].sum() - 1) < 1e-5,
+    "a correlation": lambda w: w[0] ** 2 <= 1,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", EDGES)
+def test_parameters_at_an_edge_of_their_domain_raise_no_alarm(name, dtype):
+    """Nothing need be defined beside the fitted parameters."""
+    module = nn.Linear(5, 1).to(dtype)
+    module.weight.data[0] = torch.tensor([1.0, 0.3, 0.3, 0.25, 0.75])
+    for seed, n in enumerate((16, 33)):
+        x = data_for((5,), n, dtype, seed)
+        y = module(x)[:, 0].detach() + torch.randn(n, dtype=dtype)
+        idm.from_torch(module, (x, y), checked(EDGES[name]), dtype=dtype)

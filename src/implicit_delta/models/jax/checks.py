@@ -15,13 +15,13 @@ from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
 from implicit_delta.models.jax.graph import JaxProgram
 from implicit_delta.models.module_checks import (
     Options,
+    TermsRounding,
     Words,
     check_finite,
     check_one_per_row,
     check_pair,
     check_same,
     check_targets,
-    terms_rounding,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
 
@@ -108,7 +108,7 @@ def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches) -> None:
         ends = [(0, half), (size - half, size)]
         whole = np.concatenate([terms[start:stop] for start, stop in ends])
         alone = np.concatenate([run(batches.slice(start, stop)) for start, stop in ends])
-        rounding = terms_rounding(
+        rounding = TermsRounding(
             lambda theta: run(batches.slice(0, size), functional.flat(theta)),
             functional.numpy(flat),
             terms[:size],

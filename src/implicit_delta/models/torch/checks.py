@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.module_checks import (
+    TermsRounding,
     Words,
     check_finite,
     check_one_per_row,
     check_pair,
     check_same,
     check_targets,
-    terms_rounding,
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.torch.data import Batches, can_be_cut, cut, leaves
@@ -102,16 +102,16 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
         )
     check_finite(first, "dtype=torch.float64")
     batch, own = next(iter(batches)), first[: len(checked[0])]
+    rounding = TermsRounding(
+        lambda theta: _numbers(program, functional.flat(theta), batch),
+        functional.numpy(flat),
+        own,
+        functional.longest_sum,
+        functional.eps,
+    )
     with torch.random.fork_rng(devices=[]):
-        rounding = terms_rounding(
-            lambda theta: _numbers(program, functional.flat(theta), batch),
-            functional.numpy(flat),
-            own,
-            functional.longest_sum,
-            functional.eps,
-        )
-    check_same(first, second, rounding, NOT_THE_SAME)
-    _check_alone(program, flat, batch, own, rounding)
+        check_same(first, second, rounding, NOT_THE_SAME)
+        _check_alone(program, flat, batch, own, rounding)
     return tuple(map(len, checked))
 
 
@@ -120,7 +120,7 @@ def _numbers(program: TorchProgram, flat: Tensor, batch: Any) -> Array:
 
 
 def _check_alone(
-    program: TorchProgram, flat: Tensor, batch: Any, terms: Array, rounding: float
+    program: TorchProgram, flat: Tensor, batch: Any, terms: Array, rounding: TermsRounding
 ) -> None:
     """Compare the terms of a batch, (b,), with those of its first half alone."""
     half = len(terms) // 2
