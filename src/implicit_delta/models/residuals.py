@@ -36,6 +36,7 @@ from implicit_delta.models.weights import (
     observation_weights,
     warn_of_precisions,
 )
+from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.settled import settled_jacobian
 from implicit_delta.numerics.tracing.traced import Traced, unwrap
 
@@ -246,7 +247,7 @@ class LeastSquares:
         if self.derivative is not None:
             rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
             return rows if self.scale is None else self.scale.divide(rows)
-        return settled_jacobian(self._recalled, theta, LONG * _sizes(theta))
+        return settled_jacobian(self._recalled, theta, LONG * sizes(theta))
 
     def _recalled(self, theta: Array) -> Array:
         """Residuals for the fit and its Jacobians, which come to some places again."""
@@ -269,7 +270,7 @@ class LeastSquares:
         if OF_A_PART.get():
             return
         here = self.residuals(theta)
-        ahead = self.residuals(theta + 1e-2 * np.maximum(abs(theta), 0.1))
+        ahead = self.residuals(theta + 1e-2 * sizes(theta))
         if 0 < np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here):
             refuse_exact(WORDING.number)
 
@@ -338,10 +339,18 @@ class LeastSquares:
             return np.vstack([root[:, None] * rows, ridge * np.eye(rows.shape[1])])
 
         def search(start: Array, make: Callable[[Array], Array], ftol: float) -> Any:
-            return scipy.optimize.least_squares(
-                residuals, start, lambda theta: with_ridge(make(theta)), x_scale="jac", ftol=ftol,
-                xtol=1e-15, gtol=1e-12, max_nfev=2000,
+            lengths = np.linalg.norm(with_ridge(make(start)), axis=0)
+            units = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1.0), sizes(start))
+            found = scipy.optimize.least_squares(
+                lambda z: residuals(z * units), start / units,
+                lambda z: with_ridge(make(z * units)) * units, x_scale="jac", ftol=ftol,
+                xtol=1e-15, gtol=1e-15, max_nfev=2000,
             )  # fmt: skip
+            found.x = found.x * units  # gtol is absolute
+            return found
+
+        def ahead(theta: Array) -> tuple[Array, float]:
+            return _gauss_newton(residuals(theta), with_ridge(self.jacobian(theta)))
 
         if self.derivative is None and self._is_plain(start):
             try:
@@ -350,9 +359,9 @@ class LeastSquares:
                 near = None
             if near is not None and near.status > 0:
                 start = near.x
-                left, slopes = residuals(start), with_ridge(self.jacobian(start))
-                if _distance(left, slopes) <= ARRIVED:  # the last step costs no search
-                    return np.asarray(start - np.linalg.lstsq(slopes, left, rcond=None)[0])
+                step, distance = ahead(start)
+                if distance <= ARRIVED:  # the last step costs no search
+                    return start + step
         result = search(start, self.jacobian, 1e-15)
         if result.status == 0:
             raise ConvergenceError(
@@ -360,11 +369,17 @@ class LeastSquares:
                 f"{2 * result.cost * noise:.4g}). Try another start, a penalty (l2=), or fit it "
                 "yourself and give theta=."
             )
-        return np.asarray(result.x, dtype=np.float64)
+        step, distance = ahead(result.x)
+        while distance > ARRIVED:  # its tolerance is of the sum of squares: not in standard errors
+            further, left = ahead(result.x + step)
+            if not left < distance / 2:
+                return np.asarray(result.x, dtype=np.float64)
+            result.x, step, distance = result.x + step, further, left
+        return np.asarray(result.x + step)
 
     def _forward(self, theta: Array, times: float = 1.0) -> Array:
         """Differentiate by one step each, (n, d)."""
-        center, steps = self._recalled(theta), times * SHORT * _sizes(theta)
+        center, steps = self._recalled(theta), times * SHORT * sizes(theta)
         ahead = [self._recalled(theta + step) for step in np.diag(steps)]
         return np.asarray((np.stack(ahead, axis=1) - center[:, None]) / steps)
 
@@ -386,19 +401,17 @@ def spectrum_of(rows: Array, l2: float) -> Array:
     return spectrum
 
 
-def _sizes(theta: Array) -> Array:
-    return np.maximum(abs(theta), 0.1)
+def _gauss_newton(residuals: Array, rows: Array) -> tuple[Array, float]:
+    """Make a Gauss-Newton step, (d,), and its length in standard errors, of this noise.
 
-
-def _distance(residuals: Array, rows: Array) -> float:
-    """Length of the Gauss-Newton step in standard errors, the noise that of the residuals."""
-    size = np.linalg.norm(residuals)
-    lengths = np.linalg.norm(rows, axis=0)
+    That is infinite for redundant parameters.
+    """
+    size, lengths = np.linalg.norm(residuals), np.linalg.norm(rows, axis=0)
     if not size > 0 or not lengths.all():
-        return np.inf
-    step, _, rank, _ = np.linalg.lstsq(rows / lengths, residuals, rcond=None)
+        return np.zeros(lengths.size), np.inf
+    step, _, rank, _ = np.linalg.lstsq(rows / lengths, -residuals, rcond=None)
     ahead = np.linalg.norm(rows / lengths @ step) / size * np.sqrt(residuals.size)
-    return float(ahead) if rank == rows.shape[1] else np.inf
+    return step / lengths, float(ahead) if rank == rows.shape[1] else np.inf
 
 
 @dataclass(frozen=True, eq=False)

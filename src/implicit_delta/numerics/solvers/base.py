@@ -36,8 +36,9 @@ class Solution:
         ``b' A^-1 b``, symmetric; a product of factors of rank d where a direct solver is given
         more than 500 columns, and more than d.
     residual : float
-        Largest relative error over the columns: ``|A x - b| / |b|`` for a direct solver,
-        largest distance of ``sqrt(quadratic)`` from the roots of its bounds for an iterative one.
+        Largest relative error over the columns: ``|A x - b| / |b|`` in the norm of A^-1 for a
+        direct solver, largest distance of ``sqrt(quadratic)`` from the roots of its bounds for an
+        iterative one.
     smallest_curvature : float
         The smallest curvature ``v' A v / v' v`` found, never below the smallest eigenvalue of A.
     products : int

@@ -85,7 +85,7 @@ class Cholesky(Solver):
         return Solution(
             x=x,
             quadratic=quadratic,
-            residual=_largest(ratio(np.linalg.norm(remainder, axis=0), np.linalg.norm(b, axis=0))),
+            residual=_left(factor, remainder, b),
             smallest_curvature=factor.smallest_curvature(),
             products=b.shape[0],
             iterations=-(-b.shape[0] // self.block_size),
@@ -107,6 +107,12 @@ def _quadratic(factor: Factor | FlatFactor, b: Array, x: Array, remainder: Array
         return Factored(factor.half_transpose(b).T)
     # Up to r' A^-1 r, which is of second order in the error of x.
     return symmetric(b.T @ x + x.T @ remainder)
+
+
+def _left(factor: Factor | FlatFactor, remainder: Array, b: Array) -> float:
+    """Relate a remainder to b in the norm of A^-1, which has no units."""
+    left, whole = (np.linalg.norm(factor.half_transpose(v), axis=0) for v in (remainder, b))
+    return _largest(ratio(left, whole))
 
 
 def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:
