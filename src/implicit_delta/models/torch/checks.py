@@ -111,6 +111,7 @@ def check_terms(program: TorchProgram, flat: Tensor, batches: Batches) -> tuple[
     )
     with torch.random.fork_rng(devices=[]):
         check_same(first, second, rounding, NOT_THE_SAME)
+    with torch.random.fork_rng(devices=[]):  # the random numbers of the first run again
         _check_alone(program, flat, batch, own, rounding)
     return tuple(map(len, checked))
 
