@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.labels import places_in
+from implicit_delta._core.labels import label_codes, places_in
 from implicit_delta._core.types import Array
 
+NO_GROUP = 2.0**55  # of observations without weight: no label has this code
 FEWEST = 3  # the scores of all clusters sum to zero: those of two say nothing that one does not
 
 
@@ -22,10 +23,13 @@ class Clusters:
         The group of each observation, from 0; those without weight have the code `count`.
     count : int
         The number of groups with any weight, at least 3.
+    labels : (count,) array or None
+        The labels of the groups as numbers, by which those of another fit are the same.
     """
 
     codes: NDArray[np.intp]
     count: int
+    labels: Array | None = None
 
     @classmethod
     def of(cls, labels: Any, weights: Array, rows: Any = None, grouped: bool = False) -> "Clusters":
@@ -47,7 +51,8 @@ class Clusters:
         given = _column(_in_order(labels, rows), weights.size, grouped)
         _check_no_missing(given)
         present = weights > 0
-        count, numbers = _numbered(given[present])
+        groups, numbers = _numbered(given[present])
+        count = len(groups)
         if count < FEWEST:
             only = (
                 "There is only one cluster, so the variance between clusters is unknown."
@@ -61,7 +66,7 @@ class Clusters:
             )
         codes = np.full(weights.shape, count, dtype=np.intp)
         codes[present] = numbers
-        return cls(codes, count)
+        return cls(codes, count, label_codes(groups))
 
     def crossed(self, other: "Clusters") -> "Clusters":
         """Make the groups that are alike in both ways."""
@@ -70,7 +75,16 @@ class Clusters:
         codes = np.full(self.codes.shape, 0, dtype=np.intp)
         found, codes[present] = np.unique(pairs, return_inverse=True)
         codes[~present] = found.size
-        return Clusters(codes, found.size)
+        if self.labels is None or other.labels is None:
+            return Clusters(codes, found.size)
+        ways = self.labels[found // other.count], other.labels[found % other.count]
+        both = np.fromiter(zip(*ways, strict=True), dtype=object, count=found.size)
+        return Clusters(codes, found.size, label_codes(both))
+
+    def labeled(self) -> Array:
+        """Label each observation by its group, as numbers (n,)."""
+        labels = np.arange(self.count) if self.labels is None else self.labels
+        return np.append(labels, NO_GROUP)[self.codes]
 
     def sums(self, rows: Array) -> Array:
         """Sum rows (n, k) within each group: (count, k)."""
@@ -147,11 +161,11 @@ def _column(labels: Any, n: int, grouped: bool) -> NDArray[Any]:
     )
 
 
-def _numbered(labels: NDArray[Any]) -> tuple[int, Any]:
-    """Count the different labels, and number each of them from 0."""
+def _numbered(labels: NDArray[Any]) -> tuple[NDArray[Any], Any]:
+    """List the different labels, and number each of them from 0."""
     if labels.dtype.kind != "O":
         groups, numbers = np.unique(labels, return_inverse=True)
-        return groups.size, numbers
+        return groups, numbers
     found: dict[Any, int] = {}
     try:
         codes = [found.setdefault(label, len(found)) for label in labels]
@@ -160,7 +174,7 @@ def _numbered(labels: NDArray[Any]) -> tuple[int, Any]:
             f"clusters has labels that cannot be told apart ({error}): give numbers, strings or "
             "tuples of them."
         ) from error
-    return len(found), codes
+    return np.fromiter(found, dtype=object, count=len(found)), codes
 
 
 def _check_no_missing(labels: NDArray[Any]) -> None:

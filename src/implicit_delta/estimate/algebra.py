@@ -52,9 +52,11 @@ def join(
     ----------
     *estimates : Estimate
         Rows are matched by the index of the data where both fits had one, and by their order
-        otherwise. Rows that only one of two fits has used are independent of the other.
+        otherwise. Rows that only one of two fits has used are independent of the other, unless
+        they are in the same cluster: clusters are matched by their labels.
     independent : bool
-        The estimates are from separate samples: no influences are needed, and none is looked at.
+        The estimates are from separate samples, and no influences are needed. Rows, clusters or a
+        model that they share are warned about.
     names : sequence of str, optional
         Names of all evaluations; those they have, numbered where repeated, unless given.
 

@@ -76,7 +76,7 @@ def _checked_parts(
 
 def _checked_rows(rows: Rows | None, influence: Array | None) -> Rows | None:
     if influence is None:
-        return None
+        return rows
     if rows is not None and rows.n != len(influence):
         raise ValueError(f"rows are {rows.n}, but there are influences of {len(influence)}")
     return rows or Rows(len(influence))

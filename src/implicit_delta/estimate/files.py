@@ -46,13 +46,15 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         "df": np.broadcast_to(estimate.df, len(estimate.names)),
     }
     rows = estimate.rows
-    if rows is not None:
+    if rows is not None and estimate.influence is not None:
         texts["rows"] = {
             "factors": rows.factors,
             "lags": rows.lags,
             "unknown": rows.unknown,
             "response": rows.response,
             "texts": rows.texts,
+            "groups": rows.groups,
+            "fit": rows.fit,
         }
         many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
         many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
@@ -125,4 +127,6 @@ def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
         str(described["unknown"]),
         str(described.get("response", "")),
         None if described.get("texts") is None else tuple(described["texts"]),
+        bool(described.get("groups", False)),
+        fit=str(described.get("fit", "")),
     )

@@ -189,14 +189,12 @@ def _crosses(
                 f"How {names} depend on each other follows from the influences of the rows, and "
                 f"{without.names[0]!r} was found by draws, which have none. Ask for both in one "
                 "call: `bootstrap(lambda data: (fit1(data), fit2(data)), data, psi)` with a psi of "
-                "both, or a psi that returns both. For estimates from separate samples use "
-                "`join(a, b, independent=True)`."
+                f"both, or a psi that returns both. {_other_way(one, other)}"
             )
         raise ValueError(
             f"How {names} depend on each other follows from the influences of the rows, which "
             f"were not kept for {without.names[0]!r}: ask for them with `infer(model, psi, "
-            "influence=True)`. For estimates from separate samples use `join(a, b, "
-            "independent=True)`."
+            f"influence=True)`. {_other_way(one, other)}"
         )
     assert one.rows is not None
     assert other.rows is not None
@@ -214,6 +212,14 @@ def _crosses(
                 "in both; of a training leave the states out."
             )
     return found
+
+
+def _other_way(one: Estimate, other: Estimate) -> str:
+    """Advise on a join without influences."""
+    models = {"" if leaf.rows is None else leaf.rows.fit for leaf in (one, other)}
+    if len(models) == 1 and "" not in models:
+        return "Both are of one model: ask for both in one call, `infer(model, [psi1, psi2])`."
+    return "For estimates from separate samples use `join(a, b, independent=True)`."
 
 
 def _warn_of_samples(one: Estimate, other: Estimate) -> None:

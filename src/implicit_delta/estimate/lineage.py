@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from implicit_delta._core.factored import Covariance, Factored, equal
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.maps import after, identity, nothing, stacked
+from implicit_delta.estimate.separate import warn_of_shared
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -145,5 +146,6 @@ def _separate(parents: Sequence[Lineage]) -> frozenset[frozenset[str]]:
                             f"independent=True, but {two.names[0]!r} is on both sides: an estimate "
                             "is not independent of itself. Leave independent=True out."
                         )
+                    warn_of_shared(two, one)
                     pairs.add(frozenset((one.identity, two.identity)))
     return frozenset(pairs)

@@ -1,7 +1,5 @@
 """Sampled rows behind influences: how they are grouped and labeled, and which are the same."""
 
-import hashlib
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.clusters import NO_GROUP
+from implicit_delta._core.labels import HASHED
 from implicit_delta._core.types import Array
 
-LARGEST_NUMBER = 2.0**53  # whole numbers up to here are exact as floats
-HASHED = -(2.0**60)  # codes of other labels lie below, 256 apart: exact, and no number of a row
-APART = 256.0
 NAMED = (
     "If both are rows of one data frame, give it an index that is not 0, 1, 2, ... before both "
     "fits: `df.index = 'r' + df.index.astype(str)`"
@@ -39,6 +36,8 @@ class Rows:
         The index of the data as numbers: whole numbers are themselves, other labels are hashed.
     ways : tuple of (n,) arrays
         The cluster of each row: none, one way of grouping, or two and both of them crossed.
+    groups : bool
+        Whether these are the labels of the clusters, as numbers, and not only numbered from 0.
     factors : tuple of float
         Of the variance between clusters of each way.
     lags : tuple of float
@@ -49,6 +48,10 @@ class Rows:
         Name of the response and a digest of its values, if known.
     texts : tuple of str or None
         The index of the data as text, where it is not of whole numbers.
+    outcomes : (n,) array or None
+        Values of the response, if known; they are not saved.
+    fit : str
+        Identity of the fitted model; empty if unknown.
     """
 
     n: int
@@ -60,9 +63,12 @@ class Rows:
     unknown: str = ""
     response: str = ""
     texts: tuple[str, ...] | None = None
+    groups: bool = False
+    outcomes: Array | None = None
+    fit: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("counts", "labels"):
+        for name in ("counts", "labels", "outcomes"):
             object.__setattr__(self, name, _column(getattr(self, name), self.n))
         object.__setattr__(self, "ways", tuple(_column(way, self.n) for way in self.ways))
         factors = tuple(map(float, self.factors)) or (1.0,) * len(self.ways)
@@ -102,15 +108,19 @@ class Rows:
         if not self.ways and not self.lags:
             here, there = _both(self, other, pairs)
             return np.asarray(weighted[here].T @ others[there])
-        if pairs is not None:
-            weighted, partner = weighted[pairs[0]], partner[pairs[1]]
         if self.lags:
+            if pairs is not None:
+                weighted, partner = weighted[pairs[0]], partner[pairs[1]]
             return _lagged(weighted, partner, self.lags)
         total = np.zeros((own.shape[1], others.shape[1]))
-        for way, one, two in zip(self.ways, self.factors, other.factors, strict=True):
-            codes = way if pairs is None else way[pairs[0]]
-            groups = np.unique(codes, return_inverse=True)[1]
-            sums = _sums(groups, weighted).T @ _sums(groups, partner)
+        for mine, theirs, one, two in zip(
+            *_aligned(self, other, pairs), self.factors, other.factors, strict=True
+        ):
+            groups = np.unique(np.concatenate([mine, theirs]), return_inverse=True)[1]
+            count = int(groups.max()) + 1
+            sums = _sums(groups[: self.n], weighted, count).T @ _sums(
+                groups[self.n :], partner, count
+            )
             total += np.sign(one) * np.sqrt(one * two) * sums
         return total
 
@@ -120,14 +130,64 @@ def same_rows(one: Rows, other: Rows, names: str) -> Pairs | None:
     for rows in (one, other):
         if rows.unknown:
             raise ValueError(f"Joint errors of {names}: {rows.unknown}")
-    pairs = _by_labels(one, other, names)
+    pairs = _in_clusters(one, other) or _by_labels(one, other, names)
     _check_weights(one, other, pairs, names)
     _check_dependence(one, other, pairs, names)
     return pairs
 
 
+def shared_labels(one: Rows, other: Rows) -> Pairs:
+    """Find the rows with the same label, in the order of one; none without labels."""
+    if one.labels is None or other.labels is None:
+        return (np.zeros(0, np.intp),) * 2
+    _, here, there = np.intersect1d(one.labels, other.labels, return_indices=True)
+    order = np.argsort(here, kind="stable")
+    return here[order], there[order]
+
+
+def shared_clusters(one: Rows, other: Rows) -> int:
+    """Count the clusters with the same labels in both, of ways of grouping in the same place."""
+    if not (one.groups and other.groups) or len(one.ways) != len(other.ways):
+        return 0
+    found = (
+        np.setdiff1d(np.intersect1d(*ways), [NO_GROUP]).size
+        for ways in zip(one.ways[:2], other.ways[:2], strict=True)
+    )
+    return max(found, default=0)
+
+
+def _in_clusters(one: Rows, other: Rows) -> Pairs | None:
+    """Find shared rows of two estimates that share clusters and only some rows, or none.
+
+    Sums over clusters need no pairs of rows: where labels do not tell them, there are none.
+    """
+    if not shared_clusters(one, other):
+        return None
+    nothing = (np.zeros(0, np.intp),) * 2
+    if one.labels is None or other.labels is None:
+        return None if one.n == other.n else nothing
+    if np.array_equal(one.labels, other.labels):
+        return None
+    repeated = any(np.unique(labels).size < labels.size for labels in (one.labels, other.labels))
+    return nothing if repeated or one.counted or other.counted else shared_labels(one, other)
+
+
+def _aligned(
+    one: Rows, other: Rows, pairs: Pairs | None
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Return the clusters of all rows of both, coded alike, for each way of grouping."""
+    if pairs is None:
+        return one.ways, one.ways
+    if pairs[0].size < max(one.n, other.n):
+        return one.ways, other.ways
+    order = np.argsort(pairs[1])
+    return one.ways, tuple(way[pairs[0][order]] for way in one.ways)
+
+
 def matched_by_order(one: Rows, other: Rows) -> bool:
     """Whether only the order, or an index that nobody has chosen, tells that rows are the same."""
+    if _in_clusters(one, other) is not None:
+        return False
     if one.labels is None or other.labels is None or np.array_equal(one.labels, other.labels):
         return one.labels is None or other.labels is None or one.counted
     shared = np.intersect1d(one.labels, other.labels).size
@@ -140,26 +200,16 @@ def other_response(one: Rows, other: Rows) -> str:
     return names.pop() if len(names) == 1 and one.response != other.response else ""
 
 
-def label_codes(index: Any) -> Array | None:
-    """Turn an index of rows into numbers: whole numbers into themselves, others into hashes."""
-    if index is None:
+def same_response(one: Rows, other: Rows, pairs: Pairs | None) -> bool | None:
+    """Whether the response has the same values in rows that are paired; None if unknown."""
+    names = {rows.response.rpartition(" ")[0] for rows in (one, other)}
+    if len(names) > 1 or not one.response:
         return None
-    labels = np.asarray(index)
-    if labels.ndim != 1:
-        return None
-    if labels.dtype.kind == "O" and all(isinstance(label, int | np.integer) for label in labels):
-        labels = labels.astype(np.float64)
-    if labels.dtype.kind in "iuf":
-        numbers = labels.astype(np.float64)
-        if np.all(np.isfinite(numbers)) and np.all(np.abs(numbers) < LARGEST_NUMBER):
-            return numbers
-    pandas = sys.modules.get("pandas")  # an index that is not of numbers is one of pandas
-    hashes = (
-        np.array([_hash(label) for label in labels.tolist()], dtype=np.uint64)
-        if pandas is None
-        else pandas.util.hash_array(labels)
-    )
-    return np.asarray(HASHED - APART * (hashes >> np.uint64(12)).astype(np.float64))
+    if one.outcomes is not None and other.outcomes is not None:
+        here, there = (slice(None), slice(None)) if pairs is None else pairs
+        return np.array_equal(one.outcomes[here], other.outcomes[there])
+    whole = pairs is None or pairs[0].size == max(one.n, other.n)
+    return one.response == other.response if whole else None
 
 
 def label_texts(index: Any, codes: Array | None) -> tuple[str, ...] | None:
@@ -167,15 +217,12 @@ def label_texts(index: Any, codes: Array | None) -> tuple[str, ...] | None:
     return None if codes is None or np.all(codes > HASHED) else tuple(map(str, index))
 
 
-def _hash(label: Any) -> int:
-    digest = hashlib.blake2b(repr(label).encode(errors="replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
-
-
 def _column(numbers: Any, n: int) -> Array | None:
     if numbers is None:
         return None
-    column = np.array(numbers, dtype=np.float64)
+    column = np.asarray(numbers, dtype=np.float64)
+    if column.flags.writeable:
+        column = column.copy()
     if column.shape != (n,):
         raise ValueError(f"{column.shape} numbers for {n} rows")
     column.setflags(write=False)
@@ -189,7 +236,7 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
             raise ValueError(
                 f"{names} were fitted to {one.n} and {other.n} rows, and without labels nobody "
                 "knows which of them are the same. Fit both to the same rows, or to data frames "
-                "with an index; for separate samples use `join(a, b, independent=True)`. Units "
+                f"with an index; {_separate(one, other)} Units "
                 "of MixedLM and of conditional models are groups of rows: resample these, "
                 '`bootstrap(fit_both, data, psi, clusters=data["group"])`.'
             )
@@ -212,11 +259,30 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
         )
         raise ValueError(
             f"{names} were fitted to {one.n} and {other.n} rows with {reason}, so nobody knows "
-            f"which rows are the same. {advice}; for separate samples use `join(a, b, "
-            "independent=True)`."
+            f"which rows are the same. {advice}; {_separate(one, other)}"
         )
     order = np.argsort(here, kind="stable")
     return here[order], there[order]
+
+
+def _separate(one: Rows, other: Rows) -> str:
+    """Advise on rows none of which are shared, as far as anybody knows."""
+    if one.lags or other.lags:
+        return (
+            "rows that are near in time depend on each other even where none is shared: for those "
+            "of one series make one model of all of them. For separate series use `join(a, b, "
+            "independent=True)`."
+        )
+    if one.ways and other.ways:
+        return (
+            "for separate samples, which share no cluster either, use `join(a, b, "
+            "independent=True)`; for rows of the same clusters give `clusters=` the same labels "
+            "in both."
+        )
+    return (
+        "for separate samples use `join(a, b, independent=True)`; for other rows of the same "
+        "clusters give `clusters=` to both."
+    )
 
 
 def _check_weights(one: Rows, other: Rows, pairs: Pairs | None, names: str) -> None:
@@ -254,15 +320,28 @@ def _check_dependence(one: Rows, other: Rows, pairs: Pairs | None, names: str) -
         return
     if agree and not missing and all(map(_same_groups, *_codes(one, other, pairs))):
         return
+    if agree and missing and one.groups and other.groups and shared_clusters(one, other):
+        if all(map(np.array_equal, *_codes(one, other, pairs))):
+            return
+        raise ValueError(
+            f"{names} have other clusters for the same rows. Ask for both with the same labels: "
+            "`infer(model, psi, clusters=labels, influence=True)`."
+        )
     if agree and missing:
         raise ValueError(
-            f"{names} were fitted to rows that are only partly the same, and clustered or serially "
-            "correlated errors reach beyond single rows. Fit both to the same rows."
+            f"{names} were fitted to rows that are only partly the same, and "
+            + (
+                "serially correlated errors reach beyond single rows. Fit both to the same rows."
+                if one.lags
+                else "their clusters have no label in common. Give `clusters=` the same labels in "
+                "both, such as a column of the data frame."
+            )
         )
     raise ValueError(
         f"{names} have errors that let different rows depend on each other. Ask for both with the "
         "same grouping: `infer(model, psi, clusters=labels, influence=True)`, and the same "
-        "`HAC(lags)` where rows are in time order."
+        "`HAC(lags)` where rows are in time order. If they are other rows of the same clusters, "
+        "label them: `df.index = [f'r{i}' for i in range(len(df))]` before both fits."
     )
 
 
@@ -278,8 +357,8 @@ def _same_groups(a: Array, b: Array) -> bool:
     return len(pairs) == np.unique(a).size == np.unique(b).size
 
 
-def _sums(groups: NDArray[np.intp], rows: Array) -> Array:
-    sums = np.zeros((int(groups.max()) + 1, rows.shape[1]))
+def _sums(groups: NDArray[np.intp], rows: Array, count: int) -> Array:
+    sums = np.zeros((count, rows.shape[1]))
     np.add.at(sums, groups, rows)
     return sums
 

@@ -152,7 +152,7 @@ class Question(Worded):
             )
         rows = model.rows if training else getattr(table, "index", None)
         fits = RowWeights.of(model, len(predictor.table))
-        outcome = model.response.rpartition(" ")[0]
+        outcome = model.response.name
         bound = self._read(predictor, table, weights, rows, fits, outcome)
         self.scenarios.check(predictor)
         self._check_smooth(bound, model.theta)

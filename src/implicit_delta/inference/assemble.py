@@ -191,7 +191,9 @@ def assemble(
         target=target.text,
         scale=evaluation.scale,
         acceleration=response.acceleration,
-        rows=None if total.influence is None else rows_of(evaluation.model, part.sandwich, claimed),
+        rows=None
+        if evaluation.fitted is None
+        else rows_of(evaluation.model, part.sandwich, claimed, total.influence is not None),
         deviations=_deviations(evaluation) if influence else None,
         drift=to_come,
         strongest=_strongest(evaluation, response, part.sandwich)

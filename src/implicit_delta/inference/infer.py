@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +43,7 @@ from implicit_delta.models.foreign import refuse_foreign
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
+IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
 # A training that stopped early is known to its tether, to some percent; a solve need not be better.
 LOOSE = conjugate_gradient(rtol=1e-3)
 
@@ -161,12 +164,20 @@ def infer(
         found = ask(evaluation, sandwich=sandwich(evaluation.model))
         if doubt := model.doubt_of(psi):
             warn(doubt, ImplicitDeltaWarning)
-        return found
+        return _of_model(whole, found)
     except SaddlePointError:
         if not by_default or not model.bends or not np.any(model.travelled):
             raise
     evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
-    return ask(evaluation, sandwich=sandwich(evaluation.model))
+    return _of_model(whole, ask(evaluation, sandwich=sandwich(evaluation.model)))
+
+
+def _of_model(model: FittedModel, estimate: Estimate) -> Estimate:
+    """Note which model an estimate is of: two of one model are not independent."""
+    if estimate.rows is None:
+        return estimate
+    identity = IDENTITIES.setdefault(model, uuid4().hex)
+    return changed(estimate, rows=replace(estimate.rows, fit=identity))
 
 
 def _takes_stops(method: Method | None, model: FittedModel) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters, ways_of
 from implicit_delta._core.factored import MANY, Covariance, check_bytes, quadratic
+from implicit_delta._core.labels import label_codes
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -16,7 +17,7 @@ from implicit_delta.errors import (
     SmallSampleWarning,
     UnsupportedModelError,
 )
-from implicit_delta.estimate.rows import Rows, label_codes, label_texts
+from implicit_delta.estimate.rows import Rows, label_texts
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
@@ -27,6 +28,7 @@ from implicit_delta.numerics.arrays import ratio
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
+MOST_LABELS = 10**6  # in an estimate without influences: 8 MB
 FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
 POWERS = {"HC2": -0.5, "HC3": -1.0, "CR2": -0.5}  # of what the fit leaves of the noise
 SATTERTHWAITE = ("HC2", "CR2")
@@ -325,24 +327,31 @@ def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
         )
 
 
-def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None) -> Rows:
-    """Describe the training rows for joins: labels, counts, and which depend on each other."""
+def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_row: bool) -> Rows:
+    """Describe the training rows for joins: labels, counts, and which depend on each other.
+
+    Without influences, not `by_row`, nobody prints labels, and those of many rows are not kept.
+    """
+    if not by_row and model.n > MOST_LABELS:
+        return Rows(model.n)
     clusters = claimed.clusters if claimed is not None else sandwich.clusters
     ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
     unknown = "" if claimed is None or claimed.by_rows else (
         f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
     )  # fmt: skip
-    codes = label_codes(model.rows)
+    codes, outcomes = label_codes(model.rows), model.response.values
     return Rows(
         model.n,
         None if np.all(model.counts == 1) else model.counts,
         codes,
-        tuple(way.codes.astype(np.float64) for way, _ in ways),
+        tuple(way.labeled() for way, _ in ways),
         tuple(factor for _, factor in ways),
         () if sandwich.hac is None else tuple(sandwich.hac.weights()),
         unknown,
-        model.response,
-        label_texts(model.rows, codes),
+        model.response.digest,
+        label_texts(model.rows, codes) if by_row else None,
+        all(way.labels is not None for way, _ in ways),
+        outcomes if outcomes is not None and outcomes.size == model.n else None,
     )
 
 

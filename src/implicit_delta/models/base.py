@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.doors import door
+from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
@@ -102,8 +103,8 @@ class FittedModel(ABC):
         and unit values that have an index are aligned with these.
     grouped : bool
         Whether the observations are groups of the host library's rows.
-    response : str
-        Name of the response in a data frame and a digest of its values, if it has a name.
+    response : NamedColumn
+        The response, if it is a column of a data frame.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -184,7 +185,7 @@ class FittedModel(ABC):
     no_start: str = "start= is not given"
     checkpoints: Array | None = None
     replicates: Array | None = None
-    response: str = ""
+    response: NamedColumn = UNNAMED
     mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None

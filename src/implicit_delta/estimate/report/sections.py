@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from implicit_delta._core.labels import LARGEST_NUMBER
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.quantiles import deviations
@@ -16,7 +17,6 @@ from implicit_delta.estimate.report.answer import Line, finer, row, strips
 from implicit_delta.estimate.report.checks import SIGNS, Check, Level, mark
 from implicit_delta.estimate.report.opinions import Opinion
 from implicit_delta.estimate.report.text import escaped, interval_of, listed, places, share, tag
-from implicit_delta.estimate.rows import LARGEST_NUMBER
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate, Influential

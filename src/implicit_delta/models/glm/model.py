@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import Counter, as_parameters, as_weights, check_finite_terms
 from implicit_delta._core.cache import LastCache
+from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
@@ -176,7 +177,7 @@ class HostModel(FittedModel):
     curvature: Curvature = "hessian"
     rows: Any = None
     grouped: bool = False
-    response: str = ""
+    response: NamedColumn = UNNAMED
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
     claimed: Claimed | None = None

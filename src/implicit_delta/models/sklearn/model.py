@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds
 
-from implicit_delta._core.labels import named_digest
+from implicit_delta._core.labels import NamedColumn
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
@@ -127,7 +127,7 @@ def from_sklearn(
         to_tangent=to_tangent,
         names=None if names is None else tuple(map(str, names)),
         rows=getattr(X, "index", None) if hasattr(X, "columns") else getattr(y, "index", None),
-        response=named_digest(y),
+        response=NamedColumn.of(y),
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.optimize import LinearConstraint
 
-from implicit_delta._core.labels import named_digest
+from implicit_delta._core.labels import NamedColumn
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
@@ -145,7 +145,7 @@ def from_statsmodels(
         curvature=curvature,
         rows=None if built.grouped else _rows(bare.model, n),
         grouped=built.grouped,
-        response=named_digest(getattr(bare.model.data, "orig_endog", None)),
+        response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
         claimed=claimed,
