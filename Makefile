@@ -14,12 +14,12 @@ PYTEST := $(BIN)/python -m pytest
 # Two installations into one environment at the same time would break it.
 .NOTPARALLEL:
 .PHONY: help demo test test-lowest lint types unit dist docs pages format linecov coverage bench \
-	bench-env peers reproduce fidelity fuzz clean
+	bench-env peers reproduce fidelity fuzz clean test-portable
 
-unit test-lowest dist docs pages linecov coverage bench peers reproduce fidelity fuzz: export OMP_NUM_THREADS = 1
+unit test-lowest test-portable dist docs pages linecov coverage bench peers reproduce fidelity fuzz: export OMP_NUM_THREADS = 1
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## Fit a model, put an interval on a prediction, write demo.png
 	$(BIN)/python examples/demo.py
@@ -38,6 +38,15 @@ unit: $(VENV)/.test ## Tests and the examples in docstrings
 
 test-lowest: $(LOWEST)/.done ## The tests with the lower bounds of pyproject.toml (PYTHON=python3.11)
 	$(LOWEST)/bin/python -m pytest -n 2
+
+# Settings by which OpenBLAS (in NumPy and SciPy) and torch compute as on other processors.
+test-portable: $(VENV)/.test ## The fast tests as on three other processors (ARGS="-k torch": some)
+	@for setting in OPENBLAS_CORETYPE=Nehalem OPENBLAS_CORETYPE=SkylakeX ATEN_CPU_CAPABILITY=default; do \
+		if [ $$setting = OPENBLAS_CORETYPE=SkylakeX ] && ! grep -qs avx512dq /proc/cpuinfo; then \
+			echo "== $$setting: left out, this processor has no AVX-512"; continue; fi; \
+		echo "== $$setting"; \
+		env $$setting $(PYTEST) -q -n 2 -m "not slow" $(ARGS) || failed="$$failed $$setting"; \
+	done; test -z "$$failed" || { echo "Failed under:$$failed"; exit 1; }
 
 dist: $(VENV)/.dist ## Build sdist and wheel and try both in a clean environment (FULL=1: all tests)
 	rm -rf dist $(CLEAN) build/sdist

@@ -61,7 +61,7 @@ def test_workflows_call_targets_of_the_makefile():
         name for path in workflows for name in re.findall(r"run: make (\S+)", path.read_text())
     }
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert {"test", "test-lowest", "docs", "dist"} <= called <= targets
+    assert {"test", "test-portable", "test-lowest", "docs", "dist"} <= called <= targets
 
 
 def coverage(task, column="coverage"):
