@@ -151,3 +151,33 @@ def test_refusals():
 
     with pytest.raises(ValueError, match="a likelihood such as"):
         idm.from_torch(net, data, loglik, columns=COLUMNS)
+
+
+MADE = {
+    "hinge": lambda x, z: np.maximum(x, 0),
+    "power": lambda x, z: abs(x) ** 1.5,
+    "ranks": lambda x, z: x.rank(),
+    "ratio": lambda x, z: z / x,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", MADE)
+def test_columns_made_by_hand(backend, case):
+    library = pytest.importorskip(backend)
+    other = X.x + np.cos(np.arange(N))
+    inputs, y = X.assign(other=other, extra=MADE[case](X.x, other)), DATA["count"]
+    data, columns = (inputs.to_numpy(), y.to_numpy()), list(inputs)
+    beta = np.linalg.lstsq(np.column_stack([np.ones(N), inputs]), y, rcond=None)[0]
+    if backend == "torch":
+        net = library.nn.Linear(4, 1).double()
+        state = {"weight": beta[None, 1:], "bias": beta[:1]}
+        net.load_state_dict({name: library.tensor(value) for name, value in state.items()})
+        data = tuple(map(library.tensor, data))
+        model = idm.from_torch(net, data, idm.Gaussian("mle"), columns=columns)
+    else:
+        apply, likelihood = lambda b, x: b[0] + x @ b[1:], idm.Gaussian("mle")
+        model = idm.from_jax(beta, data, likelihood, apply=apply, dtype="float64", columns=columns)
+    with pytest.raises(idm.EvaluationError, match=r"'extra'.* is a function of 'x'"):
+        idm.infer(model, idm.average_slope("x"))
+    assert idm.infer(model, idm.average_comparison("treated")).standard_error > 0

@@ -1,7 +1,9 @@
 """Columns that were made from the variable of a question by hand, and would stay as they are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
+from math import lgamma
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,35 +17,28 @@ from implicit_delta.models.prediction import Predictor
 
 SAME = 1e-6  # of the size of a column: single precision leaves a tenth of that
 SPARE = 8  # rows beyond the terms of a relation, so that it does not hold by chance
-FEW = 24  # rows that are tried first
-ENOUGH = 5000  # rows of a table: a product that is zero in all of these may be missed
-MOST = 100  # columns whose products are looked at
-CUT = 5  # rows on each side of a cut: k of n rows are an interval by chance in n / (n over k) cases
+ENOUGH = 2000  # rows of a table: a product that is zero in all of these may be missed
+TARGETS = 100  # rows that are predicted from their neighbors
+MOST = 100  # columns whose combinations are looked at
 LABELS = 20  # of a column whose labels may be intervals of the variable
 TOGETHER = 10  # rows in which two independent 0/1 columns would both be 1; none by chance: e**-10
+CHANCE = 1e-3  # that the values of a column are in intervals of an independent variable
+# A row is on a curve if its neighbors predict it to this share of the local range. Of rows of pure
+# noise 6% are: three of four rows of at least eight are so by chance in less than 1e-5 cases.
+CLOSE, MOST_ROWS = 0.05, 0.75
+ERROR = 1e-3  # of the spread, in the median row: a variance inflation factor of a million
+RIDGE = 1e-13  # of the terms, for neighbors whose terms are collinear
+INVOLVED = 1e-2  # share of a column in a linear relation of columns of length 1
 
-Relation: TypeAlias = tuple[tuple[Any, ...], str, str]  # names, what it equals, terms of a formula
-
-# Functions of the variable that are looked for, alone and times another column.
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "{}": lambda x: x,
-    "{}**2": np.square,
-    "{}**3": lambda x: x**3,
-    "np.log({})": np.log,
-    "np.log1p({})": np.log1p,
-    "np.exp({})": np.exp,
-    "np.sqrt({})": np.sqrt,
-    "1 / {}": np.reciprocal,
-    "abs({})": np.abs,
-}
+Names: TypeAlias = tuple[Any, ...]  # the column, and others that it depends on besides
 
 
 def check_derived(predictor: Predictor, variable: Any) -> None:
-    """Refuse a variable of which another column of the model is an exact function."""
+    """Refuse a variable of which another column of the model is a function, row by row."""
     columns = Columns.of(predictor, variable)
-    for names, told, terms in columns.relations():
+    for names in columns.functions():
         if all(map(predictor.reads, names)):
-            raise EvaluationError(_refusal(variable, names[0], told, terms))
+            raise EvaluationError(_refusal(variable, *dict.fromkeys(names)))
     if apart := [name for name in columns.exclusive() if predictor.reads(name)]:
         warn(
             f"{variable!r} and {', '.join(map(repr, apart))} are never 1 in the same row, as the "
@@ -54,13 +49,21 @@ def check_derived(predictor: Predictor, variable: Any) -> None:
         )
 
 
-def _refusal(variable: Any, name: Any, told: str, terms: str) -> str:
+def _refusal(variable: Any, name: Any, *others: Any) -> str:
+    found = f"{name!r} is a function of {variable!r} in the training rows"
+    terms = f"`I({variable}**2)` or `np.log({variable})`"
+    if others:
+        found = (
+            f"One of {', '.join(map(repr, (name, *others)))} is a function of {variable!r} and the "
+            "rest of them in the training rows, such as a product, a ratio or a sum"
+        )
+        terms = f"`{variable} * other` or `I({variable} / other)`"
     return (
-        f"{name!r} {told} in all training rows, and would stay as it is while {variable!r} "
-        f"changes. Let the model make it: in a formula write `{terms}`, with scikit-learn use a "
-        "pipeline (PolynomialFeatures, FunctionTransformer). Or make both tables with all their "
-        "columns: `e = infer(model, average_prediction(pd.concat([low, high]), by=[0] * len(low) "
-        "+ [1] * len(high)))`, and `e[1] - e[0]` is the difference."
+        f"{found}, and would stay as it is while {variable!r} changes. Let the model make it: in a "
+        f"formula write terms such as {terms}, with scikit-learn use a pipeline "
+        "(PolynomialFeatures, FunctionTransformer). Or make both tables with all their columns: "
+        "`e = infer(model, average_prediction(pd.concat([low, high]), by=[0] * len(low) + [1] * "
+        "len(high)))`, and `e[1] - e[0]` is the difference."
     )
 
 
@@ -89,23 +92,17 @@ class Columns:
         whole = np.isfinite(others).all(axis=1) & np.isfinite(x) if found else np.empty(0, bool)
         return cls(variable, x[: whole.size][whole], [n for n, _ in found], others[whole])
 
-    def relations(self) -> Iterator[Relation]:
-        """Yield columns that are functions of x, or of x and another column."""
+    def functions(self) -> Iterator[Names]:
+        """Yield columns that are functions of x, or of x and other columns."""
         if self.x.size <= SPARE or np.ptp(self.x) == 0:
             return
-        levels = np.unique(self.x[: 10 * FEW]).size
-        ends = self.others.argmin(axis=0), self.others.argmax(axis=0)
-        some = np.unique(np.r_[np.linspace(0, self.x.size - 1, FEW).astype(np.intp), *ends])
-        for told, function in FUNCTIONS.items():
-            with np.errstate(all="ignore"):
-                f = function(self.x)
-            if np.all(np.isfinite(f)) and np.ptp(f) > 0 and (levels > 3 or told == "{}"):
-                yield from self._of(told, f, some)
-        if levels > 2:
-            for k, column in enumerate(self.others.T):
-                if _is_cut(self.x, column):
-                    told, terms = "is a step along {}", "I({} > value)"
-                    yield (self.names[k],), told.format(self.variable), terms.format(self.variable)
+        blocks = np.array([_in_blocks(self.x, column) for column in self.others.T])
+        for k in np.flatnonzero(blocks | self._along_x()):
+            yield (self.names[k],)
+        if len(self.names) <= MOST:
+            yield from self._linear()
+            yield from self._products()
+            yield from self._pairs()
 
     def exclusive(self) -> list[Any]:
         """List 0/1 columns that are never 1 together with x, though they would be by chance."""
@@ -116,28 +113,68 @@ class Columns:
         apart = binary & (self.x @ self.others == 0) & (expected >= TOGETHER)
         return [self.names[k] for k in np.flatnonzero(apart)]
 
-    def _of(self, told: str, f: Array, some: NDArray[np.intp]) -> Iterator[Relation]:
-        """Columns linear in f and x, and those linear in another column z besides."""
-        name, C = told.format(self.variable), self.others
-        own = self.x[:, None] if told == "{}" else np.column_stack([self.x, f])
-        for k in np.flatnonzero(_inside(_basis(own[some]), C[some])):
-            if self._holds(_basis(own), k):
-                exact = np.allclose(f, C[:, k], rtol=SAME, atol=0.0)
-                shown = f"equals {name}" if exact else f"is a linear function of {name}"
-                yield (self.names[k],), shown, f"{self.variable} + I({name})"
-        if len(self.names) > MOST:
-            return
-        tried = _inside(_basis(own[some], C[some].T), C[some])
-        for z, k in np.argwhere(tried & ~np.eye(len(tried), dtype=bool)):
-            if self._holds(_basis(own, C[:, z]), k) and not _is_function(C[:, z], C[:, k]):
-                exact = np.allclose(f * C[:, z], C[:, k], rtol=SAME, atol=SAME)
-                shown = f"equals {name} *" if exact else f"is a function of {name} and"
-                terms = f"{name if told == '{}' else f'I({name})'} * {self.names[z]}"
-                yield (self.names[k], self.names[z]), f"{shown} {self.names[z]}", terms
+    def _along_x(self) -> NDArray[np.bool_]:
+        """Which columns are curves along x, or along its ranks: one value for each x."""
+        levels, first = np.unique(self.x, return_index=True)
+        ranks = np.arange(levels.size, dtype=np.float64)
+        curves = [_on_curve(s, None, self.others[first]) for s in (levels, ranks)]
+        return np.asarray(_is_single(self.x, self.others) & (curves[0] | curves[1]))
 
-    def _holds(self, basis: Array, k: Any) -> bool:
-        spare = len(basis) >= basis.shape[1] + SPARE
-        return spare and bool(_inside(basis, self.others[:, [k]])[0])
+    def _linear(self) -> Iterator[Names]:
+        """Combinations of the others with powers of x, also times another: as many as x shows."""
+        x = self.x - self.x.mean()
+        powers = x[:, None] ** np.arange(1, max(min(3, np.unique(x).size - 2), 1) + 1)
+        yield from self._related(powers, self.others, self.names)
+        for name, z in zip(self.names, self.others.T, strict=True):
+            terms = np.column_stack([powers[:, :2], powers[:, :2] * (z - z.mean())[:, None]])
+            for names in self._related(terms, self.others, self.names):
+                if rest := [other for other in names if other != name]:
+                    yield (*rest, name)
+
+    def _products(self) -> Iterator[Names]:
+        """Products of powers: their logarithms are combinations, where they are not zero."""
+        for kept in {column.tobytes(): column for column in (self.others != 0).T}.values():
+            rows = kept & (self.x != 0)
+            whole = np.flatnonzero((self.others[rows] != 0).all(axis=0))
+            names, columns = [self.names[k] for k in whole], self.others[np.ix_(rows, whole)]
+            logs = np.log(abs(columns))
+            yield from self._related(np.log(abs(self.x[rows]))[:, None], logs, names)
+            if not kept.all() and np.all(kept == (self.x != 0)):  # zero where a 0/1 variable is
+                for k in np.flatnonzero(np.all(kept == (self.others[:, whole] != 0).T, axis=1)):
+                    rest = np.delete(logs, k, axis=1)
+                    for found in self._related(logs[:, [k]], rest, np.delete(names, k).tolist()):
+                        yield names[k], *found
+
+    def _related(self, x: Array, columns: Array, names: list[Any]) -> Iterator[Names]:
+        """Linear relations between terms of x (n, q), a constant and columns (n, p)."""
+        p, q = columns.shape[1], x.shape[1]
+        if len(x) < p + q + 1 + SPARE:  # too few rows for all columns at once
+            for pair in combinations(range(p), 2) if len(x) >= q + 3 + SPARE and p > 2 else ():
+                yield from self._related(x, columns[:, pair], [names[k] for k in pair])
+            return
+        Z = np.column_stack([x, columns])[_some_of(columns, 4 * (p + q) + SPARE)]
+        centered = Z - Z.mean(axis=0)
+        size = np.linalg.norm(centered, axis=0)
+        vary = size > RIDGE * np.linalg.norm(Z, axis=0)
+        if not np.all(vary[:q]):
+            return
+        null = _null_space(centered[:, vary] / size[vary])
+        _, sizes, turn = np.linalg.svd(null[:q])
+        for relation in (null @ turn[: sizes.size].T)[q:, sizes > INVOLVED].T:
+            order = np.argsort(-abs(relation), kind="stable")[: np.sum(abs(relation) > INVOLVED)]
+            if order.size:
+                yield tuple(names[k] for k in np.flatnonzero(vary[q:])[order])
+
+    def _pairs(self) -> Iterator[Names]:
+        """Columns that are linear in z with coefficients that are curves along x, or vice versa."""
+        along_x = _misfits(self.x, None, self.others)
+        for j, z in enumerate(self.others.T):
+            without = np.minimum(along_x, _misfits(z, None, self.others))
+            for s, linear in ((self.x, z), (z, self.x)):
+                found = _on_curve(s, linear, self.others, without)
+                found[j] = False
+                for k in np.flatnonzero(found):
+                    yield self.names[k], self.names[j]
 
 
 def _some_rows(table: Any) -> Any:
@@ -163,47 +200,99 @@ def _as_numbers(table: Any, name: Any) -> list[Array]:
     return [(column == label).to_numpy(dtype=np.float64, na_value=0.0) for label in labels]
 
 
-def _basis(own: Array, z: Array | None = None) -> Array:
-    """Terms 1, own (n, q) and these times z, (n,) or (p, n); centered for years and squares."""
-    terms = np.column_stack([np.ones(len(own)), own - own.mean(axis=0)])
-    if z is None:
-        return terms
-    centered = (z - z.mean(axis=-1, keepdims=True))[..., None]
-    return np.concatenate(
-        [np.broadcast_to(terms, (*z.shape, terms.shape[1])), terms * centered], -1
+def _some_of(columns: Array, count: int) -> NDArray[np.intp]:
+    """Rows all over the table, with the ends of each column: what holds in all holds in these."""
+    some = np.linspace(0, len(columns) - 1, min(count, len(columns))).astype(np.intp)
+    return np.unique(np.r_[some, columns.argmin(axis=0), columns.argmax(axis=0)])
+
+
+def _null_space(Z: Array) -> Array:
+    """Orthonormal relations (p, r) between columns (n, p) of length 1."""
+    _, sizes, relations = np.linalg.svd(np.linalg.qr(Z, mode="r"))
+    return np.asarray(relations[sizes <= SAME].T)
+
+
+def _is_single(x: Array, columns: Array) -> NDArray[np.bool_]:
+    """Which columns (n, p) have one value wherever x has."""
+    _, first, codes = np.unique(x, return_index=True, return_inverse=True)
+    gap = abs(columns - columns[first][codes])
+    return np.asarray(np.all(gap <= SAME * columns.std(axis=0), axis=0))
+
+
+def _in_blocks(x: Array, column: Array) -> bool:
+    """Whether each value of a column, or all but one, is in an interval of x, not by chance.
+
+    Of the n! / (n_1! ... n_L!) orders of the values, L! have one run of each.
+    """
+    counts = np.unique(column, return_counts=True)[1]
+    n, L = column.size, counts.size
+    if np.unique(x).size <= L or np.median(counts) == 1 or not _is_single(x, column[:, None])[0]:
+        return False
+    runs = 1 + np.count_nonzero(np.diff(column[np.argsort(x, kind="stable")]))
+    orders = lgamma(n + 1) - sum(lgamma(count + 1) for count in counts)
+    return bool(
+        runs <= L + 1 and orders - lgamma(L + 1) - (runs - L) * np.log(n) >= -np.log(CHANCE)
     )
 
 
-def _inside(basis: Array, columns: Array) -> NDArray[np.bool_]:
-    """Which columns (n, p) are combinations of the terms (..., n, q)."""
-    size = np.linalg.norm(basis, axis=-2, keepdims=True)
-    q, r = np.linalg.qr(basis / np.where(size > 0, size, 1.0))
-    q = q * (abs(np.diagonal(r, axis1=-2, axis2=-1)) > SAME)[..., None, :]
-    centered = columns - columns.mean(axis=0)
-    rest = centered - q @ (np.swapaxes(q, -1, -2) @ centered)
-    return np.asarray(np.linalg.norm(rest, axis=-2) <= SAME * np.linalg.norm(centered, axis=0))
+def _on_curve(
+    s: Array, linear: Array | None, columns: Array, without: Array | None = None
+) -> NDArray[np.bool_]:
+    """Which columns (n, p) neighbors along s predict closely, in rows where that tells something.
+
+    These are rows that differ from both neighbors, or that are not predicted without s.
+    """
+    error = _misfits(s, linear, columns)
+    spread = columns.std(axis=0)
+    if without is None:
+        order, place = _placed(s)
+        near = columns[order][np.clip(place[:, None] + np.arange(-2, 3), 0, s.size - 1)]
+        scale = np.ptp(near, axis=1)
+        telling = (near[:, 1] != near[:, 2]) & (near[:, 3] != near[:, 2])
+    else:
+        scale, telling = without, without > SAME * spread
+    count = telling.sum(axis=0)
+    close = (telling & (error <= CLOSE * scale)).sum(axis=0)
+    small = (telling & (error <= ERROR * spread)).sum(axis=0)
+    return np.asarray((count >= SPARE) & (close >= MOST_ROWS * count) & (2 * small >= count))
 
 
-def _is_function(z: Array, column: Array) -> bool:
-    """Whether a column is linear in z, or the same wherever z is, which is not by chance."""
-    if _inside(_basis(z[:, None]), column[:, None])[0]:
-        return True
-    levels, codes = np.unique(z, return_inverse=True)
-    if levels.size > z.size / 2:
-        return False
-    low, high = np.full(levels.size, np.inf), np.full(levels.size, -np.inf)
-    np.minimum.at(low, codes, column)
-    np.maximum.at(high, codes, column)
-    return bool(np.all(low == high))
+def _placed(s: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Order of rows along s, and the places in it of those that are predicted."""
+    order = np.argsort(s, kind="stable")
+    some = np.linspace(0, s.size - 1, min(s.size, TARGETS)).astype(np.intp)
+    return order, np.argsort(order, kind="stable")[some]
 
 
-def _is_cut(x: Array, column: Array) -> bool:
-    """Whether a column has two values, one of them in an interval of x and the other outside."""
-    ones = column == column.max()
-    if not np.all(ones | (column == column.min())) or min(ones.sum(), (~ones).sum()) < CUT:
-        return False
-    inner, outer = x[ones], x[~ones]
-    for one, other in ((inner, outer), (outer, inner)):
-        if not np.any((other >= one.min()) & (other <= one.max())):
-            return True
-    return False
+def _misfits(s: Array, linear: Array | None, columns: Array) -> Array:
+    """Errors of some rows, predicted from the nearest on the left, on the right, or on both sides.
+
+    A cubic polynomial in s through four rows; or a quadratic one with coefficients that are linear
+    in another column, through seven rows. The smallest of the errors: a kink or a step has one side
+    on which it is not seen. Some more rows on both sides help if a few show too little of a factor.
+    """
+    degree, few, many = (3, 4, 4) if linear is None else (2, 7, 20)
+    order, place = _placed(s)
+    here = order[place]
+    best = np.full((here.size, columns.shape[1]), np.inf)
+    for m, first in ((few, place - few), (few, place), (few, place - few // 2), (many, place - 10)):
+        m = min(m, s.size - 1)
+        near = np.clip(first, 0, s.size - 1 - m)[:, None] + np.arange(m)
+        rows = order[near + (near >= place[:, None])]
+        basis = _scaled(s[rows] - s[here][:, None])[..., None] ** np.arange(degree + 1)
+        at = np.eye(1, degree + 1).repeat(here.size, axis=0)
+        if linear is not None:
+            z = np.column_stack([linear[rows], linear[here]])
+            z = _scaled(z - linear[rows].mean(axis=1, keepdims=True))
+            at = np.concatenate([at, at * z[:, -1:]], axis=1)
+            basis = np.concatenate([basis, basis * z[:, :-1, None]], axis=2)
+        gram = np.swapaxes(basis, 1, 2) @ basis + RIDGE * np.eye(basis.shape[2])
+        factors = (basis @ np.linalg.solve(gram, at[..., None]))[..., 0]
+        found = abs(columns[here] - np.einsum("ij,ijk->ik", factors, columns[rows]))
+        best = np.minimum(best, found)
+    return best
+
+
+def _scaled(d: Array) -> Array:
+    size = abs(d).max(axis=1, keepdims=True)
+    return np.asarray(d / np.where(size > 0, size, 1.0))
