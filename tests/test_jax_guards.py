@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 2))
 Y = (rng.random(30) < 0.5) * 1.0
+EDGES = np.array([5.0, 4.0])  # products that an image of 5 has with a filter of 2
 PARAMS = {"w": jnp.array([0.1, -0.2]), "b": jnp.zeros(())}
 
 
@@ -157,8 +158,16 @@ def test_a_psi_without_a_gradient_can_be_simulated(model, name):
 def test_a_psi_in_another_type_is_explained():
     images = jnp.ones((1, 1, 5), dtype=jnp.float32)
     convolve = lambda p: jax.lax.conv(images, p["w"][None, None], (1,), "SAME").sum()
+    double = {"w": np.array([0.1, -0.2]), "b": np.zeros(())}
     with pytest.raises(idm.EvaluationError, match=r"float64.*astype"):
-        idm.infer(fitted(), convolve)
+        idm.infer(fitted(double), convolve)
+
+
+def test_a_psi_in_the_type_of_the_parameters_is_answered(model):
+    images = jnp.ones((1, 1, 5), dtype=jnp.float32)
+    convolve = lambda p: jax.lax.conv(images, p["w"][None, None], (1,), "SAME").sum()
+    convolved, same = (idm.infer(model, psi) for psi in (convolve, lambda p: p["w"] @ EDGES))
+    assert convolved.standard_error == pytest.approx(same.standard_error, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -354,13 +354,15 @@ def test_a_sharded_module_is_refused_with_the_way_out():
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("part", [None, "head"])
-def test_half_precision_is_converted(half, part):
-    with pytest.raises(idm.UnsupportedModelError, match=r"Give `dtype=torch\.float32`"):
-        idm.from_torch(network(half), (X, Y), idm.Categorical())
+def test_half_precision_is_converted(half, part, monkeypatch):
+    with monkeypatch.context() as many:
+        many.setattr("implicit_delta.models.torch.module.MOST_PROMOTED", 2)
+        with pytest.raises(idm.UnsupportedModelError, match=r"Give `dtype=torch\.float32`"):
+            idm.from_torch(network(half), (X, Y), idm.Categorical())
     model = idm.from_torch(
-        network(half), (X.to(half), Y), idm.Categorical(), l2=0.5,
-        dtype=torch.float64, parameters=part,
-    )  # fmt: skip
+        network(half), (X.to(half), Y), idm.Categorical(), l2=0.5, parameters=part
+    )
+    assert model.functional.dtype == torch.float64
     lifted = network(half).double()
     same = idm.from_torch(
         lifted, (X.to(half).double(), Y), idm.Categorical(), l2=0.5, parameters=part

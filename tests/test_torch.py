@@ -231,7 +231,7 @@ def test_float32_modules_may_be_lifted():
     X, y = small_data()
     net = small_net().float()
     lifted = idm.from_torch(net, (X.float(), y), idm.Categorical(), l2=0.5, dtype=torch.float64)
-    single = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5)
+    single = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5, dtype="float32")
     v = np.ones(lifted.d)
     assert lifted.functional.dtype == torch.float64
     assert single.functional.dtype == torch.float32
@@ -331,7 +331,9 @@ def test_very_many_parameters_stay_in_single_precision(monkeypatch):
     X, y = small_data()
     psi = lambda net: net(X[:1].to(next(net.parameters()).dtype)).mean()
     method = idm.Infinitesimal(idm.conjugate_gradient, "ggn")
-    single = idm.from_torch(small_net().float(), (X, y), idm.Categorical(), l2=0.5)
+    single = idm.from_torch(
+        small_net().float(), (X, y), idm.Categorical(), l2=0.5, dtype=torch.float32
+    )
     double = idm.from_torch(small_net(), (X, y), idm.Categorical(), l2=0.5)
     assert single.theta.dtype == np.float32
     assert single.information(single.theta, single.theta).dtype == np.float32
@@ -365,7 +367,7 @@ def test_a_model_prints_in_one_line():
         small_net().float(), {"input": X, "label": y}, cross_entropy, l2=0.5,
         penalty=lambda net: net[0].weight.abs().sum(),
     )  # fmt: skip
-    assert "cross_entropy, l2=0.5, penalty, float32" in repr(written)
+    assert "cross_entropy, l2=0.5, penalty, float64 copy of float32" in repr(written)
 
 
 @pytest.mark.parametrize(

@@ -178,12 +178,14 @@ def test_bad_arguments_are_explained(change, error, match):
         fitted(**change)
 
 
-def test_modules_that_cannot_be_used_are_explained():
+def test_modules_that_cannot_be_used_are_explained(monkeypatch):
     frozen = net().double().requires_grad_(False)
     with pytest.raises(idm.UnsupportedModelError, match="no trainable parameters"):
         fitted(frozen)
-    with pytest.raises(idm.UnsupportedModelError, match=r"dtype=torch\.float32"):
-        fitted(net().to(torch.bfloat16))
+    with monkeypatch.context() as many:
+        many.setattr("implicit_delta.models.torch.module.MOST_PROMOTED", 2)
+        with pytest.raises(idm.UnsupportedModelError, match=r"dtype=torch\.float32"):
+            fitted(net().to(torch.bfloat16))
     with pytest.raises(idm.UnsupportedModelError, match="call it once"):
         fitted(nn.LazyLinear(1))
     broken = net().double()

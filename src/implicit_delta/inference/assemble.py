@@ -154,7 +154,8 @@ def assemble(
         drift = check_stop(to_come, errors)
         warn_of_what_data_do_not_tell(evaluation.model, response)
     polished = move_by_polish(evaluation, errors)
-    stop = {} if evaluation.fitted is None else told(evaluation.fitted)
+    fitted = evaluation.fitted
+    stop = {} if fitted is None else {**told(fitted), **fitted.precision.note}
     target = Target(DEBIASED) if debias else target_of(evaluation, errors)
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,

@@ -135,7 +135,7 @@ class Infinitesimal(Method):
             bias=bias,
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=score,
-            notes=_notes(solution, model.in_single),
+            notes=_notes(solution, model.precision.is_single),
             exact=exact,
         )
 
@@ -178,7 +178,7 @@ class Infinitesimal(Method):
         if isinstance(solver, Cholesky):
             return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
-        return solver.solve(operator, b, floor=floor, single=model.in_single)
+        return solver.solve(operator, b, floor=floor, single=model.precision.is_single)
 
     def _part(self, model: FittedModel, columns: int) -> Array | None:
         """Return most of the curvature, if that is cheaper to form than all of it."""

@@ -14,6 +14,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.doors import door
 from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
@@ -116,6 +117,8 @@ class FittedModel(ABC):
         By which a noise variance was estimated from the rows; None if none was. See `renoised`.
     claimed : Claimed or None
         The covariance that a host library's fit claims, if it is not the inverse information.
+    precision : Precision
+        The type of the numbers that it computes with.
     penalty_note : str
         Where a penalty comes from that a user may not know of, for messages.
     penalty_by_rows : bool
@@ -173,6 +176,7 @@ class FittedModel(ABC):
     noise_rule: str | None = None
     weight_kind: WeightKind = "frequency"
     claimed: Claimed | None = None
+    precision: Precision = DOUBLE
     penalty_note: str = ""
     penalty_by_rows: bool = False
     bends: bool = False
@@ -220,11 +224,6 @@ class FittedModel(ABC):
     def formable(self) -> bool:
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT
-
-    @property
-    def in_single(self) -> bool:
-        """Whether derivatives are computed in single precision."""
-        return False
 
     def gauss_newton_part(self, theta: Array, columns: int) -> Array | None:
         """Matrix (d, d) that is at most the Gauss-Newton matrix, near to it and cheaper to form.

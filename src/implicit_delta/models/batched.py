@@ -15,7 +15,7 @@ from implicit_delta._core.arguments import Counter, as_parameters, as_weights
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.rounding import EPS
+from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian, Poisson
@@ -125,6 +125,7 @@ class BatchedModel(FittedModel):
     checkpoints: Array | None = None
     replicates: Array | None = None
     columns: tuple[str, ...] | None = None  # of the inputs, for questions
+    not_double: str = ""  # why float64 could not be used
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
 
@@ -157,13 +158,14 @@ class BatchedModel(FittedModel):
         return self.program.functional
 
     @property
-    def in_single(self) -> bool:
-        return bool(self.functional.eps > EPS)
-
-    @property
     def row_terms(self) -> RowTerms:
         """The log-likelihood of a batch."""
         return self.program.row_terms
+
+    @property
+    def precision(self) -> Precision:  # type: ignore[override]
+        dtype = str(self.functional.dtype).removeprefix("torch.")
+        return Precision(dtype, self.functional.given, self.not_double)
 
     @property
     def bends(self) -> bool:  # type: ignore[override]
@@ -476,11 +478,10 @@ class BatchedModel(FittedModel):
     def __repr__(self) -> str:
         penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
         penalty += f", tether={self.tether:.3g} (evidence)" if self.tether else ""
-        dtype = str(self.functional.dtype).removeprefix("torch.")
         sizes = f"n={self.n}, d={self.d}"
         if np.any(self.weights != 1):
             penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
-        return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {dtype})"
+        return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {self.precision})"
 
     def _ridge(self, theta: Array) -> float:
         """Sum of the ridges, which the objective has with a minus."""

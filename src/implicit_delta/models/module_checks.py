@@ -165,6 +165,17 @@ def check_gradient(
         )
 
 
+def reason_of(error: Exception) -> str:
+    """Return the first line of what an error says, or its type, as a part of a sentence."""
+    return first_line(error).rstrip(".: ") or type(error).__name__
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, as a sentence."""
+    line = str(error).strip().partition("\n")[0]
+    return line if line.endswith(".") else f"{line}."
+
+
 @dataclass(frozen=True, eq=False)
 class TermsRounding:
     """Difference of two computations of the terms (b,) that rounding explains.

@@ -53,11 +53,13 @@ class Calculus:
 class Functional(ABC):
     """A module or a pytree without the values of its parameters, which come in as one flat array.
 
-    The layout has the name and the shape of each parameter; the dtype is that of the work.
+    The layout has the name and the shape of each parameter; the dtype is that of the work, and
+    `given` names those of the parameters as they were given.
     """
 
     layout: tuple[tuple[str, tuple[int, ...]], ...]
     dtype: Any
+    given: str
 
     @abstractmethod
     def __call__(self, function: Callable[..., Any], flat: Any, *arguments: Any) -> Any:

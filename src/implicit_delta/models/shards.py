@@ -104,7 +104,6 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         theta=first.theta,
         given=_joined(found),
         l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
-        in_single=any(own.dtype != "float64" for own in found),
         has_penalty=first.penalized,
         penalty_by_rows=first.penalty_by_rows,
         names=first.names,

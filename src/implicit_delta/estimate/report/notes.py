@@ -193,6 +193,7 @@ _NOTES: Mapping[str, Callable[[Any, Any], Check | None]] = {
     "flat_directions": _flat,
     "stopped": _said("stopped training"),
     "polished": _said("polished"),
+    "precision": _said("precision"),
     "training_noise": _said("training noise"),
     "initialization_noise": _said("initialization noise"),
     "pieces": _said("more than one interval", "look"),

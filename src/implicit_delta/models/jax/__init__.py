@@ -97,9 +97,12 @@ def from_jax(
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
     dtype : {"float32", "float64"}, optional
-        The type in which the parameters and the data are used; by default float64 if JAX is set
-        to 64 bit and float32 if not. ``"float64"`` works without that setting too, and is worth its
-        price for small models: derivatives in float32 are good to three or four digits.
+        Type of the copies of the parameters and of the data. By default float64 for models on the
+        CPU with at most a million parameters, whether JAX is set to 64 bit or not, and as JAX is
+        set otherwise: derivatives in float32 are good to three or four digits. A model that casts
+        to float32 itself, or raises an error in float64, is used in float32. The note ``precision``
+        of an estimate says which type was used. ``model.params`` is of this type, by default as
+        JAX is set.
     columns : list of str, optional
         Names of the columns of the inputs, for data (X, y) with X of shape (n, p) and a likelihood
         from the list: questions such as ``average_comparison("dose")`` then work.
@@ -116,7 +119,7 @@ def from_jax(
     >>> x, y = jnp.arange(6.0), jnp.array([0.1, 0.9, 2.2, 2.9, 4.1, 5.0])
     >>> start = {"constant": jnp.zeros(()), "slope": jnp.zeros(())}
     >>> line = lambda params, x: params["constant"] + params["slope"] * x
-    >>> model = from_jax(start, (x, y), Gaussian(0.01), apply=line, dtype="float64")
+    >>> model = from_jax(start, (x, y), Gaussian(0.01), apply=line)
     >>> slope = infer(polish(model), lambda params: params["slope"])
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)

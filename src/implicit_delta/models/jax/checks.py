@@ -13,6 +13,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jax.data import Batches
 from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
 from implicit_delta.models.jax.graph import JaxProgram
+from implicit_delta.models.jax.sharing import traces_within
 from implicit_delta.models.module_checks import (
     Options,
     TermsRounding,
@@ -51,13 +52,17 @@ def checked_terms(params: Any, likelihood: Any, apply: Any, options: Options) ->
     return terms
 
 
-def check_shapes(program: JaxProgram, flat: jax.Array, arrays: Any, count: int) -> None:
-    """Trace the log-likelihood on all rows, and insist on one term for each."""
+def check_shapes(program: JaxProgram, flat: jax.Array, batches: Batches) -> bool:
+    """Trace the log-likelihood on all rows, and insist on one term for each.
+
+    Returns whether it casts what it computes to a narrower type.
+    """
+    arrays, count = batches.shapes, batches.count
     if isinstance(program.row_terms, SupervisedTerms):
         supervised, likelihood = program.row_terms, program.row_terms.likelihood
         if supervised.pairs:
             check_pair(arrays, likelihood, WORDS)
-        targets = supervised.targets(arrays)
+        targets = supervised.targets(batches.arrays)
         check_targets(targets, WORDS)
         shape = _shape(lambda *args: _checked_outputs(program.outputs(*args)), flat, arrays).shape
         likelihood.check(np.broadcast_to(0.0, shape), np.asarray(targets))
@@ -68,6 +73,20 @@ def check_shapes(program: JaxProgram, flat: jax.Array, arrays: Any, count: int) 
             f"loglik(params, batch) returned {terms.shape[0]} terms for a batch of {count} rows; "
             "it must return one log-likelihood per row."
         )
+    return _narrows(jax.make_jaxpr(program.terms)(flat, arrays).jaxpr, flat.dtype.itemsize)
+
+
+def _narrows(jaxpr: Any, size: int) -> bool:
+    """Whether a trace casts floating-point numbers of this many bytes to shorter ones."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("convert_element_type", "reduce_precision"):
+            ends = [v.aval.dtype for v in (*equation.invars, *equation.outvars)]
+            real = all(jnp.issubdtype(kind, jnp.floating) for kind in ends)
+            if real and ends[0].itemsize >= size > ends[-1].itemsize:
+                return True
+        if any(_narrows(part, size) for part, _ in traces_within(equation)):
+            return True
+    return False
 
 
 def row_bytes(program: JaxProgram, flat: jax.Array, batches: Batches) -> int:
@@ -93,8 +112,11 @@ def row_bytes(program: JaxProgram, flat: jax.Array, batches: Batches) -> int:
     return max(1, (more - few) // (PROBE_ROWS - PROBE_ROWS // 2))
 
 
-def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches) -> None:
-    """Run the loss over all data, and once more over the halves of the first batch."""
+def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches, dtype: Any) -> None:
+    """Run the loss over all data, and once more over the halves of the first batch.
+
+    It is rounded to this type.
+    """
     functional = program.functional
 
     def run(batch: Any, point: jax.Array = flat) -> Array:
@@ -113,7 +135,7 @@ def check_terms(program: JaxProgram, flat: jax.Array, batches: Batches) -> None:
             functional.numpy(flat),
             terms[:size],
             functional.longest_sum,
-            functional.eps,
+            float(np.finfo(dtype).eps),
         )
         check_same(whole, alone, rounding, NOT_ALONE)
 

@@ -16,10 +16,12 @@ from implicit_delta.models.jax.module import x64
 from implicit_delta.models.module_checks import check_lengths, is_batches
 from implicit_delta.models.terms import SupervisedTerms
 
+KEPT_BYTES = 2**30  # of data that are converted once for all, and not batch by batch
+
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """All rows on the device, in batches of at most `batch_size`.
+    """All rows on the device, in batches of at most `batch_size`, floating point in one type.
 
     The batches are as equal as they can be, so that functions are compiled for two sizes at most.
     """
@@ -27,6 +29,23 @@ class Batches:
     arrays: Any
     count: int
     batch_size: int
+    dtype: Any
+
+    @property
+    def shapes(self) -> Any:
+        """Shapes and types of all rows as one batch."""
+        return jax.eval_shape(self.typed, self.arrays)
+
+    def typed(self, batch: Any) -> Any:
+        """Convert a batch: large data are kept in the type in which they were given."""
+
+        def convert(array: Any) -> Any:
+            if array.dtype == self.dtype or not jnp.issubdtype(array.dtype, jnp.floating):
+                return array
+            with x64(self.dtype == np.float64):
+                return array.astype(self.dtype)
+
+        return jax.tree_util.tree_map(convert, batch)
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -42,9 +61,11 @@ class Batches:
     def slice(self, start: int, stop: int) -> Any:
         """Make a batch of consecutive rows; all rows are not copied."""
         if (start, stop) == (0, self.count):
-            return self.arrays
-        return jax.tree_util.tree_map(
-            lambda a: lax.dynamic_slice_in_dim(a, start, stop - start), self.arrays
+            return self.typed(self.arrays)
+        return self.typed(
+            jax.tree_util.tree_map(
+                lambda a: lax.dynamic_slice_in_dim(a, start, stop - start), self.arrays
+            )
         )
 
     def split(self, most: int, sizes: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
@@ -52,7 +73,7 @@ class Batches:
             yield self.slice(start, stop), stop - start
 
     def take(self, rows: RowNumbers) -> Any:
-        return jax.tree_util.tree_map(lambda a: a[rows], self.arrays)
+        return self.typed(jax.tree_util.tree_map(lambda a: a[rows], self.arrays))
 
     def with_targets(self, targets: Array, terms: SupervisedTerms) -> "Batches":
         """Replace the targets, in their type if that can hold them: nothing is compiled anew."""
@@ -64,14 +85,16 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as NumPy: JAX would restore float64 as float32."""
         numbers = jax.tree_util.tree_map(np.asarray, self.arrays)
-        return _restored, (numbers, self.count, self.batch_size)
+        return _restored, (numbers, self.count, self.batch_size, self.dtype)
 
 
 def arrays_of(data: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
     """Move data to JAX, floating point in the working type, and count the rows."""
     leaves, structure = jax.tree_util.tree_flatten(_joined(data) if is_batches(data) else data)
     refuse_explicit(leaves, "data")
-    arrays = [_converted(leaf, dtype) for leaf in leaves]
+    numbers = sum(int(np.prod(np.shape(leaf))) for leaf in leaves)
+    kind = dtype if numbers * dtype.itemsize <= KEPT_BYTES else None
+    arrays = [_converted(leaf, kind) for leaf in leaves]
     count = check_lengths(map(len, arrays), "arrays")
     return jax.tree_util.tree_unflatten(structure, arrays), count
 
@@ -106,12 +129,12 @@ def _joined(batches: list[Any]) -> Any:
         ) from error
 
 
-def _restored(numbers: Any, count: int, batch_size: int) -> Batches:
+def _restored(numbers: Any, count: int, batch_size: int, dtype: Any) -> Batches:
     with x64(True):  # which keeps every array in its type
-        return Batches(jax.tree_util.tree_map(jnp.asarray, numbers), count, batch_size)
+        return Batches(jax.tree_util.tree_map(jnp.asarray, numbers), count, batch_size, dtype)
 
 
-def _converted(leaf: Any, dtype: np.dtype[Any]) -> jax.Array:
+def _converted(leaf: Any, dtype: np.dtype[Any] | None) -> jax.Array:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if array.ndim == 0:
         raise TypeError(

@@ -14,7 +14,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
 from implicit_delta.models.jax.sharing import compiled, unchanged
 from implicit_delta.models.jax.tangent import linearized
-from implicit_delta.models.module_checks import GRADIENT_FREE
+from implicit_delta.models.module_checks import GRADIENT_FREE, first_line
 
 NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 ROWS_AT_ONCE = 64  # entries of psi that are pulled back together
@@ -42,7 +42,7 @@ class Evaluator:
     def value(self, psi: Psi, theta: Array, fitted: bool) -> Any:
         """Psi of the pytree with theta as its parameters, in NumPy."""
         with _explained(self.functional):
-            return self._repeat(self.functional, psi, theta, fitted)
+            return self._repeat(self._evaluate, psi, theta, fitted)
 
     def jacobian(self, psi: Psi, theta: Array, fitted: bool) -> Array:
         """Jacobian of psi, (K, d), by one backward pass per entry."""
@@ -57,16 +57,19 @@ class Evaluator:
                 self._at_tangent, psi, np.concatenate([theta, delta]), not np.any(delta)
             )
 
+    def _evaluate(self, psi: Psi, point: Any) -> Any:
+        return _called(self.functional, psi, self.functional.pieces(point))
+
     def _at_tangent(self, psi: Psi, point: Any) -> Any:
         """Take theta and delta one after the other, (2 d,), so that compiled code gets both."""
         theta, delta = point[: len(point) // 2], point[len(point) // 2 :]
         with linearized(self.functional, self.functional.pieces(theta)):
-            return self.functional(psi, theta + delta)
+            return self._evaluate(psi, theta + delta)
 
     def _differentiate(self, psi: Psi, point: Any) -> Any:
         """Pull back some entries at a time, to each parameter: uncompiled, JAX compiles cuts."""
         entries, pull = jax.vjp(
-            lambda pieces: _as_entries(self.functional.call(psi, pieces)),
+            lambda pieces: _as_entries(_called(self.functional, psi, pieces)),
             self.functional.pieces(point),
         )
         xp: Any = np if isinstance(point, np.ndarray) else jnp
@@ -109,6 +112,19 @@ class Evaluator:
         return Evaluator, (self.functional,)
 
 
+def _called(functional: JaxFunctional, psi: Psi, pieces: list[Any]) -> Any:
+    """Call psi; with parameters in float32 if its own arrays are, and do not go with float64."""
+    try:
+        return functional.call(psi, pieces)
+    except TypeError:
+        if functional.dtype != np.float64 or functional.given == "float64":
+            raise
+        narrow = [jnp.asarray(piece).astype(np.float32) for piece in pieces]
+        with contextlib.suppress(TypeError):
+            return functional.call(psi, narrow)
+        raise
+
+
 def _or_none(function: Callable[[jax.Array], jax.Array], flat: jax.Array) -> Any:
     try:
         made = compiled(function, flat)
@@ -126,10 +142,10 @@ def _explained(functional: JaxFunctional) -> Iterator[None]:
     except NOT_TRACEABLE as error:
         raise EvaluationError(
             "psi turns its parameters into plain numbers (NumPy, `float()`, `.item()`), where the "
-            f"derivative is lost: {_first_line(error)} Compute with jax.numpy. {GRADIENT_FREE}"
+            f"derivative is lost: {first_line(error)} Compute with jax.numpy. {GRADIENT_FREE}"
         ) from error
     except (TypeError, ValueError) as error:
-        text = _first_line(error)
+        text = first_line(error)
         if "callback" in text or "Reverse-mode" in text:
             raise EvaluationError(
                 f"psi cannot be differentiated by JAX: {text} Give what it calls a derivative with "
@@ -161,8 +177,3 @@ def _as_entries(value: Any) -> jax.Array:
             f"or a comparison. {GRADIENT_FREE}"
         )
     return entries
-
-
-def _first_line(error: Exception) -> str:
-    line = str(error).strip().partition("\n")[0]
-    return line if line.endswith(".") else f"{line}."

@@ -84,6 +84,11 @@ class JaxProgram(Program):
         padded[: len(rows)] = rows
         return [self.functional.flat(padded[i : i + width]) for i in range(0, len(padded), width)]
 
+    def outputs(self, flat: jax.Array, batch: Any) -> Any:
+        """As of any program, in the working type: a model may cast them to another one."""
+        outputs = super().outputs(flat, batch)
+        return outputs.astype(flat.dtype) if isinstance(outputs, jax.Array) else outputs
+
     def output_size(self, flat: jax.Array, batch: Any) -> int:
         return int(np.prod(jax.eval_shape(self.outputs, flat, batch).shape[1:]))
 

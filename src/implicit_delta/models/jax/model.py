@@ -5,40 +5,58 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from jax import tree_util
 
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
 from implicit_delta.models.jax import checks
 from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
-from implicit_delta.models.jax.module import separate
+from implicit_delta.models.jax.module import is_parameter, is_widened, separate
 from implicit_delta.models.jax.sharing import share
 from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
-from implicit_delta.models.module_checks import EVIDENCE, Options
+from implicit_delta.models.module_checks import EVIDENCE, Options, reason_of
 from implicit_delta.models.module_prediction import checked_columns
-from implicit_delta.models.terms import SupervisedTerms
+from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.weights import observation_weights
+
+NARROWS = "it casts to float32 itself"
 
 
 def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> "JaxModel":
     """Check and convert what a user gave; see `from_jax`."""
     terms = checks.checked_terms(params, likelihood, apply, options)
+    try:
+        return _made(params, data, terms, options)
+    except Exception as error:
+        own = isinstance(error, (ImplicitDeltaError, Warning))
+        if own or options.dtype is not None or not is_widened(params):
+            raise
+        # Some models only work in the type that they are written for.
+        model = _made(params, data, terms, replace(options, dtype="float32"))
+        return replace(model, not_double=reason_of(error))
+
+
+def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "JaxModel":
     functional, theta = separate(params, options.dtype, options.parameters)
     program = JaxProgram(functional, terms, options.penalty)
     with functional.context():
         flat = functional.flat(theta)
         arrays, n = arrays_of(data, functional.dtype)
-        checks.check_shapes(program, flat, arrays, n)
-        cost = partial(checks.row_bytes, program, flat, Batches(arrays, n, n))
-        program = share(program, flat, arrays, cost)
+        everything = Batches(arrays, n, n, functional.dtype)
+        narrows = checks.check_shapes(program, flat, everything)
+        if narrows and options.dtype is None and is_widened(params):
+            raise TypeError(NARROWS)
+        cost = partial(checks.row_bytes, program, flat, everything)
+        program = share(program, flat, everything.shapes, cost)
         rows = options.batch_size or max(1, BATCH_BYTES // program.row_bytes)
-        batches = Batches(arrays, n, rows)
-        checks.check_terms(program, flat, batches)
+        batches = replace(everything, batch_size=rows)
+        checks.check_terms(program, flat, batches, "float32" if narrows else functional.dtype)
         checks.check_penalty(program, flat)
         columns = checked_columns(
             options.columns,
@@ -59,6 +77,7 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         replicates=states_of("replicates", options.replicates, params, functional),
         evaluator=Evaluator(functional),
         columns=columns,
+        not_double=NARROWS if narrows and functional.dtype == np.float64 else "",
     ).checked(options.l2 == EVIDENCE)
 
 
@@ -72,9 +91,11 @@ class JaxModel(BatchedModel):
 
     @property
     def params(self) -> Any:
-        """The pytree with theta as its parameters, in the working type."""
+        """The pytree with theta as its parameters, in the type of `dtype=` or as JAX is set."""
+        own = self.functional.own
         with self.functional.context():
-            return self.functional.filled(self.functional.pieces(self.theta))
+            pytree = self.functional.filled(self.functional.pieces(self.theta))
+            return tree_util.tree_map(lambda a: a.astype(own) if is_parameter(a) else a, pytree)
 
     @in_context
     def apply(self, params: Any, *inputs: Any) -> Any:

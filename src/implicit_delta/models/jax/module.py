@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from implicit_delta._core.precision import MOST_PROMOTED
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parts import select
@@ -28,10 +29,13 @@ class JaxFunctional(Functional):
     structure : PyTreeDef
     leaves : tuple
         In the order of the structure, with None in the place of parameters.
+    own : dtype
+        Of pytrees that are given out: of `dtype=`, or as JAX is set.
     """
 
     structure: tree_util.PyTreeDef
     leaves: tuple[Any, ...]
+    own: np.dtype[Any]
 
     @property
     def eps(self) -> float:
@@ -108,19 +112,21 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
     _check_numbers([(path, leaf) for path, leaf in with_paths if isinstance(leaf, float)])
     names = [name for name, _ in named]
     chosen = set(names) if selection is None else select(names, selection)
-    kind = _working_type(dtype)
+    kind = working_type(dtype, [leaf for _, leaf in named])
 
     def kept(name: str, leaf: Any) -> Any:
         """Everything but the parameters that theta is made of."""
-        if not _is_parameter(leaf):
+        if not is_parameter(leaf):
             return leaf
         return None if name in chosen else _Fixed(np.asarray(leaf).astype(kind))
 
     functional = JaxFunctional(
         layout=tuple((name, np.shape(leaf)) for name, leaf in named if name in chosen),
         dtype=kind,
+        given=", ".join(sorted({str(leaf.dtype) for name, leaf in named if name in chosen})),
         structure=structure,
         leaves=tuple(kept(_name(path), leaf) for path, leaf in with_paths),
+        own=np.dtype(jnp.zeros(0).dtype) if dtype is None else kind,
     )
     return functional, np.concatenate(
         [np.asarray(leaf).astype(np.float64).ravel() for name, leaf in named if name in chosen]
@@ -130,12 +136,17 @@ def separate(params: Any, dtype: Any, selection: Any = None) -> tuple[JaxFunctio
 def named_parameters(params: Any) -> list[tuple[str, Any]]:
     """Parameters of a pytree with their paths."""
     with_paths, _ = tree_util.tree_flatten_with_path(params)
-    return [(_name(path), leaf) for path, leaf in with_paths if _is_parameter(leaf)]
+    return [(_name(path), leaf) for path, leaf in with_paths if is_parameter(leaf)]
 
 
-def _working_type(dtype: Any) -> np.dtype[Any]:
+def working_type(dtype: Any, parameters: Sequence[Any]) -> np.dtype[Any]:
+    """Type of the work: by default float64 for a small model on the CPU, or else as JAX is set."""
     if dtype is None:
-        return np.dtype(jnp.zeros(0).dtype)  # float64 or float32, as JAX is set
+        on = {d.platform for p in parameters if isinstance(p, jax.Array) for d in p.devices()}
+        small = sum(int(p.size) for p in parameters) <= MOST_PROMOTED
+        if small and (on or {jax.default_backend()}) == {"cpu"}:
+            return np.dtype(np.float64)
+        return np.dtype(jnp.zeros(0).dtype)
     for supported in (np.float32, np.float64):
         if dtype in (supported, supported.__name__):
             return np.dtype(supported)
@@ -151,7 +162,14 @@ def x64(on: bool) -> contextlib.AbstractContextManager[Any]:
     return scoped
 
 
-def _is_parameter(leaf: Any) -> bool:
+def is_widened(params: Any) -> bool:
+    """Whether the work is done in a wider type than the parameters have, by default."""
+    leaves = [leaf for _, leaf in named_parameters(params)]
+    return working_type(None, leaves) == np.float64 and any(p.dtype != np.float64 for p in leaves)
+
+
+def is_parameter(leaf: Any) -> bool:
+    """Whether a leaf of a pytree is an array of real or complex numbers."""
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         return False
     return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))

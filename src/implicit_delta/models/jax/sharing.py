@@ -117,9 +117,15 @@ def _constants(jaxpr: Any, own: Any) -> Iterator[Any]:
     yield from own
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, core.Literal))
-        for value in equation.params.values():
-            for part in value if isinstance(value, (tuple, list)) else (value,):
-                if isinstance(part, core.ClosedJaxpr):
-                    yield from _constants(part.jaxpr, part.consts)
-                elif isinstance(part, core.Jaxpr):
-                    yield from _constants(part, ())
+        for part, constants in traces_within(equation):
+            yield from _constants(part, constants)
+
+
+def traces_within(equation: Any) -> Iterator[tuple[Any, Any]]:
+    """Traces of the functions that an equation calls, with their constants."""
+    for value in equation.params.values():
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(part, core.ClosedJaxpr):
+                yield part.jaxpr, part.consts
+            elif isinstance(part, core.Jaxpr):
+                yield part, ()

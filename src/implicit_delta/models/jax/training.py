@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
     """Start a training; see `BatchedModel.trainer`."""
-    functional, arrays = model.functional, model.batches.arrays
+    functional, batches = model.functional, model.batches
     _check_optimizer(optimizer)
     start, advance = _compiled(model.program, optimizer, model.n)
     with functional.context():
@@ -33,7 +33,8 @@ def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
         extra = slope(theta, rows)  # in the caller's precision
         with functional.context():
             weights = functional.flat(model.weights[rows])
-            flat, state = advance(flat, state, functional.flat(extra), arrays, rows, weights)
+            batch = batches.take(rows)
+            flat, state = advance(flat, state, functional.flat(extra), batch, weights)
             theta = np.asarray(flat, dtype=np.float64)
         return theta
 
@@ -50,8 +51,7 @@ def _compiled(program: JaxProgram, optimizer: Any, n: int) -> tuple[Callable[...
         mean: jax.Array = program.loss(flat, batch, weights) / weights.size
         return mean if program.penalty is None else mean + program.loss(flat) / n
 
-    def advance(flat: Any, state: Any, extra: Any, arrays: Any, rows: Any, weights: Any) -> Any:
-        batch = jax.tree_util.tree_map(lambda a: a[rows], arrays)
+    def advance(flat: Any, state: Any, extra: Any, batch: Any, weights: Any) -> Any:
         gradient = jax.grad(loss)(flat, batch, weights) + extra / n
         # As a pytree: some optimizers treat each parameter, or those of some names, alike.
         updates, state = stepper.update(parameters(gradient), state, parameters(flat))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
-from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
@@ -18,7 +17,15 @@ from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
-OF_TRAINING = ("start", "no_start", "held", "checkpoints", "replicates", "penalty_note")
+OF_TRAINING = (
+    "start",
+    "no_start",
+    "held",
+    "checkpoints",
+    "replicates",
+    "penalty_note",
+    "precision",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +70,7 @@ def described(shard: Shard) -> Described:
     return Described(
         shard.label,
         model.maker or type(model).__name__,
-        dtype_of(model),
+        model.precision.dtype,
         model.n,
         theta,
         model.names,
@@ -85,12 +92,6 @@ def described(shard: Shard) -> Described:
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OF_TRAINING},
     )
-
-
-def dtype_of(model: FittedModel) -> str:
-    """Name the numbers that a model computes with."""
-    own = model.functional.dtype if isinstance(model, BatchedModel) else "float64"
-    return str(own).removeprefix("torch.")
 
 
 def _pull(model: FittedModel, theta: Array) -> Array:

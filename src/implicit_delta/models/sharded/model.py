@@ -10,6 +10,7 @@ import numpy as np
 from implicit_delta._core.arguments import as_parameters, as_weights
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import (
@@ -88,7 +89,6 @@ class ShardedModel(FittedModel):
     given: Array
     drawn: Callable[[], Array] | None = None
     l2: float = 0.0
-    in_single: bool = False
     has_penalty: bool = False
     penalty_by_rows: bool = False
     names: tuple[str, ...] | None = None
@@ -108,6 +108,7 @@ class ShardedModel(FittedModel):
     held: int = 0
     checkpoints: Array | None = None
     replicates: Array | None = None
+    precision: Precision = DOUBLE
     penalty_note: str = ""
     tether: float = 0.0
     effective: float = np.nan

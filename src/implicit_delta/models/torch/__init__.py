@@ -34,7 +34,7 @@ def from_torch(
     batch_size: int | None = None,
     weights: Sequence[float] | Array | None = None,
     weight_kind: WeightKind = "frequency",
-    dtype: "torch.dtype | None" = None,
+    dtype: "torch.dtype | str | None" = None,
     columns: Sequence[str] | None = None,
     group: Any = None,
 ) -> "TorchModel | TorchRanks":
@@ -98,10 +98,14 @@ def from_torch(
         Repetitions of a row; one over its variance, up to a common factor (or the number of times
         that its term counts, of one observation); or the number of units of a population that it
         stands for, as in surveys, with the design-based variance by default.
-    dtype : torch.dtype, optional
-        Convert the copy, and the data, to this type: float32 or float64, which half precision
-        needs. ``torch.float64`` is worth its price for
-        small modules: derivatives in float32 are good to three or four digits.
+    dtype : torch.dtype or str, optional
+        Type of the copy and of the data: ``torch.float32`` or ``torch.float64``, or their names. By
+        default float64 for modules on the CPU with at most a million parameters, frozen ones
+        included, and the type of the module otherwise: derivatives in float32 are good to three or
+        four digits. Float32 tensors in psi and in the module then meet float64 weights without an
+        error. A module that raises an error in float64 stays in its type. The note ``precision`` of
+        an estimate says which type was used. ``model.module`` has the types of the given module,
+        or this one.
     columns : list of str, optional
         Names of the columns of the inputs, for data (X, y) with X of shape (n, p) and a likelihood
         from the list: questions such as ``average_comparison("dose")`` then work.
@@ -125,7 +129,7 @@ def from_torch(
     >>> from implicit_delta import Gaussian, infer, polish
     >>> X, y = torch.arange(6.0)[:, None], torch.tensor([0.1, 0.9, 2.2, 2.9, 4.1, 5.0])
     >>> line = torch.nn.Linear(1, 1)
-    >>> model = polish(from_torch(line, (X, y), Gaussian(0.01), dtype=torch.float64))
+    >>> model = polish(from_torch(line, (X, y), Gaussian(0.01)))
     >>> slope = infer(model, lambda line: line.weight.squeeze())
     >>> round(slope.value, 6), round(slope.standard_error, 6)  # 0.1 / sqrt(17.5)
     (0.994286, 0.023905)

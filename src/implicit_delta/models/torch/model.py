@@ -1,6 +1,6 @@
 """The fitted model of a torch module."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -8,16 +8,17 @@ import torch
 from torch import nn
 
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
-from implicit_delta.models.module_checks import EVIDENCE, Options, check_gradient
+from implicit_delta.models.module_checks import EVIDENCE, Options, check_gradient, reason_of
 from implicit_delta.models.module_prediction import checked_columns
-from implicit_delta.models.terms import SupervisedTerms, call, terms_of
+from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
 from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
 from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_psi
 from implicit_delta.models.torch.graph import TorchProgram
-from implicit_delta.models.torch.module import separate
+from implicit_delta.models.torch.module import is_widened, separate
 from implicit_delta.models.torch.states import start_of, states_of
 from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
@@ -33,6 +34,18 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
         likelihood, call, "module", nn.modules.loss._Loss, options.outputs, options.targets
     )
     source = source_of(data)
+    try:
+        return _made(module, source, terms, options)
+    except Exception as error:
+        own = isinstance(error, (ImplicitDeltaError, Warning))
+        if own or options.dtype is not None or not is_widened(module):
+            raise
+        # Some modules only work in the type that they are written for.
+        model = _made(module, source, terms, replace(options, dtype=torch.float32))
+        return replace(model, not_double=reason_of(error))
+
+
+def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> "TorchModel":
     functional, theta = separate(module, options.dtype, options.parameters)
     program = TorchProgram(functional, terms, options.penalty)
     with functional.context(), checks.explained():
@@ -79,7 +92,10 @@ class TorchModel(BatchedModel):
 
     @property
     def module(self) -> nn.Module:
-        """A copy of the module with theta as its parameters, in eval mode."""
+        """A copy of the module with theta as its parameters, in eval mode.
+
+        It has the types of the module that was given, or the one of `dtype=`.
+        """
         return self.functional.filled(self.theta)  # type: ignore[no-any-return]
 
     @in_context
@@ -98,7 +114,8 @@ class TorchModel(BatchedModel):
     def tangent(self) -> "TorchModel":
         whole = self.functional
         center = whole.flat(self.theta.copy()).detach()
-        tangent = TangentFunctional(whole.layout, whole.dtype, whole.shell, whole.device, center)
+        parts = {field.name: getattr(whole, field.name) for field in fields(whole)}
+        tangent = TangentFunctional(**parts, center=center)
         program = replace(self.program, functional=tangent)
         return replace(self, program=program, replicates=None)  # far from where it touches
 

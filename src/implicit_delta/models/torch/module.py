@@ -12,10 +12,18 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from implicit_delta._core.precision import MOST_PROMOTED
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional
+from implicit_delta.models.torch.promotion import (
+    Promotion,
+    convert,
+    named_tensors,
+    restore,
+    wider_types,
+)
 from implicit_delta.models.torch.wrappers import plain, unwrapped, usable
 
 # Beyond, float64 copies of float32 parameters would take as much room as the work itself.
@@ -33,6 +41,8 @@ class TorchFunctional(Functional):
 
     shell: "_Shell"
     device: torch.device
+    wider: dict[torch.dtype, torch.dtype]  # types of the module that become the working type
+    types: dict[str, torch.dtype]  # of parameters and buffers that `filled` converts back
 
     @property
     def module(self) -> nn.Module:
@@ -55,7 +65,8 @@ class TorchFunctional(Functional):
 
     def call(self, function: Callable[..., Any], leaves: dict[str, Any], *rest: Any) -> Any:
         """Call ``function(module, *rest)`` with these parameters by name."""
-        return functional_call(self.shell, leaves, (function, *rest))
+        with Promotion(self.wider) if self.wider else contextlib.nullcontext():
+            return functional_call(self.shell, leaves, (function, *rest))
 
     @contextlib.contextmanager
     def context(self) -> Iterator[None]:
@@ -90,7 +101,7 @@ class TorchFunctional(Functional):
         leaves = self.leaves(theta)
         named = dict(self.module.named_parameters())
         values = {id(named[name]): leaves[f"module.{name}"] for name, _ in self.layout}
-        return copy.deepcopy(self.module, dict(values))
+        return restore(copy.deepcopy(self.module, dict(values)), self.types)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Cut flat (d,) into views in the shape of the parameters, by name."""
@@ -113,28 +124,71 @@ class _Shell(nn.Module):
 
 
 def separate(
-    module: Any, dtype: torch.dtype | None, selection: Any = None
+    module: Any, dtype: Any = None, selection: Any = None
 ) -> tuple[TorchFunctional, Array]:
     """Separate a module into what it computes and its parameters theta, (d,).
 
-    These are the ones that are selected, by default all that require a gradient.
+    These are the ones that are selected, by default all that require a gradient. Without a dtype,
+    modules that are given out again have the types of this one.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
-    if dtype not in (None, torch.float32, torch.float64):
-        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}.")
     module = unwrapped(module)
     trainable = uncertain(module, selection)
-    _check_parameters(module, trainable, dtype)
+    _check_parameters(module, trainable)
     first = next(iter(trainable.values()))
-    kind = dtype or first.dtype
+    kind = working_type(module, dtype) or _own_type(trainable)
     with torch.inference_mode(False):
-        hollow = _fixed(plain(_hollow(module, trainable)).to(kind))
+        hollow = plain(_hollow(module, trainable))
+        types = {name: tensor.dtype for name, tensor in named_tensors(hollow)}
+        hollow = _fixed(convert(hollow, kind))
         theta = flatten(list(trainable.values()), kind)
     # Without wrappers inside names differ, and their order does not.
     pairs = zip(module.named_parameters(), hollow.named_parameters(), strict=True)
     layout = tuple((name, tuple(p.shape)) for (old, p), (name, _) in pairs if old in trainable)
-    return TorchFunctional(layout, kind, _Shell(hollow).eval(), first.device), theta
+    return TorchFunctional(
+        layout=layout,
+        dtype=kind,
+        given=", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in trainable.values()})),
+        shell=_Shell(hollow).eval(),
+        device=first.device,
+        wider=wider_types(module, kind),
+        types=types if dtype is None else {},
+    ), theta
+
+
+def working_type(module: nn.Module, dtype: Any = None) -> torch.dtype | None:
+    """Type to convert a module to: by default float64 if it is small and on the CPU.
+
+    None for the type that it has.
+    """
+    for supported in (torch.float32, torch.float64):
+        if dtype in (supported, str(supported).removeprefix("torch.")):
+            return supported
+    if dtype is not None:
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}.")
+    parameters: list[Any] = list(module.parameters())
+    if any(nn.parameter.is_lazy(p) or p.device.type != "cpu" for p in parameters):
+        return None
+    small = sum(p.numel() for p in parameters) <= MOST_PROMOTED
+    return torch.float64 if small else None
+
+
+def is_widened(module: Any) -> bool:
+    """Whether the work on a module is done in a wider type than it has, by default."""
+    return isinstance(module, nn.Module) and bool(
+        working_type(module) and wider_types(module, torch.float64)
+    )
+
+
+def _own_type(trainable: dict[str, nn.Parameter]) -> torch.dtype:
+    dtypes = {p.dtype for p in trainable.values()}
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
+        raise UnsupportedModelError(
+            f"The parameters are of type {', '.join(sorted(map(str, dtypes)))}. Give "
+            "`dtype=torch.float32` or `dtype=torch.float64` to have a copy of the module converted."
+        )
+    return dtypes.pop()
 
 
 def uncertain(module: nn.Module, selection: Any) -> dict[str, nn.Parameter]:
@@ -189,9 +243,7 @@ def flatten(tensors: Sequence[Tensor], dtype: torch.dtype) -> Array:
     return vector.to(torch.float32 if single else torch.float64).numpy()
 
 
-def _check_parameters(
-    module: nn.Module, trainable: dict[str, nn.Parameter], dtype: torch.dtype | None
-) -> None:
+def _check_parameters(module: nn.Module, trainable: dict[str, nn.Parameter]) -> None:
     parameters: Iterable[tuple[str, Any]] = module.named_parameters()
     lazy = [name for name, p in parameters if nn.parameter.is_lazy(p)]
     if lazy:
@@ -202,12 +254,6 @@ def _check_parameters(
         raise UnsupportedModelError(
             "The module has no trainable parameters, so nothing in it is uncertain. Are all of "
             "them frozen? Set `requires_grad_(True)` on those that were fitted."
-        )
-    dtypes = {p.dtype for p in trainable.values()}
-    if dtype is None and (len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}):
-        raise UnsupportedModelError(
-            f"The parameters are of type {', '.join(sorted(map(str, dtypes)))}. Give "
-            "`dtype=torch.float32` or `dtype=torch.float64` to have a copy of the module converted."
         )
     if len({p.device for p in trainable.values()}) > 1:
         raise UnsupportedModelError(
