@@ -276,3 +276,41 @@ def test_parameters_at_an_edge_of_their_domain_raise_no_alarm(name, dtype):
         x = data_for((5,), n, dtype, seed)
         y = module(x)[:, 0].detach() + torch.randn(n, dtype=dtype)
         idm.from_torch(module, (x, y), checked(EDGES[name]), dtype=dtype)
+
+
+WEIGHTS = np.random.default_rng(0).normal(size=30_000)
+ANEW = np.random.default_rng()  # another order at each call, as threads have it
+
+
+def shuffled_sum(summands):
+    parts = np.add.reduceat(ANEW.permutation(summands), np.arange(0, summands.size, 999))
+    return np.sum(parts)
+
+
+IN_ANOTHER_ORDER = {
+    "mean": lambda v: shuffled_sum(np.exp(WEIGHTS * v[0]) * v[1]) / WEIGHTS.size,
+    "log of a sum": lambda v: np.log(shuffled_sum(np.exp(WEIGHTS * v[0] + v[1]))),
+    "two": lambda v: np.array([shuffled_sum((WEIGHTS + 9 + v[0]) ** 2), v[1]]),
+    "of either sign": lambda v: shuffled_sum(WEIGHTS * v[0]) + v[1],
+    "tiny unit": lambda v: 1e-30 * shuffled_sum((WEIGHTS + 9 + v[0]) ** 2),
+    "huge unit": lambda v: 1e30 * shuffled_sum((WEIGHTS + 9 + v[0]) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", IN_ANOTHER_ORDER)
+def test_functions_that_sum_in_another_order_are_not_called_random(name):
+    f = IN_ANOTHER_ORDER[name]
+    V = np.diag([0.01, 0.04])
+    est = idm.Estimate(np.array([0.3, 1.2]), V, names=["a", "b"], method="theirs")
+    found = [est.apply(f) for _ in range(5)]
+    for other in found[1:]:  # differences over steps of a standard error magnify it
+        np.testing.assert_allclose(other.standard_error, found[0].standard_error, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-9, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_random_functions_still_are(noise, unit):
+    V = np.diag([0.01, 0.04])
+    est = idm.Estimate(np.array([0.3, 1.2]), V, names=["a", "b"], method="theirs")
+    with pytest.raises(idm.EvaluationError, match="f is random"):
+        est.apply(lambda v: unit * v[0] * (1 + noise * ANEW.uniform(0.5, 1.5)))

@@ -17,6 +17,8 @@ EPS = float(np.finfo(np.float64).eps)
 # L = 8 the probability is 2e-14.
 MARGIN = 8.0
 
+MOST_SUMMANDS = 10**6  # in a function of a user, whose sums have a length that is not known
+
 
 def sum_rounding(length: int, eps: float = EPS) -> float:
     """Largest difference of two sums of the same summands, relative to their absolute sum."""
@@ -35,6 +37,14 @@ def is_same(first: Array, second: Array, tolerance: float) -> bool:
     """Whether two arrays differ by at most a share of their largest entry, in any unit."""
     size = np.max(np.maximum(abs(first), abs(second)), initial=0.0)
     return bool(np.all(abs(first - second) <= tolerance * size))
+
+
+def is_repeated(first: Array, second: Array) -> bool:
+    """Whether two results of the same call differ by the order of sums alone.
+
+    Threads, and the addresses of arrays in memory, change that order from call to call.
+    """
+    return is_same(first, second, sum_rounding(MOST_SUMMANDS, eps_of([first, second])))
 
 
 def is_symmetric(matrix: Array) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.factored import Covariance, Factored, check_bytes, scaled
+from implicit_delta._core.rounding import is_repeated
 from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -56,7 +57,7 @@ def slopes_of(f: Callable[[Array], Any], x: Array, V: Covariance, *, strict: boo
     """
     value = checked_result(f(x.copy()), "at the values")
     again = checked_result(f(x.copy()), "at the values")
-    if value.shape != again.shape or not np.array_equal(value, again):
+    if value.shape != again.shape or not is_repeated(value, again):
         raise EvaluationError(
             "f is random: it returned two different values for the same numbers. Fix its seed "
             "inside of f."
@@ -147,7 +148,7 @@ def _agrees(value: Array, J: Array, same: _Same, x: Array, units: Array) -> bool
         return False
     size, rounding = np.abs(J) @ np.abs(step), 1e-14 * np.abs(ahead)
     right = np.abs((ahead - behind) / 2 - J @ step) <= TRACE_TOLERANCE * size + rounding
-    return bool(np.all(right) and np.array_equal(value, same(x)))
+    return bool(np.all(right) and is_repeated(value, same(x)))
 
 
 def _bend(f: _Same, x: Array, V: Covariance, J: Array, value: Array) -> float:

@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored
+from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import begin_answer, warn, warned_since
 from implicit_delta.errors import NonlinearityWarning
@@ -223,7 +224,7 @@ def _deviations(evaluation: Evaluation) -> Array | None:
     V, m = evaluation.sampling.covariance, len(shares)
     if isinstance(V, Factored):
         plain = V.left.shape[1] == m and V.middle is None
-        alike = plain and np.allclose(V.left.T, shares * np.sqrt(m / (m - 1)), rtol=1e-9, atol=0)
+        alike = plain and is_same(V.left.T, shares * np.sqrt(m / (m - 1)), 1e-9)
         return shares if alike else None
     gap, errors = abs(shares.T @ shares * (m / (m - 1)) - V), np.sqrt(np.diag(V))
     return shares if np.all(gap <= 1e-9 * np.outer(errors, errors)) else None
