@@ -1,5 +1,7 @@
 """Questions whose tables hold weights, missing values or columns made by hand."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -527,3 +529,102 @@ MOVING = {
 def test_what_does_not_belong_to_the_parameters(case):
     results = smf.ols("z ~ x + t", MADE).fit()
     assert idm.infer(idm.from_statsmodels(results), MOVING[case](results)).standard_error > 0
+
+
+def kinked():
+    rng = np.random.default_rng(3)
+    n = 300
+    d = pd.DataFrame({"x": rng.integers(-2, 5, n) * 1.0, "g": rng.choice(list("ab"), n)})
+    d["z"] = np.where(rng.random(n) < 0.3, 0.0, rng.normal(size=n))
+    d["y"] = 0.5 * d.x + np.maximum(d.x - 1, 0) - 0.4 * abs(d.z) + rng.normal(size=n)
+    d["won"] = (rng.random(n) < 1 / (1 + np.exp(-d.y))) * 1
+    return d
+
+
+KINKED = kinked()
+# a formula with kinks at values that occur, and the variable
+KINKS = {
+    "hinge": ("y ~ x + np.maximum(x - 1, 0)", "x"),
+    "hinge the other way": ("y ~ x + np.minimum(x, 1)", "x"),
+    "modulus": ("y ~ x + np.abs(x)", "x"),
+    "modulus alone": ("y ~ np.abs(z)", "z"),
+    "a third of the rows": ("y ~ z + np.maximum(z, 0)", "z"),
+    "clipped": ("y ~ np.clip(x, -1, 2)", "x"),
+    "spline of degree 1": ("y ~ bs(x, knots=[0, 1], degree=1)", "x"),
+    "times a factor": ("y ~ g * np.maximum(x - 1, 0)", "x"),
+    "logit": ("won ~ x + np.maximum(x - 1, 0)", "x"),
+}
+SMOOTH = {
+    "square": ("y ~ x + I(x**2)", "x"),
+    "square of both signs": ("y ~ I((x - 1)**2)", "x"),
+    "spline of degree 2": ("y ~ bs(x, knots=[0, 1], degree=2)", "x"),
+    "spline of degree 3": ("y ~ bs(x, knots=[0, 1], degree=3)", "x"),
+    "squared hinge": ("y ~ I(np.maximum(x - 1, 0)**2)", "x"),
+    "hinge between values": ("y ~ x + np.maximum(x - 1.5, 0)", "x"),
+    "step between values": ("y ~ x + I(1.0 * (x > 1.5))", "x"),
+    "wave": ("y ~ np.sin(20 * z)", "z"),
+    "steep curve": ("won ~ x + np.tanh(5 * z)", "z"),
+    "line": ("won ~ x + z", "x"),
+}
+
+
+def of_formula(text, rows=KINKED):
+    fit = smf.logit(text, rows).fit(disp=0) if "won" in text else smf.ols(text, rows).fit()
+    return fit, idm.from_statsmodels(fit)
+
+
+def shifted(fit, variable, rows):
+    """Slopes of the mean prediction to both sides."""
+    step = 1e-6 * np.array([-1, 1])
+    moved = [fit.predict(rows.assign(**{variable: rows[variable] + s})).mean() for s in step]
+    return (np.array(moved) - fit.predict(rows).mean()) / step
+
+
+@pytest.mark.parametrize("case", KINKS)
+@pytest.mark.parametrize("data", ["training", "given", "by", "list"])
+def test_slopes_at_kinks_name_both_sides(case, data):
+    text, variable = KINKS[case]
+    fit, model = of_formula(text)
+    inside = KINKED[KINKED.x.between(-1, 3)]  # a spline ends at -2 and 4
+    ask = slope(variable, data=None if data == "training" else inside)
+    ask = slope(variable, data=inside, by="g") if data == "by" else ask
+    with pytest.warns(idm.ImplicitDeltaWarning, match="kinks at values of") as found:
+        est = idm.infer(model, [ask] if data == "list" else ask)
+    told = re.search(r"is (\S+) to the left and (\S+) to the right", str(found[0].message))
+    left, right = map(float, told.groups())
+    values = np.atleast_1d(est.value)
+    assert min(abs(values - (left + right) / 2)) <= 2e-3 * max(abs(left), abs(right))
+    if data in ("given", "list"):
+        exact = shifted(fit, variable, inside)
+        assert np.allclose([left, right], exact, rtol=2e-3, atol=2e-4 * max(abs(exact)))
+
+
+@pytest.mark.parametrize("case", SMOOTH)
+@pytest.mark.parametrize("by", [None, "g"])
+def test_slopes_without_kinks_are_silent(case, by):
+    text, variable = SMOOTH[case]
+    est = idm.infer(of_formula(text)[1], slope(variable, by=by))
+    assert np.all(est.standard_error > 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["y ~ x + I(1.0 * (x > 1))", "y ~ np.sqrt(x + 2)", "y ~ I(x // 1)"]
+)
+def test_slopes_of_steps_and_of_roots_at_zero(text):
+    with pytest.raises(idm.EvaluationError, match="jumps, is vertical"):
+        idm.infer(of_formula(text)[1], slope("x"))
+
+
+def test_slopes_of_a_network_with_rows_at_its_kinks():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(KINKED[["x"]].to_numpy())
+    net = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1))
+    with torch.no_grad():
+        net[0].weight[:], net[0].bias[:] = torch.tensor([[1.0], [-1.0]]), torch.tensor([-1.0, 2.5])
+    for p in net[0].parameters():
+        p.requires_grad_(False)
+    y = torch.tensor(KINKED.y.to_numpy())
+    data, options = (x, y), {"columns": ["x"], "l2": 1e-3}
+    model = idm.polish(idm.from_torch(net.double(), data, idm.Gaussian(1.0), **options))
+    with pytest.warns(idm.ImplicitDeltaWarning, match="kinks at values of 'x'"):
+        idm.infer(model, slope("x"))

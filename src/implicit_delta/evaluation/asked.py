@@ -55,6 +55,10 @@ class Asked:
             return self.of_means(self._side_means(theta))
         return self.of_means([self._means(self._rows(side, theta), weights) for side in self.sides])
 
+    def size(self, theta: Array) -> Array:
+        """Means of the absolute values of the rows of the first side, (K,)."""
+        return self._one(self._means(abs(self._rows(self.sides[0], theta)), self.weights))
+
     def jacobian(self, theta: Array) -> Array:
         slopes = self._side_slopes(theta)
         if len(slopes) == 1:

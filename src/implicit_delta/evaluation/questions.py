@@ -1,7 +1,7 @@
 """Questions in one line: predictions, comparisons and slopes, averaged over rows."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
-from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.datagrid import row_names
@@ -155,7 +156,7 @@ class Question(Worded):
         outcome = model.response.name
         bound = self._read(predictor, table, weights, rows, fits, outcome)
         self.scenarios.check(predictor)
-        self._check_smooth(bound, model.theta)
+        self._check_smooth(bound, predictor, table, model.theta)
         return bound
 
     def _read(
@@ -183,14 +184,33 @@ class Question(Worded):
         sentence = self.sentence(_outcome(outcome or UNNAMED, predictor, labels), len(table))
         return Bound(asked, names, single, sentence)
 
-    def _check_smooth(self, bound: "Bound", theta: Array) -> None:
-        doubt = self.scenarios.doubt(bound.asked.sides, theta)
-        if doubt > KINKED and isinstance(self.scenarios, Sloped):
+    def _check_smooth(self, bound: "Bound", predictor: Predictor, table: Any, theta: Array) -> None:
+        """Compare slopes to the left and to the right: at a kink there are two, at a step none."""
+        if not isinstance(self.scenarios, Sloped):
+            return
+        sides = [self.scenarios.one_sided(predictor, table, sign) for sign in (-1.0, 1.0)]
+        asked = [replace(bound.asked, sides=[side]) for side in sides]
+        left, right = (each.value(theta) for each in asked)
+        value, error = (
+            bound.asked.value(theta),
+            KINKED * np.maximum(*(each.size(theta) for each in asked)),
+        )
+        variable, instead = self.scenarios.variable, "Ask for a change from one value to another: "
+        instead += f"`average_comparison({variable!r}, values=...)`."
+        if np.any(abs(value - (left + right) / 2) > error):
             raise EvaluationError(
-                f"The {self.scenarios.name} is uncertain by {doubt:.0%}: the prediction jumps or "
-                "has kinks at values that occur in the data, as steps (`x > 5`) and ReLU units do. "
-                "Ask for a change from one value to another: "
-                f'`average_comparison({self.scenarios.variable!r}, values="iqr")`.'
+                f"The {self.scenarios.name} cannot be found: the prediction jumps, is vertical or "
+                "has kinks at values that occur in the data, as steps (`x > 5`), roots at zero and "
+                f"ReLU units do. {instead}"
+            )
+        k = int(np.argmax(abs(right - left) - error))
+        if abs(right - left)[k] > error[k]:
+            warn(
+                f"The prediction has kinks at values of {variable!r} that occur in the data, as "
+                "`np.maximum`, splines of degree 1 and ReLU units have: the average slope is "
+                f"{left[k]:.4g} to the left and {right[k]:.4g} to the right, and the answer their "
+                f"mean, {value[k]:.4g}. {instead}",
+                ImplicitDeltaWarning,
             )
 
     def _check_unchanged(self, predictor: Predictor) -> None:

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.contrasts import CONTRASTS
@@ -19,6 +20,7 @@ from implicit_delta.models.prediction import (
     variable_in,
 )
 
+Flags: TypeAlias = NDArray[np.bool_]
 Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
 
 SHORTHANDS = {  # for the distribution of a variable in the training rows: from which to which
@@ -31,8 +33,9 @@ MEANT = {"lnor": "lnoddsratio", "lnoravg": "lnoddsratio", "or": "oddsratio"}  # 
 # Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
 STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
 AT_ENDS = 0.1  # times the step: the one-sided formula has an order less
-KINKED = 1e-2  # by which slopes over one step and two may differ: a smooth one by 1e-4
+KINKED = 1e-2  # by which slopes to both sides may differ: those of smooth predictions by 1e-4
 INSIDE = np.array([1.0, -8.0, 8.0, -1.0]) / 12, np.array([-2.0, -1.0, 1.0, 2.0])
+ONE_SIDED = np.array([-3.0, 4.0, -1.0]) / 2, np.array([0.0, 1.0, 2.0])
 AT_END = np.array([-11.0, 18.0, -9.0, 2.0]) / 6, np.array([0.0, 1.0, 2.0, 3.0])
 
 
@@ -58,10 +61,6 @@ class Scenarios(ABC):
     def fixed(self, table: Any) -> "Scenarios":
         """Replace values that depend on the distribution in the training rows by numbers."""
         return self
-
-    def doubt(self, sides: list[Side], theta: Array) -> float:
-        """Relative error of the sides at theta, if that is not rounding."""
-        return 0.0
 
 
 @dataclass(frozen=True)
@@ -237,19 +236,19 @@ class Sloped(Scenarios):
     def check(self, predictor: Predictor) -> None:
         check_derived(predictor, variable_in(predictor.table, self.variable))
 
-    def doubt(self, sides: list[Side], theta: Array) -> float:
-        """Difference between slopes over two steps and over one, of rows inside of the data."""
-        values = [prediction.value(theta).T for prediction, _ in sides[0]]
-        factors = [factor for _, factor in sides[0]]
-        inside = factors[0] == -factors[3]
-        whole = sum(value * factor for value, factor in zip(values, factors, strict=True))
-        short = (values[2] - values[1]) * factors[2] * 0.75  # whose factor is 8 / 12 of a step
-        size = np.mean(abs(whole * inside))
-        return float(np.mean(abs((whole - short) * inside)) / size) if size > 0 else 0.0
+    def one_sided(self, predictor: Predictor, data: Any, sign: float) -> Side:
+        """Predictions whose sum is the slope to one side, exact for polynomials of degree two."""
+        variable = variable_in(predictor.table, self.variable)
+        x, known = (numbers(column_of(table, variable)) for table in (data, predictor.table))
+        step, up, down = _steps(x, known, variable)
+        step = AT_ENDS * np.where(up, 1.0, np.where(down, -1.0, sign)) * step
+        columns = [x + place * step for place in ONE_SIDED[1]]
+        found = predictor.scenarios(data, variable, columns)
+        return [(p, factor / step) for p, factor in zip(found, ONE_SIDED[0], strict=True)]
 
 
-def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[Array]]:
-    """Points (m,) around each x, inside of the known range if x is, and their factors (m,)."""
+def _steps(x: Array, known: Array, variable: Any) -> tuple[Array, Flags, Flags]:
+    """Steps (m,) around each x, and whether there is no room for them below and above."""
     spread = np.nanstd(known)
     if not spread > 0:
         raise ValueError(f"{variable!r} is the same in all training rows, and has no slope.")
@@ -259,7 +258,12 @@ def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[A
         least = np.clip(SHARE * low, TINY * spread, least)
     step = np.clip(SHARE * abs(x), least, STEP * spread)
     up = (x >= low) & (x - 2 * step < low)
-    down = (x <= high) & (x + 2 * step > high)
+    return step, up, (x <= high) & (x + 2 * step > high)
+
+
+def _stencil(x: Array, known: Array, variable: Any) -> tuple[list[Array], list[Array]]:
+    """Points (m,) around each x, inside of the known range if x is, and their factors (m,)."""
+    step, up, down = _steps(x, known, variable)
     direction = AT_ENDS * np.where(up, 1.0, -1.0) * step
     columns, factors = [], []
     for k in range(4):
