@@ -30,6 +30,9 @@ from implicit_delta.models.prediction import Predictor, as_table, check_known
 
 How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsratio"]
 UNNAMED = "the outcome"
+ROUNDING = 64 * np.finfo(np.float64).eps  # of a prediction: some operations, each up to eps / 2
+UNLESS_GIVEN = (0, 1)  # values of a comparison: this very tuple, not an equal one
+ROUNDING = 64 * np.finfo(np.float64).eps  # of a prediction: some operations, each up to eps / 2
 
 
 class Worded(ABC):
@@ -189,12 +192,11 @@ class Question(Worded):
         if not isinstance(self.scenarios, Sloped):
             return
         sides = [self.scenarios.one_sided(predictor, table, sign) for sign in (-1.0, 1.0)]
+        sides += [[(p, abs(factor)) for p, factor in sides[0]]]  # whose rounding is in the slopes
         asked = [replace(bound.asked, sides=[side]) for side in sides]
-        left, right = (each.value(theta) for each in asked)
-        value, error = (
-            bound.asked.value(theta),
-            KINKED * np.maximum(*(each.size(theta) for each in asked)),
-        )
+        value, left, right = bound.asked.value(theta), asked[0].value(theta), asked[1].value(theta)
+        sizes = [each.size(theta) for each in asked]
+        error = KINKED * np.maximum(sizes[0], sizes[1]) + ROUNDING * sizes[2]
         variable, instead = self.scenarios.variable, "Ask for a change from one value to another: "
         instead += f"`average_comparison({variable!r}, values=...)`."
         if np.any(abs(value - (left + right) / 2) > error):
@@ -340,7 +342,7 @@ def average_prediction(
 
 def average_comparison(
     variable: Any,
-    values: Any = (0, 1),
+    values: Any = UNLESS_GIVEN,
     how: How = "difference",
     data: Any = None,
     by: Any = None,
@@ -360,8 +362,9 @@ def average_comparison(
     ----------
     variable : str or int
         Name of a column of the data, or its position.
-    values : pair, number or {"sd", "2sd", "iqr", "minmax"}
-        From the first value to the second; two labels of a factor. A number is a step: from the
+    values : pair, number or {"sd", "2sd", "iqr", "minmax"}, optional
+        From the first value to the second; two labels of a factor. Left out, from 0 to 1, with a
+        warning if most of that is outside of the training rows. A number is a step: from the
         value of each row to that plus the number. The names are pairs from the training rows, as
         in R's marginaleffects: the mean less and plus half a standard deviation, or a whole one,
         the quartiles, the smallest and the largest value.
@@ -393,7 +396,8 @@ def average_comparison(
     0.449 +- 0.235
     """
     check_values(variable, values, how)
-    return Question(Compared(variable, values, how), how, data, by, population, outcome)
+    compared = Compared(variable, values, how, chosen=values is not UNLESS_GIVEN)
+    return Question(compared, how, data, by, population, outcome)
 
 
 def average_slope(

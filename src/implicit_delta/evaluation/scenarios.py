@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.derived import check_derived
 from implicit_delta.evaluation.spread import RowWeights, numbers, spread_of
@@ -83,6 +85,7 @@ class Compared(Scenarios):
     variable: Any
     values: Any
     how: str
+    chosen: bool = True  # and not the default
 
     def sides(self, predictor: Predictor, data: Any, weights: RowWeights) -> list[Side]:
         variable = variable_in(predictor.table, self.variable)
@@ -129,9 +132,26 @@ class Compared(Scenarios):
                 "of it. Compare values of a variable that varies."
             )
         check_derived(predictor, variable)
+        self._warn_outside(variable, column)
+
+    def _warn_outside(self, variable: Any, column: Any) -> None:
+        """Warn of the default where most of the change would be outside of the training rows."""
+        if self.chosen or np.asarray(column).dtype.kind not in "iuf":
+            return
+        low, high = np.nanmin(column), np.nanmax(column)
+        if min(high, 1.0) - max(low, 0.0) < 0.5:
+            warn(
+                f"average_comparison({variable!r}) compares 1 with 0, but {variable!r} is from "
+                f"{low:.4g} to {high:.4g} in the training rows: the change is one outside of the "
+                f'data. Give `values=1` for one unit more in each row, `values="iqr"`, or '
+                f"`values=(0, 1)` if it is meant.",
+                ImplicitDeltaWarning,
+            )
 
     def fixed(self, table: Any) -> "Compared":
         if not isinstance(self.values, str):
+            variable = variable_in(table, self.variable)
+            self._warn_outside(variable, np.asarray(column_of(table, variable)))
             return self
         x = numbers(column_of(table, variable_in(table, self.variable)))
         return replace(self, values=spread_of(x, RowWeights(np.ones(x.size)), self.values))
