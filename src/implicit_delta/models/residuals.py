@@ -15,12 +15,17 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable, wrong_beside
-from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
+from implicit_delta.models.constrained_fit import (
+    box,
+    checked_under_constraints,
+    constrained_maximum,
+)
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.loglik import HINTS
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
+from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
 from implicit_delta.models.runaway import OF_A_PART, check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
 from implicit_delta.models.traced_loglik import (
@@ -50,6 +55,23 @@ AT_THE_FIT = (
     " Standard errors of `infer(model, psi)`, by Gauss-Newton, need it at the fit alone and hold; "
     'those of `Infinitesimal(curvature="hessian")`, refits and profiles do not.'
 )
+BESIDE = 0.1  # of a standard error: differences of the residuals there are their bends
+MOST_PAIRED = 12  # parameters: with more, bends of pairs would cost more than the fit
+MUCH = 0.4  # of the Gauss-Newton curvature, of which usual fits leave out a tenth (guards.py)
+FEW_ROWS = 0.9  # of all leverages, in as many rows as there are parameters: a peak on one of them
+REDUNDANT = 1e-7  # singular value of columns of length one, by differences
+FEW = 6  # evaluations of the residuals, for points that are compared
+FLAT = (
+    "The least-squares fit has ended where a parameter, or a combination of some, has no effect on "
+    "the residuals, though it has elsewhere."
+)
+SADDLE = (
+    "The least-squares fit has ended where the sum of squares is stationary but not a minimum: it "
+    "falls along one direction."
+)
+BENT, AT_A_BOUND = "bent", "at a bound"
+PROPER = ("", BENT, AT_A_BOUND)  # minima, perhaps not the least
+NOWHERE = "Other starts in the scale of the residuals led to no minimum. Give another `start=`."
 WORDING = Wording(
     "Give the variance as a number, `variance=`, or the errors of the data, "
     "`sigma=..., variance=1.0`.",
@@ -154,11 +176,13 @@ def from_residuals(
         rule = "mle" if l2 else "unbiased"
     under = constraints_of(bounds, constraints, point, layout, start is not None)
     problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
-    traced = _traced(problem, point, start is not None) if jacobian is None else None
+    traced = (
+        _traced(problem, point, start is not None, names_of(layout)) if jacobian is None else None
+    )
     if traced is not None:
         problem, point, (noise, df) = traced
     elif start is not None:
-        point, (noise, df) = problem.solve(point)
+        point, (noise, df) = problem.fit(point, names_of(layout))
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
@@ -175,7 +199,7 @@ def from_residuals(
 
 
 def _traced(
-    problem: "LeastSquares", point: Array, fits: bool
+    problem: "LeastSquares", point: Array, fits: bool, names: tuple[str, ...] | None
 ) -> "tuple[LeastSquares, Array, Noise] | None":
     """Solve with a traced Jacobian; None where that cannot be, or differences do not agree."""
     residuals = problem.function
@@ -184,7 +208,7 @@ def _traced(
     exact = replace(problem, derivative=TracedScore(residuals))
     try:
         with np.errstate(all="ignore"):
-            theta, noise = exact.solve(point) if fits else (point, exact.noise(point))
+            theta, noise = exact.fit(point, names) if fits else (point, exact.noise(point))
             rows = exact.jacobian(theta) / np.sqrt(noise.variance)
             units = 1 / np.linalg.norm(rows, axis=0)
             terms = exact.model(theta, noise.variance).loglik
@@ -261,18 +285,16 @@ class LeastSquares:
         along = self._directions(theta)
         spectrum = self._spectrum(theta, along) if counted else None
         squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
-        self._check_rounding(theta)
+        if squares > 0 and not OF_A_PART.get() and self._is_exact(theta):
+            refuse_exact(WORDING.number)
         count, d = count_of(self.weights, self.weight_kind), along.shape[1]
         return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
-    def _check_rounding(self, theta: Array) -> None:
-        """Refuse residuals that are nothing beside what the parameters change."""
-        if OF_A_PART.get():
-            return
-        here = self.residuals(theta)
-        ahead = self.residuals(theta + 1e-2 * sizes(theta))
-        if 0 < np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here):
-            refuse_exact(WORDING.number)
+    def _is_exact(self, theta: Array) -> bool:
+        """Whether residuals are nothing beside what the parameters change."""
+        here = self._recalled(theta)
+        ahead = self._recalled(theta + 1e-2 * sizes(theta))
+        return bool(np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here))
 
     def _squares(self, theta: Array) -> float:
         return float(self.weights @ self.residuals(theta) ** 2)
@@ -292,9 +314,44 @@ class LeastSquares:
         rows = rows if self.constraints is None else rows @ along
         return spectrum_of(rows, self.l2)
 
+    def fit(self, start: Array, names: tuple[str, ...] | None) -> tuple[Array, Noise]:
+        """Solve from a start; where that ends at a doubtful point, from others too.
+
+        A proper minimum is left only for one that is better by more than a search among as many
+        basins as there are rows finds in noise: d / 2 + 2 log n nats.
+        """
+        theta, doubt, failure = start, "", ""
+        try:
+            theta = self._minimize(start, self._first_noise(start))
+            doubt = self._doubt(theta)
+        except (ImplicitDeltaError, ArithmeticError) as error:
+            failure = str(error)
+        if not doubt and not failure:
+            return self._with_noise(theta)
+        least = start.size / 2 + 2 * np.log(self.weights.size) if doubt in PROPER else 0.0
+        low, high = self._box(start)
+        points, matters = draw_starts(self._recalled, start, low, high)
+        for point in best_draws(lambda x: -self._squares(x), [self._improved(x) for x in points]):
+            try:
+                found = self._minimize(np.clip(point, low, high), self._first_noise(point))
+                other = self._doubt(found)
+            except (ImplicitDeltaError, ArithmeticError, ValueError):
+                continue
+            if other in PROPER and (failure or self._gain(found, theta) > least):
+                theta, doubt, failure, least = found, other, "", 0.0
+        if failure or not (doubt in PROPER or self._is_redundant(theta, points)):
+            idle = without_effect(matters, names)
+            raise ConvergenceError(
+                " ".join(text for text in (failure or doubt, idle, NOWHERE) if text)
+            )
+        return self._with_noise(theta)
+
     def solve(self, start: Array) -> tuple[Array, Noise]:
         """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
-        theta, noise = self._minimize(start, self._first_noise(start)), Noise(0.0, np.inf)
+        return self._with_noise(self._minimize(start, self._first_noise(start)))
+
+    def _with_noise(self, theta: Array) -> tuple[Array, Noise]:
+        noise = Noise(0.0, np.inf)
         for _ in range(MOST_ALTERNATIONS):
             previous, noise = noise.variance, self.noise(theta)
             if self.l2 == 0 or abs(noise.variance - previous) <= 1e-12 * noise.variance:
@@ -305,6 +362,81 @@ class LeastSquares:
             f"parameters (now {noise.variance:.3g}). The penalty l2={self.l2:g} may be so weak "
             "that the model interpolates; give a larger one, or variance= as a number."
         )
+
+    def _doubt(self, theta: Array) -> str:
+        """Tell why theta may not be the least squares; nothing if it looks like them.
+
+        The Hessian of the sum of squares, in the norm of Gauss-Newton, is 1 + B. Where the
+        residuals are noise about a curve, B is small; it is large at minima where they are not.
+        """
+        if self.l2 > 0 or self._is_exact(theta):
+            return ""
+        along = self._directions(theta)
+        k = along.shape[1]
+        rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta) @ along
+        if _rank(rows) < k:
+            return FLAT
+        lengths = np.linalg.norm(rows, axis=0)
+        left, values, right = np.linalg.svd(rows / lengths, full_matrices=False)
+        steps = along @ (right.T / values / lengths[:, None])
+        center = np.sqrt(self.weights) * self._recalled(theta)
+        h = BESIDE * np.linalg.norm(center) / np.sqrt(center.size)
+
+        def bend(v: Array) -> float:
+            ahead = np.sqrt(self.weights) * self._recalled(theta + h * steps @ v)
+            return 2 * float(center @ (ahead - center - h * left @ v)) / h**2
+
+        bends, eye = np.zeros((k, k)), np.eye(k)
+        for i in range(k):
+            bends[i, i] = bend(eye[i])
+            for j in range(i if k <= MOST_PAIRED else 0):
+                both = bend(eye[i] + eye[j]) - bends[i, i] - bends[j, j]
+                bends[i, j] = bends[j, i] = both / 2
+        largest = np.linalg.eigvalsh(np.nan_to_num(bends))
+        if k and largest[0] <= -1:
+            return SADDLE
+        if not np.all(np.isfinite(bends)) or np.max(abs(largest), initial=0.0) > MUCH:
+            return BENT
+        leverages = np.sort(np.sum(left**2, axis=1))[::-1]  # k in all
+        if np.sum(leverages[:k]) > FEW_ROWS * k and leverages.size > 2 * k > 0:
+            return BENT
+        return AT_A_BOUND if k < theta.size else ""
+
+    def _is_redundant(self, theta: Array, points: list[Array]) -> bool:
+        """Whether parameters are as redundant at other points, too: of the model, not of theta."""
+        ranks = []
+        with np.errstate(all="ignore"):
+            for point in points:
+                try:
+                    ranks.append(_rank(self._forward(point)))
+                except (ArithmeticError, ValueError):
+                    continue
+        return max(ranks, default=0) <= _rank(self.jacobian(theta)) < theta.size
+
+    def _box(self, theta: Array) -> tuple[Array, Array]:
+        if self.constraints is None:
+            return np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+        return box(self.constraints, theta)
+
+    def _gain(self, theta: Array, before: Array) -> float:
+        """Rise of the log-likelihood, in nats."""
+        worse, better = (self._squares(x) for x in (before, theta))
+        if isinstance(self.variance, float):
+            return float((worse - better) / (2 * self.variance))
+        return float(self.weights.size / 2 * np.log(worse / max(better, 1e-300)))
+
+    def _improved(self, point: Array) -> Array:
+        """Take a few steps from a point: linear parameters then suit the others."""
+        root = np.sqrt(self.weights)
+        try:
+            with np.errstate(all="ignore"):
+                found = scipy.optimize.least_squares(
+                    lambda x: root * self._recalled(x), point,
+                    lambda x: root[:, None] * self._forward(x), x_scale="jac", max_nfev=FEW,
+                )  # fmt: skip
+        except (ArithmeticError, ValueError):
+            return point
+        return np.asarray(found.x)
 
     def _first_noise(self, start: Array) -> float:
         if isinstance(self.variance, float):
@@ -399,6 +531,15 @@ def spectrum_of(rows: Array, l2: float) -> Array:
     spectrum = np.zeros(rows.shape[1])
     spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
     return spectrum
+
+
+def _rank(rows: Array) -> int:
+    """Count the columns (n, k) that are not redundant, whatever their units."""
+    lengths = np.linalg.norm(rows, axis=0)
+    kept = rows[:, lengths > 0] / lengths[lengths > 0]
+    if not kept.size or not np.all(np.isfinite(kept)):
+        return 0
+    return int(np.sum(np.linalg.svd(kept, compute_uv=False) > REDUNDANT))
 
 
 def _gauss_newton(residuals: Array, rows: Array) -> tuple[Array, float]:
