@@ -320,13 +320,14 @@ class LeastSquares:
         A proper minimum is left only for one that is better by more than a search among as many
         basins as there are rows finds in noise: d / 2 + 2 log n nats.
         """
-        theta, doubt, failure = start, "", ""
+        theta, doubt = start, ""
+        failure: Exception | None = None
         try:
             theta = self._minimize(start, self._first_noise(start))
             doubt = self._doubt(theta)
         except (ImplicitDeltaError, ArithmeticError) as error:
-            failure = str(error)
-        if not doubt and not failure:
+            failure = error
+        if not doubt and failure is None:
             return self._with_noise(theta)
         least = start.size / 2 + 2 * np.log(self.weights.size) if doubt in PROPER else 0.0
         low, high = self._box(start)
@@ -338,11 +339,13 @@ class LeastSquares:
             except (ImplicitDeltaError, ArithmeticError, ValueError):
                 continue
             if other in PROPER and (failure or self._gain(found, theta) > least):
-                theta, doubt, failure, least = found, other, "", 0.0
+                theta, doubt, failure, least = found, other, None, 0.0
+        if failure is not None and not isinstance(failure, ConvergenceError):
+            raise failure
         if failure or not (doubt in PROPER or self._is_redundant(theta, points)):
             idle = without_effect(matters, names)
             raise ConvergenceError(
-                " ".join(text for text in (failure or doubt, idle, NOWHERE) if text)
+                " ".join(str(text) for text in (failure or doubt, idle, NOWHERE) if text)
             )
         return self._with_noise(theta)
 
@@ -380,7 +383,7 @@ class LeastSquares:
         left, values, right = np.linalg.svd(rows / lengths, full_matrices=False)
         steps = along @ (right.T / values / lengths[:, None])
         center = np.sqrt(self.weights) * self._recalled(theta)
-        h = BESIDE * np.linalg.norm(center) / np.sqrt(center.size)
+        h = BESIDE * float(np.linalg.norm(center)) / center.size**0.5
 
         def bend(v: Array) -> float:
             ahead = np.sqrt(self.weights) * self._recalled(theta + h * steps @ v)
@@ -422,7 +425,7 @@ class LeastSquares:
         """Rise of the log-likelihood, in nats."""
         worse, better = (self._squares(x) for x in (before, theta))
         if isinstance(self.variance, float):
-            return float((worse - better) / (2 * self.variance))
+            return (worse - better) / (2 * self.variance)
         return float(self.weights.size / 2 * np.log(worse / max(better, 1e-300)))
 
     def _improved(self, point: Array) -> Array:
