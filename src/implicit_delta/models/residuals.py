@@ -387,7 +387,7 @@ class LeastSquares:
 
         def bend(v: Array) -> float:
             ahead = np.sqrt(self.weights) * self._recalled(theta + h * steps @ v)
-            return 2 * float(center @ (ahead - center - h * left @ v)) / h**2
+            return float(2 * center @ (ahead - center - h * left @ v) / h**2)
 
         bends, eye = np.zeros((k, k)), np.eye(k)
         for i in range(k):
