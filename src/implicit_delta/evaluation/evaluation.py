@@ -178,6 +178,12 @@ class Evaluation:
             )
         return self.fitted
 
+    @property
+    def is_function(self) -> bool:
+        """Whether psi is a function that the user wrote, with a derivative of its own."""
+        parts = any(part.is_function for part in self.parts)
+        return parts or isinstance(self.function, _PsiOfModel)
+
     def __call__(self, theta: Array) -> Array:
         """Evaluate at theta, (K,)."""
         assert self.function is not None

@@ -26,6 +26,7 @@ from implicit_delta.methods.better import UNFINISHED, risen, warn_of_better
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
+from implicit_delta.methods.slopes import curvature_doubt
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.maximizers import Maximizer
 
@@ -99,7 +100,7 @@ class FiniteDifference(Method):
         if self.maximizer is not None:
             _check_dimension(self.maximizer, model.d)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        pushes = self._pushes(model, evaluation, ascent.maximizer)
+        pushes, doubt = self._pushes(model, evaluation, ascent.maximizer)
         refit = PushedFit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
         rest = None
@@ -117,6 +118,10 @@ class FiniteDifference(Method):
             for k, sides in enumerate(zip(ahead, behind, strict=True))
         ]
         response = self._response(model, evaluation, ascent.maximizer, pushes, rises)
+        if self.lam is not None and ascent.maximizer.needs_gradient:
+            errors = np.sqrt(response.covariance.diagonal())
+            doubt = curvature_doubt(evaluation, errors, self.curvature)
+        response = replace(response, doubt=doubt)
         moves = np.array([[rise.push(k) for rise in column] for k, column in enumerate(rises)])
         least = LONG if self.central else ONE_SIDED
         long = moves > (least if ascent.maximizer.needs_gradient else 2 * OPAQUE_PUSH)
@@ -126,15 +131,17 @@ class FiniteDifference(Method):
         biases = np.array([[r.bias(k, highest) for r in column] for k, column in enumerate(rises)])
         return self._doubted(response, moves, np.where(long, abs(biases), 0.0))
 
-    def _pushes(self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer) -> Array:
-        """Lambdas, (K, number of lambdas)."""
+    def _pushes(
+        self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer
+    ) -> tuple[Array, Warning | None]:
+        """Lambdas, (K, number of lambdas), and the doubt of the pilot solve."""
         if self.lam is not None:
-            return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1))
+            return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1)), None
         pilot = self._pilot(maximizer).respond(model, evaluation)
         errors = np.sqrt(pilot.covariance.diagonal())
         errors[errors == 0] = 1.0
         push = self.push or (SMOOTH_PUSH if maximizer.needs_gradient else OPAQUE_PUSH)
-        return np.asarray(push / errors)[:, None]
+        return np.asarray(push / errors)[:, None], pilot.doubt if maximizer.needs_gradient else None
 
     def _pilot(self, maximizer: Maximizer) -> Method:
         """Choose the pilot: beside a gradient-free maximizer psi may have no derivative."""

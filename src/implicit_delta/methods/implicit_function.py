@@ -11,6 +11,7 @@ from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.probe import Probe, probe
+from implicit_delta.methods.slopes import lines_of, slope_doubt
 from implicit_delta.models.base import FittedModel, scatter_of
 from implicit_delta.models.equations_model import EquationsModel
 
@@ -47,10 +48,13 @@ class ImplicitFunction(Method):
         covariance = scatter_of(model.influences(model.theta, v), model.counts, model.clusters)
         _check_noise(evaluation, jacobian, covariance)
         score, steps = model.score(model.theta), model.moves(v)
-        seen = Probe(np.nan)
+        seen, doubt = Probe(np.nan), None
         if steps is not None:
             draw = lambda z: model.units * z  # noqa: E731
             seen = probe(evaluation, jacobian, steps, covariance, score, exact=False, draw=draw)
+            errors = np.sqrt(np.diag(covariance))
+            lines = lines_of(evaluation, jacobian, errors, draw, whitened=False)
+            doubt = slope_doubt(lines, errors) if evaluation.is_function else None
         return Response(
             covariance=covariance,
             directions=v,
@@ -58,6 +62,7 @@ class ImplicitFunction(Method):
             nonlinearity=seen.nonlinearity,
             bent=seen.most,
             score=score,
+            doubt=doubt,
             notes=_notes(model, self.clustered),
         )
 

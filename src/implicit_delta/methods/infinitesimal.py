@@ -20,6 +20,7 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, refuse_flat
 from implicit_delta.methods.probe import Draw, Probe, probe
+from implicit_delta.methods.slopes import Line, bends_of, lines_of, scaled_draw, slope_doubt
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -120,9 +121,13 @@ class Infinitesimal(Method):
         exact = self.curvature == "hessian" and self.damping == 0
         own = exact or (self.curvature == model.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
-        bias = _second_order_bias(evaluation, solution)  # before a probe makes caches forget theta
+        draw = self._draw(model, solution)
+        lines = _lines(evaluation, jacobian, solution, draw)
+        bias = _second_order_bias(evaluation, solution, lines)
         against = own and not np.all(evaluation.straight)
-        seen = _probed(evaluation, jacobian, solution, score, against, self._draw(model, solution))
+        errors = np.sqrt(solution.quadratic.diagonal())
+        doubt = slope_doubt(lines, errors) if lines else None
+        seen = _probed(evaluation, jacobian, solution, score, against, draw)
         return Response(
             covariance=solution.quadratic,
             directions=solution.x,
@@ -137,6 +142,7 @@ class Infinitesimal(Method):
             score=score,
             notes=_notes(solution, model.precision.is_single),
             exact=exact,
+            doubt=doubt,
         )
 
     def _solve(self, model: FittedModel, b: Array) -> tuple[Solver, Solution]:
@@ -213,13 +219,7 @@ class Infinitesimal(Method):
         if root is not None:
             return lambda z: root.half(z[:, None])[:, 0]
 
-        def scaled(z: Array) -> Array:
-            known = model.outer_products
-            step = z if known is None else known.units * z
-            fall = float(step @ self._curve(model, step))
-            return np.asarray(step * np.sqrt(z @ z / fall)) if fall > 0 else np.zeros_like(step)
-
-        return scaled
+        return scaled_draw(model, self._curve)
 
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
@@ -253,6 +253,22 @@ def _probed(
         return probe(evaluation.in_tangent(), jacobian, x, V, score, exact, draw)
     except UnsupportedModelError:
         return Probe(np.nan)
+
+
+def _lines(evaluation: Evaluation, jacobian: Array, solution: Solution, draw: Draw) -> list[Line]:
+    """Evaluate psi far away; of a network that stopped early in its tangent, if psi has one.
+
+    Questions are made of predictions, and parameters are themselves: their derivatives are known.
+    """
+    if not evaluation.is_function:
+        return []
+    errors = np.sqrt(solution.quadratic.diagonal())
+    whitened = solution.factor is not None or solution.flat is not None
+    try:
+        where = evaluation.in_tangent() if evaluation.model.tether else evaluation
+        return lines_of(where, jacobian, errors, draw, whitened=whitened)
+    except UnsupportedModelError:
+        return lines_of(evaluation, jacobian, errors, draw, whitened=whitened)
 
 
 def _notes(solution: Solution, single: bool) -> Mapping[str, float | str]:
@@ -341,7 +357,7 @@ def _check_moves(jacobian: Array, model: FittedModel) -> None:
         refuse_flat(what, model)
 
 
-def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
+def _second_order_bias(evaluation: Evaluation, solution: Solution, lines: list[Line]) -> float:
     """Half the trace of the Hessian of psi times A^-1, in standard errors: the largest."""
     errors, factor = np.sqrt(solution.quadratic.diagonal()), solution.factor
     if factor is None or factor.scale.size > BIAS_LIMIT:
@@ -356,7 +372,11 @@ def _second_order_bias(evaluation: Evaluation, solution: Solution) -> float:
         if d > 2 * BIAS_MIXTURES:
             # Each has the whole bias as its expectation (Hutchinson).
             # Normal numbers, not signs: those cancel exactly in a difference of two parameters.
-            mixed = biases(np.random.default_rng(0).normal(size=(d, BIAS_MIXTURES)))
+            far = bends_of(lines) if lines else None
+            if far is None:
+                mixed = biases(np.random.default_rng(0).normal(size=(d, BIAS_MIXTURES)))
+            else:
+                mixed = np.asarray(ratio(far / 2, errors))
             if np.max(abs(mixed)) < BIAS_LIMIT_MIXED:
                 return float(np.max(abs(mixed.mean(axis=0))))
         return float(np.max(abs(biases(np.eye(d)).sum(axis=0))))

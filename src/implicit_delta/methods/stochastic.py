@@ -18,6 +18,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, described_range, uncertainty
+from implicit_delta.methods.slopes import curvature_doubt
 from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
 from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.base import Curvature, FittedModel
@@ -155,6 +156,7 @@ class StochasticFiniteDifference(Method):
         noise = max(c.monte_carlo_error(k) for k, c in enumerate(columns))
         _warn_unfinished(shares, columns)
         _warn_far(variances, slopes, shares, noise)
+        doubt = curvature_doubt(evaluation, np.sqrt(abs(variances)), self.curvature)
         pushes = np.array(plan.pushes)
         notes: dict[str, float | str] = {
             "lam": float(pushes[0]) if len(pushes) == 1 else described_range(pushes),
@@ -167,7 +169,8 @@ class StochasticFiniteDifference(Method):
             covariance=np.column_stack([column.psi for column in columns]),
             directions=directions,
             method=repr(plan.method),
-            doubt=uncertainty(
+            doubt=doubt
+            or uncertainty(
                 noise * float(stdtrit(self.runs - 1, ONE_SIGMA)), "Use more `runs` and `samples`."
             ),
             notes=notes,

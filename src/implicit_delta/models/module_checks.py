@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.likelihoods import Likelihood
 
-DETACHED = 0.1  # of the change of psi: what bends and kinks leave is less
 RANDOM = 1e-3  # of the size of the terms: two runs that differ by more are not one function
 
 EVIDENCE = "evidence"
@@ -61,6 +60,17 @@ class Options:
             raise ValueError(f'l2 must be a finite number >= 0 or "evidence", not {self.l2!r}.')
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {self.batch_size!r}.")
+
+
+def refuse_own(parameter: str, entry: str, copy: str, given: str) -> NoReturn:
+    """Refuse psi because it uses the user's own fitted object rather than its argument."""
+    raise EvaluationError(
+        f"psi uses {parameter!r} of what was given to {entry}, and not only its own argument: the "
+        "first stays as it is while the parameters vary, so that its part of the error is missing. "
+        f"Compute all of psi from its argument (`lambda {given}: ...`), also in functions and "
+        f"objects that psi calls. A baseline that is meant to be fixed is a copy (`baseline = "
+        f"{copy}`), or a number computed before."
+    )
 
 
 def check_lengths(lengths: Iterable[int], arrays: str) -> int:
@@ -129,39 +139,6 @@ def check_finite(terms: Array, remedy: str) -> None:
             f"The log-likelihood is {terms[bad[0]]} for row {bad[0]} ({bad.size} of {terms.size} "
             "are not finite). Are there missing values in the data, an overflow in float32 "
             f"(try {remedy}), or did the training diverge?"
-        )
-
-
-def check_gradient(
-    psi: Callable[[Array], Any], rows: Array, theta: Array, precision: float
-) -> None:
-    """Compare a Jacobian (K, d) with the change of psi along one random direction.
-
-    A part of psi that was detached changes all the same. Steps of two sizes must both disagree:
-    psi may bend, or have a kink nearby.
-    """
-    z = np.random.default_rng(0).standard_normal(theta.size, dtype=theta.dtype.type)
-    scale = abs(theta)
-    z *= np.add(scale, np.mean(scale), out=scale)  # in place: there may be ten million
-    del scale
-    worst = np.inf
-    for size in (precision ** (1 / 3), 10 * precision ** (1 / 3)):
-        step = (size * z).astype(theta.dtype)
-        ahead = np.ravel(psi(theta + step)).astype(np.float64)
-        behind = np.ravel(psi(theta - step)).astype(np.float64)
-        if ahead.size != len(rows) or not np.all(np.isfinite(ahead - behind)):
-            return
-        rise, claimed = (ahead - behind) / 2, rows @ step
-        scale = np.maximum(abs(rise), abs(claimed)) + 0.1 * np.linalg.norm(rows * step, axis=1)
-        noise = 100 * precision * (abs(ahead) + abs(behind))
-        gap = np.where(scale > noise, abs(rise - claimed) / np.maximum(scale, 1e-300), 0.0)
-        worst = min(worst, float(np.max(gap)))
-    if worst > DETACHED:
-        raise EvaluationError(
-            f"psi does not change as its gradient implies (they differ by {worst:.0%} of the "
-            "change along one random direction). Usual causes: a part of it is detached "
-            "(`.detach()`, `.item()`, `torch.no_grad()`), a custom backward is wrong, or it has "
-            f"many kinks. Keep all of psi in the graph. {GRADIENT_FREE}"
         )
 
 

@@ -1,8 +1,10 @@
 """Psi of a pytree: its value, its derivative, and advice when it has none."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,9 +14,9 @@ import numpy as np
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
-from implicit_delta.models.jax.sharing import compiled, unchanged
+from implicit_delta.models.jax.sharing import compiled, constants_of, unchanged
 from implicit_delta.models.jax.tangent import linearized
-from implicit_delta.models.module_checks import GRADIENT_FREE, first_line
+from implicit_delta.models.module_checks import GRADIENT_FREE, first_line, refuse_own
 
 NOT_TRACEABLE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 ROWS_AT_ONCE = 64  # entries of psi that are pulled back together
@@ -30,10 +32,12 @@ class Evaluator:
     So calls at the fitted parameters, where every inference begins, run psi itself, and drop what
     was compiled if its trace is another one now. A psi that cannot be traced is never compiled.
 
-    `fitted` is true where theta (d,) is the model's own.
+    `fitted` is true where theta (d,) is the model's own. `own` has weak references to the arrays
+    that were given to `from_jax`, which psi must not use in place of its argument.
     """
 
     functional: JaxFunctional
+    own: Mapping[str, weakref.ref[Any]] = field(default_factory=dict)
     # The number of calls away from the fitted parameters, and the compiled form.
     _known: dict[Any, tuple[int, Callable[..., Any] | None]] = field(
         init=False, default_factory=dict
@@ -42,7 +46,10 @@ class Evaluator:
     def value(self, psi: Psi, theta: Array, fitted: bool) -> Any:
         """Psi of the pytree with theta as its parameters, in NumPy."""
         with _explained(self.functional):
-            return self._repeat(self._evaluate, psi, theta, fitted)
+            value = self._repeat(self._evaluate, psi, theta, fitted)
+        if fitted and self.own:
+            self._check_own(psi, theta)
+        return value
 
     def jacobian(self, psi: Psi, theta: Array, fitted: bool) -> Array:
         """Jacobian of psi, (K, d), by one backward pass per entry."""
@@ -59,6 +66,14 @@ class Evaluator:
 
     def _evaluate(self, psi: Psi, point: Any) -> Any:
         return _called(self.functional, psi, self.functional.pieces(point))
+
+    def _check_own(self, psi: Psi, theta: Array) -> None:
+        """Refuse psi if its trace holds an array that was given to `from_jax`."""
+        flat = self.functional.flat(theta)
+        used = {id(c) for c in constants_of(partial(self._evaluate, psi), flat)}
+        for name, reference in self.own.items():
+            if id(reference()) in used:
+                refuse_own(name, "from_jax", "jax.tree.map(jnp.copy, params)", "params")
 
     def _at_tangent(self, psi: Psi, point: Any) -> Any:
         """Take theta and delta one after the other, (2 d,), so that compiled code gets both."""
@@ -108,7 +123,7 @@ class Evaluator:
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without compiled evaluations."""
+        """Pickle without compiled evaluations, and without arrays of another process."""
         return Evaluator, (self.functional,)
 
 

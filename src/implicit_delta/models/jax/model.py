@@ -15,7 +15,7 @@ from implicit_delta.models.jax import checks
 from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
 from implicit_delta.models.jax.graph import JaxProgram
-from implicit_delta.models.jax.module import is_parameter, is_widened, separate
+from implicit_delta.models.jax.module import is_parameter, is_widened, own_arrays, separate
 from implicit_delta.models.jax.sharing import share
 from implicit_delta.models.jax.states import start_of, states_of
 from implicit_delta.models.jax.tangent import TangentFunctional, applied
@@ -75,7 +75,7 @@ def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "JaxMode
         checkpoints=states_of("checkpoints", options.checkpoints, params, functional),
         start=start_of(options.start, params, functional),
         replicates=states_of("replicates", options.replicates, params, functional),
-        evaluator=Evaluator(functional),
+        evaluator=Evaluator(functional, own_arrays(params, functional)),
         columns=columns,
         not_double=NARROWS if narrows and functional.dtype == np.float64 else "",
     ).checked(options.l2 == EVIDENCE)

@@ -1,6 +1,7 @@
 """A pytree as a function of one flat vector of its parameters."""
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +138,13 @@ def named_parameters(params: Any) -> list[tuple[str, Any]]:
     """Parameters of a pytree with their paths."""
     with_paths, _ = tree_util.tree_flatten_with_path(params)
     return [(_name(path), leaf) for path, leaf in with_paths if is_parameter(leaf)]
+
+
+def own_arrays(params: Any, functional: JaxFunctional) -> dict[str, weakref.ref[Any]]:
+    """Weak references to the arrays of a pytree that are parameters, by name."""
+    chosen = {name for name, _ in functional.layout}
+    named = [(name, leaf) for name, leaf in named_parameters(params) if name in chosen]
+    return {name: weakref.ref(leaf) for name, leaf in named if isinstance(leaf, jax.Array)}
 
 
 def working_type(dtype: Any, parameters: Sequence[Any]) -> np.dtype[Any]:

@@ -52,6 +52,15 @@ def unchanged(made: Any, function: Callable[[jax.Array], jax.Array], flat: jax.A
     return known is not None and _functions.get(known) is made
 
 
+def constants_of(function: Callable[[jax.Array], Any], flat: jax.Array) -> list[Any]:
+    """Arrays that the trace of a function holds; none if it cannot be traced."""
+    try:
+        closed = jax.make_jaxpr(function)(flat)
+    except Exception:  # uncompiled, it may run
+        return []
+    return list(_constants(closed.jaxpr, closed.consts))
+
+
 def _kept(table: dict[Hashable, Any], key: Hashable, make: Callable[[], Any]) -> Any:
     """Look up, make what is not there, and drop what was used longest ago."""
     found = table.pop(key, None)

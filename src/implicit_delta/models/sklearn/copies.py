@@ -50,7 +50,7 @@ def tangent_copy(mlp: Any, widths: tuple[int, ...], b: Any, step: Any) -> Any:
     """
     layers, steps = (list(cut_layers(part, widths)) for part in (b, step))
     other = perceptron_copy(mlp, widths, b + step)
-    setattr(other, FORWARD, partial(_tangent_pass, mlp, layers, steps))
+    setattr(other, FORWARD, partial(_tangent_pass, copy(mlp), layers, steps))
     return other
 
 

@@ -28,6 +28,7 @@ from implicit_delta.models.sklearn.table import (
     Weights,
     penalty_note,
 )
+from implicit_delta.models.sklearn.watch import Watch
 from implicit_delta.models.weights import observation_weights
 
 
@@ -125,6 +126,7 @@ def from_sklearn(
         coordinates=coordinates,
         to_host=to_host,
         to_tangent=to_tangent,
+        watch=Watch(last),
         names=None if names is None else tuple(map(str, names)),
         rows=getattr(X, "index", None) if hasattr(X, "columns") else getattr(y, "index", None),
         response=NamedColumn.of(y),
