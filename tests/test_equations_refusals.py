@@ -217,12 +217,16 @@ def test_what_equations_do_not_have(options, match):
     [
         lambda: idm.profile(FITTED, SLOPE),
         lambda: idm.polish(FITTED),
-        lambda: idm.infer(FITTED, idm.Smoothed(SLOPE)),
     ],
 )
 def test_other_doors_are_closed(call):
     with pytest.raises(idm.UnsupportedModelError, match="no log-likelihood"):
         call()
+
+
+def test_what_is_smoothed_is_drawn_from_the_sandwich():
+    plain, smoothed = idm.infer(FITTED, SLOPE), idm.infer(FITTED, idm.Smoothed(SLOPE, rng=0))
+    assert smoothed.standard_error == pytest.approx(plain.standard_error, rel=1e-6)
 
 
 def test_the_advice_works():

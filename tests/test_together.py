@@ -209,6 +209,12 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("psi", [[], (), {}, [[]], {"a": []}, {odds}, iter([odds])])
+def test_what_is_no_list_or_dict_of_evaluations_is_refused(psi):
+    with pytest.raises(TypeError, match=r"psi is an empty|Several are a list or a dict"):
+        idm.infer(own_logit(), psi)
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_entries_without_a_joint_covariance_are_refused_with_the_reason(case):
     psi, reason = REFUSED[case]

@@ -43,6 +43,7 @@ BY_ORDER = (
     "taken for the same by their order: without an index, or with one that counts 0, 1, 2, ..., "
     "nothing tells separate samples, `join(a, b, independent=True)`"
 )
+TRAINED = "noise of each training as of its own seed and minibatches: less if these are the same"
 MODEL_BASED = "that of the model"
 # Diagnostics of which the worst is not the largest number.
 APART = {"notes", "passes", "seconds", "smallest_curvature", "warnings"}
@@ -205,21 +206,28 @@ def _crosses(
     if _moves(own, others, "evaluation"):
         found["evaluation"] = _evaluation(one, other, own, others, names)
     for part in own.keys() - {kind, "evaluation"}:
+        if part == "training" and len(_fits(one, other)) == 2:
+            continue  # of two trainings, each with numbers of its own
         if _moves(own, others, part):
             raise ValueError(
                 f"{names} both have random errors ({part}), and how these depend on each other is "
                 "unknown. Of a random psi draw the numbers once, outside of psi, and use the same "
-                "in both; of a training leave the states out."
+                "in both; of one training ask for both in one call, `infer(model, [psi1, psi2])`."
             )
     return found
 
 
 def _other_way(one: Estimate, other: Estimate) -> str:
     """Advise on a join without influences."""
-    models = {"" if leaf.rows is None else leaf.rows.fit for leaf in (one, other)}
-    if len(models) == 1 and "" not in models:
+    if len(_fits(one, other)) == 1:
         return "Both are of one model: ask for both in one call, `infer(model, [psi1, psi2])`."
     return "For estimates from separate samples use `join(a, b, independent=True)`."
+
+
+def _fits(one: Estimate, other: Estimate) -> set[str]:
+    """Identify the fitted models of two estimates; nothing if one of them is unknown."""
+    found = {"" if leaf.rows is None else leaf.rows.fit for leaf in (one, other)}
+    return set() if "" in found else found
 
 
 def _warn_of_samples(one: Estimate, other: Estimate) -> None:
@@ -289,9 +297,11 @@ def _evaluation(
     if one.deviations is None or other.deviations is None:
         raise ValueError(
             f"{names} both have a sampling error of evaluation rows, of which no rows were kept: "
-            "only those of an `Average` without clusters are, with `infer(model, psi, "
-            "influence=True)`. Ask for the rows at hand, without `Average` or `Statistic`; for "
-            "separate samples, of training and evaluation rows, use `join(a, b, independent=True)`."
+            "with `infer(model, psi, influence=True)` those of an `Average` without clusters are, "
+            "and those of a `Statistic` of up to 2000 rows that is smooth in their weights, as an "
+            "AUC is and a quantile is not. Ask for the rows at hand, without `Average` or "
+            "`Statistic`; for separate samples, of training and evaluation rows, use "
+            "`join(a, b, independent=True)`."
         )
     if len(one.deviations) != len(other.deviations):
         raise ValueError(
@@ -366,7 +376,12 @@ def joint_diagnostics(estimates: Sequence[Estimate], lineage: Lineage) -> Diagno
         for one, other in combinations(lineage.leaves, 2)
         if not lineage.separates(one, other)
     )
-    return replace(found, notes={**found.notes, "rows": BY_ORDER}) if by_order else found
+    notes: dict[str, float | str] = {**found.notes}
+    if by_order:
+        notes["rows"] = BY_ORDER
+    if sum(bool(np.any(leaf.parts.get("training", 0.0))) for leaf in lineage.leaves) > 1:
+        notes["training"] = TRAINED
+    return found if notes == found.notes else replace(found, notes=notes)
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

@@ -164,7 +164,7 @@ def composed(psi: Any, weights: Array | None = None) -> Psi:
     if not callable(function):
         raise TypeError(
             f"psi must be a function of the model, not {type(function).__name__}: for example "
-            "`lambda theta: theta[0] / theta[1]`."
+            "`lambda theta: theta[0] / theta[1]`. Several are a list or a dict."
         )
     random, owned = accepts_rng(function), Owned(function, rows=average is not None)
     if replicated is not None and not random:

@@ -39,9 +39,9 @@ def entries_of(psi: Any) -> list[Entry] | None:
 
     Those of a list keep their own names; unnamed functions, and those of one name, are numbered.
     """
+    if isinstance(psi, Mapping | list | tuple) and not psi:
+        raise TypeError(f"psi is an empty {type(psi).__name__}: there is nothing to infer.")
     if isinstance(psi, Mapping):
-        if not psi:
-            raise TypeError("psi is an empty dict: there is nothing to infer.")
         return [Entry(part, str(key)) for key, part in psi.items()]
     if not isinstance(psi, list | tuple) or all(isinstance(part, str) for part in psi):
         return None

@@ -614,7 +614,8 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     if training:
         pseudo = value + weight.sum() * ratio(slopes_of_rows(weighed, weight), weight[:, None])
     else:
-        sampling, way = sampling_of_statistic(weighed, weight, clusters)
+        sampling, way, shares = sampling_of_statistic(weighed, weight, clusters)
+        pseudo = None if shares is None else value + len(shares) * shares
         errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
         notes = {**notes, "evaluation_part": way}
         if not model.tether:  # which stands for itself: on average over trainings it is not off

@@ -87,7 +87,9 @@ class NormalDraws:
         return SOLVER.solve(self.information, noise, floor=self.model.floor).x
 
     def information(self, v: Array) -> Array:
-        """A times v."""
+        """A times v: of a model that has a covariance and no curvature, its inverse."""
+        if self.model.sandwiched:
+            return _inverse_times(self.model.covariance, v)
         self.budget.spend(v.size // self.model.d, "No draw was finished.")
         return self.model.information(self.model.theta, v, self.curvature)
 
@@ -137,6 +139,17 @@ def simulate(
     together = np.concatenate(odd)
     linear = draws.z @ (draws.z.T @ together) / draws.pairs if draws.matched else None
     return Pairs(together, np.concatenate(even), directions / draws.pairs, linear)
+
+
+def _inverse_times(V: Array, v: Array) -> Array:
+    """Multiply by the inverse of a covariance, (d, d), in standard errors: units do not matter."""
+    errors = np.sqrt(np.diag(V))
+    if not np.all(errors > 0):
+        raise UnsupportedModelError(
+            "A parameter has no error, so that the parameters have no normal distribution to draw "
+            "from. Hold it fixed outside of the model."
+        )
+    return np.asarray(np.linalg.solve(V / np.outer(errors, errors), (v.T / errors).T).T / errors).T
 
 
 def both_signs(steps: Array) -> Array:

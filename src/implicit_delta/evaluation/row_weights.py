@@ -46,8 +46,11 @@ class Groups:
 
 def sampling_of_statistic(
     function: OfWeights, weight: Array, clusters: Clusters | None
-) -> tuple[Sampling, str]:
-    """Find the error from the sampling of rows or clusters, and name the way it was found."""
+) -> tuple[Sampling, str, Array | None]:
+    """Find the error from the sampling of rows or clusters, and name the way it was found.
+
+    With the share of each row in it, (m, K), if these are independent and their slopes are known.
+    """
     groups = Groups.of(weight, clusters)
     df = np.inf if clusters is None else groups.count - 1.0
     if groups.count <= MOST_SLOPES:
@@ -55,12 +58,14 @@ def sampling_of_statistic(
         if _bend(function, weight, groups, slopes) <= BENT:
             deviations = slopes - slopes.mean(axis=0)
             factor = groups.count / (groups.count - 1)
-            return Sampling(factor * deviations.T @ deviations, df), "infinitesimal jackknife"
+            shares = deviations if clusters is None else None
+            V = factor * deviations.T @ deviations
+            return Sampling(V, df), "infinitesimal jackknife", shares
     draws = _drawn(function, weight, groups, DRAWS)[1]
     # Dirichlet weights of G groups give a mean (G - 1) / (G + 1) times its unbiased variance.
     factor = (groups.count + 1) / (groups.count - 1)
     covariance = factor * np.atleast_2d(np.cov(draws, rowvar=False))
-    return Sampling(covariance, df), f"bootstrap of weights ({DRAWS} draws, seed {SEED})"
+    return Sampling(covariance, df), f"bootstrap of weights ({DRAWS} draws, seed {SEED})", None
 
 
 def slopes_of_rows(function: OfWeights, weight: Array) -> Array:

@@ -1,5 +1,6 @@
 """Statistics of an evaluation sample that are no means: AUC, F1, calibration error, a gap."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from implicit_delta.evaluation.replicated import Replicated, accepts_rng
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.numerics.arrays import ratio
 
+OF_LABELS = {"y_true", "labels_true"}  # the first argument of scikit-learn's metrics
 SAME = 1e-6  # relative: what the sums of one library differ by
 
 
@@ -92,12 +94,45 @@ class Statistic:
                 f"{type(self.function).__name__}: for example "
                 "`lambda score, weight: roc_auc_score(y_test, score, sample_weight=weight)`."
             )
+        _check_arguments(self.function)
         if accepts_rng(self.units):
             raise TypeError(
                 "units of a Statistic cannot be random: fix the seed within, or average over seeds."
             )
         check_alone(self.units)
         check_sample(self.sample, self.clusters)
+
+
+def _check_arguments(function: Any) -> None:
+    """Refuse a function that does not take units and weight, such as a metric of y and a score."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        signature.bind(None, None)
+        bound = True
+    except TypeError:
+        bound = False
+    first = next(iter(signature.parameters), "")
+    if bound and first not in OF_LABELS:
+        return
+    name = getattr(function, "__name__", type(function).__name__)
+    call = name if hasattr(function, "__name__") and name != "<lambda>" else ""
+    taken = ", ".join([*signature.parameters][:2]) + ", ..." * (len(signature.parameters) > 2)
+    weighs = "sample_weight" in signature.parameters or not call
+    advice = (
+        f"`lambda score, weight: {call or 'metric'}(y_test, score, sample_weight=weight)`, with "
+        "decisions (`score > 0.5`) in place of `score` where it takes these"
+        if weighs
+        else f"{call} has no `sample_weight`, so write the statistic of weighted rows yourself, as "
+        "in `lambda score, weight: np.average(loss(y_test, score), weights=weight)`"
+    )
+    raise TypeError(
+        f"function is called with two arguments, the units of the rows and the weight of each, "
+        f"`function(units, weight)`, and {call or 'this one'} takes ({taken}). Labels are "
+        f"its own: {advice}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +152,11 @@ class OfRows:
             raw = self.raw(units, weight)
         except Exception as error:
             raise EvaluationError(
-                f"function of the Statistic raised {type(error).__name__} {where}: {error} It has "
-                "to be defined for units near those of the fit, and for weights of any size."
+                f"function(units, weight) of the Statistic raised {type(error).__name__} {where}: "
+                f"{error!s:.300} It gets the units and the weight of each row, and has to be "
+                "defined for units near those of the fit and for weights of any size. "
+                "Probabilities that move along their tangent may leave 0 to 1: return logits as "
+                "units, and make probabilities of them in the function."
             ) from error
         value = np.asarray(raw)
         if value.dtype.kind not in "fiub" or value.ndim > 1 or value.size == 0:

@@ -280,15 +280,17 @@ def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
     pairs = max(PAIRS, PER_PARAMETER * model.d) if model.d <= MOST_MATCHED else PAIRS
     pairs = FEW_PAIRS if model.d > DENSE_LIMIT else pairs
     kinds: tuple[Curvature, ...] = (model.curvature, "ggn")
-    errors = []
+    errors: list[NotAMaximumError] = []
     for curvature in reversed(kinds) if model.bends else kinds:
         draws = NormalDraws(model, pairs, SEED, curvature)
         try:
             return draws, np.concatenate(list(draws.steps()), axis=1)
         except NotAMaximumError as error:
             errors.append(error.named(model.names))
-        except UnsupportedModelError:  # there is no other curvature
-            break
+        except UnsupportedModelError as error:  # there is no other curvature
+            if not errors:
+                raise
+            raise errors[0] from error
     raise errors[0]
 
 

@@ -221,6 +221,15 @@ class FittedModel(ABC):
         return self.counts if self.weight_kind == "precision" else self.weights
 
     @property
+    def covariance(self) -> Array:
+        """Covariance of the parameters, (d, d), of a model that has no curvature: `sandwiched`."""
+        raise UnsupportedModelError(
+            "Draws from a posterior are used as they are, and not as a normal distribution, which "
+            "`Statistic` and `Smoothed` need: pass a plain function, which is averaged over the "
+            "draws, such as `lambda theta: auc(scores(theta))`."
+        )
+
+    @property
     def formable(self) -> bool:
         """Whether the Gauss-Newton matrix is better formed than multiplied with."""
         return self.d <= GAUSS_NEWTON_LIMIT

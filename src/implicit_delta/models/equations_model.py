@@ -148,6 +148,11 @@ class EquationsModel(FittedModel):
     @cached_property
     def covariance(self) -> Array:
         """The sandwich, (d, d), without a correction for small samples."""
+        if self.slope is None:
+            raise UnsupportedModelError(
+                f"The covariance of {self.d} parameters is not formed, and a `Statistic` or "
+                "`Smoothed` of estimating equations takes it. Use `bootstrap(fit, data, psi)`."
+            )
         return symmetric(self.factor.solve(self.factor.solve(self._scatter).T))
 
     def linearized(self, weighting: Array | None) -> Array:
