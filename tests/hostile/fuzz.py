@@ -1,16 +1,20 @@
 """Seeded attacks without end: right, refused or silent. `make fuzz` runs thousands of them.
 
 Each attack is one seed of one kind. Its answer is *right* if the standard error agrees with an
-independent one, *refused* if an error or a warning says that it is none, and *silent* otherwise.
+independent one, *refused* or *warned* if an error or a warning says that it is none, and *silent*
+otherwise. The kinds of `attacks.py` also tell a *crash* (an error of another library), a *false
+refusal* (of what has a right answer) and a *false reason* (of what has none).
 """
 
 import argparse
 import contextlib
 import io
+import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +25,13 @@ from scipy.optimize import linprog
 
 import implicit_delta as idm
 
-SHOWN = 10  # silent attacks that are printed with their seed
+if __name__ == "__main__":  # as a script: the folder of the tests, as pytest has it
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+from hostile import attacks
+
+SHOWN = 10  # attacks of each kind that are printed with their seed
+GOOD = ("right", "refused", "warned")
+BAD = ("silent", "crash", "false refusal", "false reason")
 REFUSALS = (idm.ImplicitDeltaError, ValueError, TypeError)
 
 
@@ -273,43 +283,54 @@ def damaged_file(rng):
     return "right" if same else "silent"
 
 
-KINDS = {"glm": glm, "logit": logit, "numpy_psi": numpy_psi, "damaged_file": damaged_file}
+OWN = {"glm": glm, "logit": logit, "numpy_psi": numpy_psi, "damaged_file": damaged_file}
+KINDS = {**OWN, **attacks.KINDS}
 
 
 def attack(kind, seed):
-    """One attack; an error that is none of ours counts as silent."""
+    """Class and text of one attack, None where the seed makes none."""
     number = list(KINDS).index(kind)
-    try:
-        with np.errstate(all="ignore"), contextlib.redirect_stderr(io.StringIO()):
-            return KINDS[kind](np.random.default_rng((number, seed)))
-    except Exception as error:
-        return f"silent ({type(error).__name__})"
+    rng = np.random.default_rng((number, seed))
+    with np.errstate(all="ignore"), contextlib.redirect_stderr(io.StringIO()):
+        if kind not in OWN:
+            case = KINDS[kind](rng)
+            return None if case is None else attacks.verdict(case)
+        try:
+            found = OWN[kind](rng)
+        except Exception as error:
+            return "crash", f"{type(error).__name__}: {error}"
+        return None if found is None else (found, "")
+
+
+def attacks_of(kind, first=0):
+    """Go through the attacks of a kind: seed, class, text."""
+    for seed in count(first):
+        found = attack(kind, seed)
+        if found is not None:
+            yield seed, *found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="time for all kinds together")
+    parser.add_argument("--cases", type=int, help="of each kind, instead of a time")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--only", choices=KINDS, help="one kind of attack")
+    parser.add_argument("--only", choices=KINDS, nargs="+", help="some kinds of attacks")
     options = parser.parse_args()
-    kinds = [options.only] if options.only else list(KINDS)
-    silent = 0
+    kinds, total = options.only or list(KINDS), Counter()
+    print(f"{'kind':22}" + "".join(f"{name:>14}" for name in (*GOOD, *BAD)))
     for kind in kinds:
-        ends, seed, counts = (
-            time.monotonic() + options.seconds / len(kinds),
-            options.first,
-            Counter(),
-        )
-        while time.monotonic() < ends:
-            found = attack(kind, seed)
-            if found is not None:
-                counts[found.partition(" ")[0]] += 1
-            if found is not None and found.startswith("silent") and counts["silent"] <= SHOWN:
-                print(f"  {kind} seed {seed}: {found}")
-            seed += 1
-        silent += counts["silent"]
-        print(f"{kind:14}" + "".join(f"{counts[o]:8} {o}" for o in ("right", "refused", "silent")))
-    raise SystemExit(silent > 0)
+        ends, counts = time.monotonic() + options.seconds / len(kinds), Counter()
+        for seed, found, text in islice(attacks_of(kind, options.first), options.cases):
+            counts[found] += 1
+            if found in BAD and sum(counts[name] for name in BAD) <= SHOWN:
+                print(f"  {kind} seed {seed}: {found} {text[:300]}")
+            if options.cases is None and time.monotonic() > ends:
+                break
+        total += counts
+        print(f"{kind:22}" + "".join(f"{counts[name]:14}" for name in (*GOOD, *BAD)), flush=True)
+    print(f"{'all':22}" + "".join(f"{total[name]:14}" for name in (*GOOD, *BAD)))
+    raise SystemExit(total["silent"] + total["crash"] > 0)
 
 
 if __name__ == "__main__":

@@ -748,12 +748,22 @@ def check(host, ask, changes):
     assert not found
 
 
-QUICK = [ORDERS[0], NAMES[1], UNITS[0], UNITS[3], UNITS[5], RESPONSES[0], TOGETHER[0], *FORMS]
-FITS = ("parameters", "psi", "psi opaque")
-VARIANCES = ("HC0", "HC1", "HC3", "clusters", "CR2")
-METHODS = ("FiniteDifference", "Simulation", "one-step", "Bootstrap")
-SEARCHES = ("profile", "limit", "contour", "polish", "likelihood_ratio", "compare")
+CHEAP = {"parameters", "psi", "psi opaque", "HC0", "HC1", "HC3", "clusters", "CR2", "Simulation"}
 OWN = ("refit", "bootstrap")
+COMPILED = ("torch", "jax")
+
+
+def changes_of(host, ask):
+    """All changes, or a fifth of them where an answer takes long, by a fixed design.
+
+    The design is a Latin square: hosts and asks in their order, and every fifth change from their
+    sum on, so that each change is met with every such ask and with every such host. A compiled
+    host keeps its fifth for all asks: each change compiles it again.
+    """
+    first = list(HOSTS).index(host)
+    if host.startswith(COMPILED):
+        return CHANGES[first % 5 :: 5]
+    return CHANGES if ask in CHEAP else CHANGES[(first + list(ASKS).index(ask)) % 5 :: 5]
 
 
 def asks_of(host):
@@ -761,24 +771,6 @@ def asks_of(host):
     own = {"contour"} if "equations" in host or "gmm" in host else set()
     own = {"contour", "psi opaque", "likelihood_ratio"} if host in LIBRARIES else own
     return [a for a in ASKS if a not in own and a not in OWN]
-
-
-def cells(pick):
-    return [
-        pytest.param(h, a, id=f"{h}, {a}", marks=pending(h, a))
-        for h in HOSTS
-        for a in asks_of(h)
-        if pick(h, a)
-    ]
-
-
-def pending(host, ask):
-    """Cells whose false refusals are known, none of them a wrong number."""
-    if host.startswith("torch") and ask not in ("parameters", "polish"):
-        return [pytest.mark.skip(reason="psi's slope is probed in no unit")]
-    if host.startswith("loglik") and "score" in host and "poisson" not in host:
-        return [pytest.mark.skip(reason="a user's score is probed in no unit")]
-    return []
 
 
 CHOSEN = {
@@ -794,21 +786,14 @@ CHOSEN = {
 }
 
 
-@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: a in FITS))
-def test_fits_and_their_errors(host, ask):
-    check(host, ask, QUICK)
+def cell(host, ask):
+    quick = host in CHOSEN and ask in CHEAP
+    return pytest.param(host, ask, id=f"{host}, {ask}", marks=[] if quick else [pytest.mark.slow])
 
 
-@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: a in VARIANCES and h in CHOSEN))
-def test_robust_variances(host, ask):
-    check(host, ask, QUICK)
-
-
-@pytest.mark.parametrize(
-    ("host", "ask"), cells(lambda h, a: a in (*METHODS, *SEARCHES) and h in CHOSEN)
-)
-def test_methods_profiles_and_tests(host, ask):
-    check(host, ask, [ORDERS[0], UNITS[0], UNITS[5], RESPONSES[0]])
+@pytest.mark.parametrize(("host", "ask"), [cell(h, a) for h in HOSTS for a in asks_of(h)])
+def test_every_cell(host, ask):
+    check(host, ask, changes_of(host, ask))
 
 
 @pytest.mark.parametrize("ask", OWN)
@@ -816,7 +801,302 @@ def test_functions_of_a_user(ask):
     check("loglik normal traced", ask, CHANGES)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("host", "ask"), cells(lambda h, a: True))
-def test_every_cell(host, ask):
-    check(host, ask, CHANGES)
+# Questions: of columns in other units, rows in another order, tables of another library.
+
+GROUPS = np.where(np.arange(N) % 3 == 0, "b", "a")
+
+
+def question_cases(change):
+    """Name to question, unit of its answer and what it asks, all in the units of the change."""
+    _, x, z = change.names
+    u = change.units[1]
+    rows = {x: np.array([0.0, 0.5]) / u, z: np.array([1.0, -1.0]) / change.units[2]}
+    by = GROUPS[change.rows]
+    return {
+        "predictions": (idm.predictions(rows), 1.0),
+        "average_prediction": (idm.average_prediction(), 1.0),
+        "by groups": (idm.average_prediction(by=by), 1.0),
+        "sd": (idm.average_comparison(x, values="sd"), 1.0),
+        "iqr": (idm.average_comparison(x, values="iqr"), 1.0),
+        "iqr of few": (idm.average_comparison(x, values="iqr", data=rows), 1.0),
+        "minmax, ratio": (idm.average_comparison(x, values="minmax", how="ratio"), None),
+        "pair, lnratio": (idm.average_comparison(x, values=(0, 1 / u), how="lnratio"), None),
+        "step": (idm.average_comparison(x, values=0.5 / u), 1.0),
+        "slope": (idm.average_slope(x), u),
+        "slope by groups": (idm.average_slope(x, by=by), u),
+        "slope at rows": (idm.average_slope(x, data=rows), u),
+    }
+
+
+QUESTIONS = list(question_cases(SAME))
+
+
+def with_formula(family):
+    def model(change):
+        smf = pytest.importorskip("statsmodels.formula.api")
+        r = change.response if family == "linear" else 1.0
+        table = frame(change).drop(columns="intercept")
+        table["y"] = change.data(Y[family], r)
+        fit = {"linear": smf.ols, "logit": smf.logit, "poisson": smf.poisson}[family]
+        _, x, z = change.names
+        own = {} if family == "linear" else {"disp": 0}
+        if own:
+            own["start_params"] = exact(family) * (1.0, *change.units[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of units that its optimizer cannot hold
+            return idm.from_statsmodels(fit(f"y ~ Q('{x}') + Q('{z}')", table).fit(**own)), r
+
+    return model
+
+
+def with_table(family, host):
+    """Hosts of columns x and z and an intercept."""
+
+    def model(change):
+        r = change.response if family == "linear" else 1.0
+        if host == "sklearn":
+            return HOSTS[f"sklearn {family}"](change).model, r
+        D = np.column_stack([frame(change)[name] for name in change.names[1:]])
+        theta = exact(family) * np.array([1.0, *change.units[1:]]) * r
+        y, columns = change.data(Y[family], r), list(change.names[1:])
+        likelihood = {"linear": idm.Gaussian(0.64 * r**2), "logit": idm.Bernoulli()}.get(
+            family, idm.Poisson()
+        )
+        if host == "torch":
+            torch = pytest.importorskip("torch")
+            net = torch.nn.Linear(2, 1).double()
+            net.weight.data[:] = torch.as_tensor(theta[1:])
+            net.bias.data[:] = float(theta[0])
+            return idm.from_torch(net, (D, y), likelihood, columns=columns), r
+        pytest.importorskip("jax")
+        return idm.from_jax(
+            {"w": theta[1:], "b": theta[0]},
+            (D, y),
+            likelihood,
+            apply=lambda p, x: x @ p["w"] + p["b"],
+            dtype="float64",
+            columns=columns,
+        ), r
+
+    return model
+
+
+TABLES = {
+    **{f"formula {f}": with_formula(f) for f in TERMS},
+    **{f"{h} {f}": with_table(f, h) for h in ("sklearn", "torch", "jax") for f in TERMS},
+}
+# Columns alone: an intercept and its unit are not a matter of these tables.
+COLUMNS = [
+    *ORDERS,
+    *NAMES,
+    *RESPONSES,
+    Change("x 1e-9", (1.0, 1e-9, 1.0)),
+    Change("x 1e9, z 1e-6", (1.0, 1e9, 1e-6)),
+    Change("both", (1.0, 1e-3, 1e6), 1e4, 3, ("b0", "weight", "x")),
+    *FORMS,
+]
+
+
+@functools.cache
+def table_of(host, change):
+    return TABLES[host](change)
+
+
+def answer(host, change, name, wrap=lambda question: question, **options):
+    def ask(_):
+        model, r = table_of(host, change)
+        question, unit = question_cases(change)[name]
+        found = idm.infer(model, wrap(question), **options)
+        return of_estimate(found, 1.0 if unit is None else unit * r)
+
+    return tell(ask, None)
+
+
+def table_tolerance(host, name, change):
+    """That of the host's own fit, of exact derivatives, and of differences for slopes."""
+    if not host.startswith("formula"):
+        return EXACT
+    case, same = table_of(host, change)[0], table_of(host, SAME)[0]
+    unit = np.array([1.0, *change.units[1:]]) * table_of(host, change)[1]
+    error = idm.infer(same, idm.parameters).standard_error
+    return EXACT + float(np.max(abs(np.array(case.theta) / unit - same.theta) / error))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("host", TABLES)
+def test_questions(host, name):
+    before, found, first = answer(host, SAME, name), {}, 0
+    if host.startswith(COMPILED):  # the design of `changes_of`
+        first = list(TABLES).index(host)
+    for change in COLUMNS[first % 5 :: 5] if host.startswith(COMPILED) else COLUMNS:
+        told = gap(before, answer(host, change, name), table_tolerance(host, name, change))
+        if told is not None:
+            found[change.name] = told
+    assert not found
+
+
+WRAPS = {
+    "list": lambda psi: [psi],
+    "tuple": lambda psi: (psi,),
+    "dict": lambda psi: {"mine": psi},
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    "host", ["formula poisson", "sklearn logit", "torch poisson", "jax linear"]
+)
+def test_a_list_of_one_question_is_the_question(host, name, wrap):
+    for options in ({}, {"robust": True}, {"clusters": FIRMS}):
+        alone = answer(host, SAME, name, **options)
+        assert gap(alone, answer(host, SAME, name, WRAPS[wrap], **options), 1e-12) is None, options
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+@pytest.mark.parametrize("host", sorted(CHOSEN))
+def test_a_list_of_one_psi_is_the_psi(host, wrap):
+    case = built(host, SAME)
+    shape = WRAPS[wrap]
+    for options in ({}, {"robust": True}, {"clusters": FIRMS}, {"method": idm.FiniteDifference()}):
+        ask = lambda psi, o=options: lambda c: of_estimate(idm.infer(c.model, psi, **o), c.psi_unit)
+        alone = tell(ask(case.psi), case)
+        assert gap(alone, tell(ask(shape(case.psi)), case), 1e-12) is None, options
+    ends = lambda psi: lambda c: (np.array([*idm.profile(c.model, psi).interval]), np.ones(2))
+    assert gap(tell(ends(case.psi), case), tell(ends(shape(case.psi)), case), 0.0) is None
+
+
+def forms_of(values):
+    """The same numbers in other containers, (n,) or (n, p)."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = values.ndim == 2
+    names = ["x", "z"]
+    return {
+        "list": values.tolist(),
+        "float32": values.astype(np.float32),
+        "Fortran": np.asfortranarray(values),
+        "strided": np.repeat(values, 2, axis=0)[::2],
+        "read-only": np.frombuffer(values.tobytes()).reshape(values.shape),
+        "object": values.astype(object),
+        "big-endian": values.astype(">f8"),
+        "pandas": pandas.DataFrame(values, columns=names) if table else pandas.Series(values),
+        "polars": polars.DataFrame(values, schema=names) if table else polars.Series(values),
+        "index": pandas.DataFrame(values, columns=names, index=range(N, 0, -1))
+        if table
+        else pandas.Series(values, index=range(N, 0, -1)),
+        "Float64": (
+            pandas.DataFrame(values, columns=names) if table else pandas.Series(values)
+        ).astype("Float64"),
+    }
+
+
+FORMS_OF_DATA = {
+    "statsmodels": "list float32 Fortran strided read-only big-endian pandas polars index Float64",
+    "sklearn": "list float32 Fortran strided object big-endian pandas polars index Float64",
+    "torch": "float32 Fortran strided read-only big-endian pandas polars index",
+    "jax": "float32 Fortran read-only big-endian pandas polars",
+}
+# What is no table of numbers for a library; scikit-learn converts everything.
+REFUSED_FORMS = {
+    "statsmodels": ["object"],
+    "torch": ["list", "object", "Float64"],
+    "jax": ["list", "object", "Float64"],
+}
+
+
+def model_of(host, D, y):
+    """A Poisson regression of data in any container."""
+    theta = exact("poisson")
+    if host == "sklearn":
+        linear_model = pytest.importorskip("sklearn.linear_model")
+        fitted = linear_model.PoissonRegressor(alpha=0.0).fit(X[:, 1:], Y["poisson"])
+        fitted.intercept_, fitted.coef_ = theta[0], theta[1:]
+        return idm.from_sklearn(fitted, D, y)
+    if host == "torch":
+        torch = pytest.importorskip("torch")
+        net = torch.nn.Linear(2, 1).double()
+        net.weight.data[:] = torch.as_tensor(theta[1:])
+        net.bias.data[:] = float(theta[0])
+        return idm.from_torch(net, (D, y), idm.Poisson())
+    if host == "jax":
+        pytest.importorskip("jax")
+        apply = lambda p, x: x @ p[1:] + p[0]
+        return idm.from_jax(theta, (D, y), idm.Poisson(), apply=apply, dtype="float64")
+    sm = pytest.importorskip("statsmodels.api")
+    return idm.from_statsmodels(sm.Poisson(y, sm.add_constant(D)).fit(disp=0))
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize(
+    ("host", "form"), [(h, f) for h, forms in FORMS_OF_DATA.items() for f in forms.split()]
+)
+def test_the_container_of_the_data(host, form):
+    plain = model_of(host, X[:, 1:].copy(), Y["poisson"].copy())
+    error = idm.infer(plain, idm.parameters).standard_error
+    model = model_of(host, forms_of(X[:, 1:].copy())[form], forms_of(Y["poisson"].copy())[form])
+    np.testing.assert_allclose(
+        np.sort(idm.infer(model, idm.parameters).standard_error), np.sort(error), rtol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "form"), [(h, f) for h, forms in REFUSED_FORMS.items() for f in forms]
+)
+def test_a_container_that_holds_no_numbers(host, form):
+    """The hosts' own words for statsmodels, which reads the data itself."""
+    D, y = forms_of(X[:, 1:].copy())[form], forms_of(Y["poisson"].copy())[form]
+    with pytest.raises(TypeError, match="isfinite" if host == "statsmodels" else "data contains"):
+        model_of(host, D, y)
+
+
+LABELS = {
+    "int": FIRMS,
+    "list": FIRMS.tolist(),
+    "float": FIRMS * 1.0,
+    "str": [f"firm {f}" for f in FIRMS],
+    "object": np.array([f"firm {f}" for f in FIRMS], dtype=object),
+    "reversed": -FIRMS,
+}
+
+
+@pytest.mark.parametrize("kind", [*LABELS, "category", "polars"])
+@pytest.mark.parametrize("host", sorted(CHOSEN))
+def test_labels_of_clusters(host, kind):
+    case = built(host, SAME)
+    labels = LABELS.get(kind)
+    if kind == "category":
+        labels = pytest.importorskip("pandas").Series(LABELS["str"], dtype="category")
+    if kind == "polars":
+        labels = pytest.importorskip("polars").Series(LABELS["str"])
+    before = tell(infer_with(clusters=FIRMS), case)
+    told = tell(lambda c: of_estimate(idm.infer(c.model, c.psi, clusters=labels), c.psi_unit), case)
+    assert gap(before, told, 1e-12) is None
+
+
+@pytest.mark.parametrize("form", ["list", "float32", "int", "pandas", "polars"])
+@pytest.mark.parametrize("entry", ["from_loglik", "from_residuals", "from_equations"])
+def test_what_functions_return_and_weights_are(entry, form):
+    """Terms, starts and weights as lists, tables, whole numbers or in single precision."""
+    y = Y["poisson"]
+
+    def as_form(values):
+        if form in ("pandas", "polars"):
+            return pytest.importorskip(form).Series(np.asarray(values))
+        if form == "list":
+            return np.asarray(values).tolist()
+        kinds = {"float32": np.float32, "int": np.int64}
+        return np.asarray(values).astype(kinds[form])
+
+    returned = as_form if form not in ("float32", "int") else np.asarray
+    make = getattr(idm, entry)
+    terms = {
+        "from_loglik": lambda th: y * th[0] - np.exp(th[0]),
+        "from_residuals": lambda th: y - np.exp(th[0]),
+        "from_equations": lambda th: y - np.exp(th[0]),
+    }[entry]
+    psi = lambda th: np.exp(th[0])
+    plain = idm.infer(make(terms, start=[0.0], weights=COUNTS), psi)
+    changed = make(
+        lambda th: returned(terms(th)), start=as_form(np.array([0.0])), weights=as_form(COUNTS)
+    )
+    np.testing.assert_allclose(idm.infer(changed, psi).standard_error, plain.standard_error, 1e-6)

@@ -100,18 +100,12 @@ def measurement(covariance: Any = None, /, **values: tuple[float, float] | float
     >>> idm.infer(idm.measurement(eff=(0.9, 0.02)), "eff").standard_error
     0.02
     """
-    from scipy.stats import multivariate_normal
-
     if not values:
         raise TypeError("measurement takes parameters by name: `measurement(eff=(0.9, 0.02))`.")
-    centers, V = _measured(values, covariance)
-    joint = multivariate_normal(np.zeros(len(centers)), V)
-    point = np.array(centers)
-    names = tuple(values)
+    centers, root = _measured(values, covariance)
+    found = _Measured(tuple(values), np.array(centers), root)
     return from_loglik(
-        _Measured(names, point, joint),
-        theta=dict(zip(values, centers, strict=True)),
-        simulate=_Measuring(names, V, joint),
+        found, theta=dict(zip(values, centers, strict=True)), simulate=found.measure_again
     )
 
 
@@ -121,43 +115,43 @@ class _Measured:
 
     names: tuple[str, ...]
     center: Array
-    joint: Any
+    root: Array  # of the covariance, lower triangular
 
     @property
     def __name__(self) -> str:
         return f"measurement of {', '.join(self.names)}"
 
     def __call__(self, theta: Array) -> Array:
-        return np.atleast_1d(self.joint.logpdf(np.asarray(theta) - self.center))
+        errors = np.linalg.inv(self.root) @ (np.asarray(theta) - self.center)
+        constant = np.log(self.root.diagonal()).sum() + errors.size * np.log(2 * np.pi) / 2
+        return np.atleast_1d(-(errors @ errors) / 2 - constant)
 
-
-@dataclass(frozen=True, eq=False)
-class _Measuring:
-    """Measure again."""
-
-    names: tuple[str, ...]
-    covariance: Array
-    joint: Any
-
-    def __call__(self, theta: Array, rng: np.random.Generator) -> _Measured:
-        center = rng.multivariate_normal(np.asarray(theta), self.covariance)
-        return _Measured(self.names, center, self.joint)
+    def measure_again(self, theta: Array, rng: np.random.Generator) -> "_Measured":
+        """Draw other centers around theta."""
+        errors = self.root @ rng.standard_normal(self.center.size)
+        return replace(self, center=np.asarray(theta) + errors)
 
 
 def _measured(values: Mapping[str, Any], covariance: Any) -> tuple[list[float], Array]:
-    if covariance is not None:
-        centers = [float(value) for value in values.values()]
-        V = np.asarray(covariance, dtype=np.float64)
-        if V.shape != (len(centers),) * 2 or not np.isfinite(V).all() or not is_symmetric(V):
-            raise ValueError(
-                f"The covariance of {len(centers)} measurements has shape {V.shape}, and must be "
-                f"symmetric, ({len(centers)}, {len(centers)})."
-            )
-        if np.linalg.eigvalsh(V)[0] <= 0:
-            raise ValueError("The covariance of the measurements is not positive definite.")
-        return centers, V
-    pairs = [_pair(name, value) for name, value in values.items()]
-    return [center for center, _ in pairs], np.diag([error**2 for _, error in pairs])
+    """Centers and the root of their covariance, found in units of the errors."""
+    if covariance is None:
+        pairs = [_pair(name, value) for name, value in values.items()]
+        return [center for center, _ in pairs], np.diag([error for _, error in pairs])
+    centers = [float(value) for value in values.values()]
+    V = np.asarray(covariance, dtype=np.float64)
+    if V.shape != (len(centers),) * 2 or not np.isfinite(V).all() or not is_symmetric(V):
+        raise ValueError(
+            f"The covariance of {len(centers)} measurements has shape {V.shape}, and must be "
+            f"symmetric, ({len(centers)}, {len(centers)})."
+        )
+    errors = np.sqrt(np.maximum(V.diagonal(), 0.0))
+    try:
+        root = np.linalg.cholesky(V / np.outer(errors, errors)) if errors.all() else None
+    except np.linalg.LinAlgError:
+        root = None
+    if root is None:
+        raise ValueError("The covariance of the measurements is not positive definite.")
+    return centers, np.asarray(errors[:, None] * root)
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
@@ -265,7 +259,7 @@ def _data(model: LoglikModel) -> set[str]:
     """Digest the data of a model: its columns, or what was measured."""
     function = unwrapped(model.loglik)
     if isinstance(function, _Measured):
-        return {f"{function.names} {function.center} {function.joint.cov}"}
+        return {f"{function.names} {function.center} {function.root}"}
     return columns_in(model.loglik, model.n)
 
 

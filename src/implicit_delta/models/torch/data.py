@@ -264,14 +264,29 @@ def cut(batch: Any, start: int, stop: int) -> Any:
 
 
 def map_arrays(data: Any) -> Any:
-    """Turn NumPy arrays in data into tensors."""
+    """Turn arrays and tables of numbers in data into tensors."""
     if isinstance(data, Mapping):
         return {key: map_arrays(value) for key, value in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*map(map_arrays, data))
     if isinstance(data, (tuple, list)):
         return tuple(map_arrays(item) for item in data)
-    return torch.as_tensor(data)
+    if isinstance(data, Tensor):
+        return data
+    array = np.asarray(data)
+    if array.ndim == 0:
+        raise TypeError(
+            f"data contains {data!r:.40}, which is not an array with a row per observation. Give a "
+            "tuple of arrays (X, y); convert lists with `numpy.asarray` first."
+        )
+    if array.dtype.kind not in "fiubc":
+        raise TypeError(
+            f"data contains an array of {array.dtype}: convert it to numbers, for example "
+            "categories to integers."
+        )
+    # torch takes no other byte order, and warns of arrays that it could not write to.
+    array = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
+    return torch.as_tensor(array)
 
 
 def leaves(batch: Any) -> Iterator[Tensor]:
