@@ -259,7 +259,7 @@ class FittedModel(ABC):
     def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
         """Whether the terms are known to move along each parameter, (d,); False is unknown.
 
-        Over a share of its size (or of one), by their slopes and in all, at least so much.
+        Over a share of its size, by their slopes and in all, at least so much.
         """
         return np.zeros(self.d, dtype=bool)
 

@@ -16,7 +16,7 @@ from implicit_delta.numerics.derivatives import differentiate
 # Of the largest term: sums of up to 3e9 summands in another order differ by less in float64, and
 # noise that matters by more.
 SAME = 1e-10
-STEP = 1e-2  # of the size of each parameter
+STEP = 0.1  # of the size of each parameter, or of the error that the claimed derivative gives it
 ASIDE = 0.1  # of the size of each parameter, or of one
 COMMON_NUMBERS = (
     "Give it an argument `rng` and take all random numbers from it, `def loglik(theta, rng)`: it "
@@ -98,14 +98,16 @@ def check_derivative(
 
     Along one random direction; skipped where the differences themselves are uncertain.
     """
-    step = STEP * np.maximum(abs(point), 0.1) * np.random.default_rng(0).normal(size=point.size)
+    rows = np.asarray(derivative(point.copy()), dtype=np.float64)
+    units = _units(np.asarray(function(point.copy()), dtype=np.float64), rows, point)
+    step = STEP * units * np.random.default_rng(0).normal(size=point.size)
     try:
         numeric = differentiate(
             lambda theta: np.array(function(theta.copy()), dtype=np.float64), point, step[:, None]
         )
     except FloatingPointError:
         return
-    claimed = np.asarray(derivative(point.copy()), dtype=np.float64) @ step
+    claimed = rows @ step
     found, size = numeric.value[:, 0], float(np.max(abs(numeric.value)))
     gaps = abs(claimed - found) - 10 * numeric.error[:, 0]
     row = int(np.argmax(gaps))
@@ -118,6 +120,14 @@ def check_derivative(
             "Usual causes: a factor of the chain rule, a sign, columns in another order, "
             f"a mean instead of a sum. Leave `{name}=` out to have it taken numerically."
         )
+
+
+def _units(values: Array, rows: Array, point: Array) -> Array:
+    """Lengths over which the values (n,) should move by their spread; at most those of theta."""
+    spread = np.std(values) or np.max(abs(values), initial=0.0) or 1.0
+    slopes, sizes = np.linalg.norm(rows, axis=0), np.where(point == 0, np.inf, abs(point))
+    units = np.minimum(np.divide(spread, slopes, out=sizes.copy(), where=slopes > 0), sizes)
+    return np.where(np.isfinite(units), units, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

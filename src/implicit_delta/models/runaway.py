@@ -16,7 +16,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
-AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or one: looks farther out
+AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or its unit: looks farther out
 MOVES = 0.5  # length of the moves of all terms over the first of these: none of them is level
 LEVEL, FALLS = 1e-3, 0.1  # of the log-likelihood: none, and some that is no rounding error
 
@@ -70,7 +70,7 @@ def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
         x = model.theta[j]
         ways = (1, -1) if x > 0 else (-1, 1)
         way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
-        if way and _fall(model, j, -way * AS_FAR[-1], top) > FALLS:
+        if way and _fall(model, j, -way * AS_FAR[-1] * max(_sizes(model, j)), top) > FALLS:
             yield j, way
 
 
@@ -83,13 +83,24 @@ def level_ways(model: FittedModel) -> frozenset[tuple[int, int]]:
 
 def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:
     """Whether the log-likelihood is level ahead: nearby first, as far out it may be expensive."""
-    return all(_fall(model, j, way * far, top) < LEVEL for far in AS_FAR)
+    return all(
+        _fall(model, j, way * far * size, top) < LEVEL
+        for size in _sizes(model, j)
+        for far in AS_FAR
+    )
 
 
-def _fall(model: FittedModel, j: int, far: float, top: float) -> float:
+def _sizes(model: FittedModel, j: int) -> Iterator[float]:
+    """Its own size and its unit: beside a maximum a tenth of that is a fall of 0.005."""
+    if model.theta[j]:
+        yield abs(float(model.theta[j]))
+    yield float(model.units[j])
+
+
+def _fall(model: FittedModel, j: int, step: float, top: float) -> float:
     """Size of the change of the objective; infinite where it or theta is not allowed."""
     theta = model.theta.copy()
-    theta[j] += far * max(abs(theta[j]), 1.0)
+    theta[j] += step
     if not model.allows(theta):
         return np.inf
     try:
