@@ -339,3 +339,40 @@ def test_no_logit_in_float32_is_refused(seed):
     expected = idm.infer(fitted, lambda net: torch.sigmoid(net(X.double())).mean())
     np.testing.assert_allclose(est.value, expected.value, rtol=1e-9)
     np.testing.assert_allclose(est.standard_error, expected.standard_error, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 5))
+def test_no_logit_is_refused_that_is_kept_in_float32(seed):
+    """24 of the 60 were: rounding hides the last rise of the objective, and not its slope."""
+    net, X, y = logit(seed)
+    found, double = (
+        idm.infer(
+            idm.polish(idm.from_torch(net, (X, y), idm.Bernoulli(), dtype=dtype)),
+            lambda net: torch.sigmoid(net(X)).mean(),
+        )
+        for dtype in ("float32", torch.float64)
+    )
+    assert found.diagnostics.notes["precision"] == "float32"
+    np.testing.assert_allclose(found.standard_error, double.standard_error, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_refusals_in_float32_name_rounding_first(dtype):
+    """Classes that are separated are refused in any type."""
+    X = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    net = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))
+    model = idm.from_torch(net, (X, (X[:, 0] > 0).float()), idm.Bernoulli(), dtype=dtype)
+    with pytest.raises(idm.ConvergenceError, match="separated classes") as refusal:
+        idm.infer(idm.polish(model), lambda net: torch.sigmoid(net(X)).mean())
+    assert str(refusal.value).startswith("The model computes in") is (dtype == "float32")
+
+
+def test_a_psi_with_kinks_in_float32_is_not_called_detached_alone():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 2))
+    X, y = data_of(0)
+    psi = lambda net: net(X)[:, 0].mean() + net(X)[:, 1].detach().mean()
+    for dtype, says in (("float32", True), ("float64", False)):
+        with pytest.raises(idm.EvaluationError, match="gradient implies") as refusal:
+            answered(net, X, y, psi, dtype=dtype)
+        assert ("rounding may be the cause" in str(refusal.value)) is says

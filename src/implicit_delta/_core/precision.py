@@ -1,9 +1,16 @@
 """The floating-point type that a model is worked with."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
+from implicit_delta.errors import ConvergenceError, NotAMaximumError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 MOST_PROMOTED = 1_000_000  # parameters: float64 takes about twice the time and memory of float32
 
 
@@ -45,8 +52,40 @@ class Precision:
             return {}
         return {"precision": f"{self.dtype}, on a copy of the {self.given} model"}
 
+    @property
+    def caution(self) -> str:
+        """A sentence about refusals: in float32 rounding may be their cause."""
+        if self.reason:
+            return (
+                "The model computes in float32, so that rounding may be the cause of this, and "
+                f"cannot be used in float64 ({self.reason})."
+            )
+        if self.is_single:
+            return (
+                "The model computes in float32, so that rounding may be the cause of this: make it "
+                'with `dtype="float64"` first.'
+            )
+        return ""
+
     def __str__(self) -> str:
         return self.dtype if self.given == self.dtype else f"{self.dtype} copy of {self.given}"
 
 
 DOUBLE = Precision()
+
+
+def cautious(function: Callable[P, R]) -> Callable[P, R]:
+    """Put the caution of the first argument, a model in float32, before what is refused of it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (ConvergenceError, NotAMaximumError) as error:
+            model = args[0] if args else kwargs.get("model")
+            caution = getattr(model, "precision", DOUBLE).caution
+            if caution and caution not in str(error):
+                error.args = (f"{caution} {error}",)
+            raise
+
+    return call

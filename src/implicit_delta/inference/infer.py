@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta._core.precision import cautious
 from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
@@ -50,6 +51,7 @@ LOOSE = conjugate_gradient(rtol=1e-3)
 
 
 @also(name="names")
+@cautious
 def infer(
     model: FittedModel,
     psi: Asked,

@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._core.budget import check_budget
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.limits import CHEAP_LIMIT
+from implicit_delta._core.precision import cautious
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -93,6 +94,7 @@ def polish(
     budget: float | None = None,
     maximize: Maximizer | None = None,
 ) -> Polished[Model]: ...
+@cautious
 def polish(
     model: Model,
     psi: Asked | None = None,

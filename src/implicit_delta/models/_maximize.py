@@ -55,6 +55,8 @@ def maximum_of(
         return near, 1
     theta, iterations = model.theta, 0
     climb = _Climb(model, Budget(budget, spent), done, model.passes)
+    # The rounding of an objective in float32 ends a climb before a Newton step can be left out.
+    most = NEARBY if model.precision.is_single else FINISHED
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
         known = _by_scores(climb, bar) if maximizer is None else None
         if known is not None:
@@ -64,9 +66,9 @@ def maximum_of(
         for _ in range(MOST_ROUNDS):
             scale, at_maximum = _scale(model, theta)
             if scale is not None and at_maximum:
-                slope = model.score(theta)
-                if np.linalg.norm(scale.half_transpose(slope)) < FINISHED:
-                    return _finish(model, theta, slope, scale), iterations
+                end, left = _finish(model, theta, scale, most)
+                if left < STALLED:
+                    return end, iterations
             found = (maximizer or IN_ROUNDS).maximize(climb.objective(scale, bar), theta)
             theta, iterations = found.x, iterations + found.iterations
             if not found.converged:
@@ -74,7 +76,7 @@ def maximum_of(
             if scale is None:
                 return theta, iterations
             if at_maximum and found.gradient_norm < STALLED:
-                return _finish(model, theta, model.score(theta), scale), iterations
+                return _finish(model, theta, scale)[0], iterations
     raise ConvergenceError(_advice(found, model.bends))
 
 
@@ -177,17 +179,25 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
         return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
 
 
-def _finish(model: FittedModel, theta: Array, slope: Array, scale: Factor) -> Array:
-    """Newton steps with the curvature at hand, as long as each shrinks the gradient."""
-    size = np.linalg.norm(scale.half_transpose(slope))
+def _finish(
+    model: FittedModel, theta: Array, scale: Factor, most: float = np.inf
+) -> tuple[Array, float]:
+    """Newton steps with the curvature at hand, as long as each shrinks the gradient.
+
+    Returns theta and the standard errors that are left; inf if there are more than `most`.
+    """
+    slope = model.score(theta)
+    size = float(np.linalg.norm(scale.half_transpose(slope)))
+    if not size < most:
+        return theta, np.inf
     for _ in range(10):
         candidate = theta + scale.solve(slope)
         slope = model.score(candidate)
-        smaller = np.linalg.norm(scale.half_transpose(slope))
+        smaller = float(np.linalg.norm(scale.half_transpose(slope)))
         if not smaller < 0.5 * size:
             break
         theta, size = candidate, smaller
-    return np.asarray(theta)
+    return np.asarray(theta), size
 
 
 def _advice(found: Maximum, bends: bool) -> str:

@@ -18,6 +18,7 @@ from scipy.optimize import lsq_linear, minimize
 from scipy.special import fdtri, ndtr, stdtr
 
 from implicit_delta._core.hints import also
+from implicit_delta._core.precision import cautious
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
@@ -57,6 +58,7 @@ STARTS = 3  # random ones, where the others fail
 
 
 @also(name="names")
+@cautious
 def contour(
     model: FittedModel,
     psi: Asked,

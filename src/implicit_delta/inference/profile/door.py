@@ -10,6 +10,7 @@ import numpy as np
 
 from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.hints import also
+from implicit_delta._core.precision import cautious
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -60,6 +61,7 @@ SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do n
 
 
 @also(names="name")
+@cautious
 def profile(
     model: FittedModel,
     psi: Asked,
