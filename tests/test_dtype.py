@@ -376,3 +376,55 @@ def test_a_psi_with_kinks_in_float32_is_not_called_detached_alone():
         with pytest.raises(idm.EvaluationError, match="gradient implies") as refusal:
             answered(net, X, y, psi, dtype=dtype)
         assert ("rounding may be the cause" in str(refusal.value)) is says
+
+
+def test_many_parameters_stay_in_their_type(monkeypatch):
+    monkeypatch.setattr("implicit_delta.models.torch.module.MOST_PROMOTED", 20)
+    X, y = data_of(0)
+    for kind, dtype, note in (
+        (torch.float32, None, "float32"),
+        (torch.float32, "float64", "float64, on a copy of the float32 model"),
+        (torch.bfloat16, torch.float32, "float32"),
+    ):
+        _, est = answered(perceptron().to(kind), X, y, lambda net: net(X).mean(), dtype=dtype)
+        assert est.diagnostics.notes["precision"] == note
+    with pytest.raises(idm.UnsupportedModelError, match=r"dtype=torch\.float64"):
+        answered(perceptron().bfloat16(), X, y, lambda net: net(X).mean())
+
+
+class Picky(nn.Module):
+    """Raises unless its inputs are float32."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error, self.out = error, nn.Linear(8, 2)
+
+    def forward(self, x):
+        if x.dtype != torch.float32:
+            raise self.error
+        return self.out(x)
+
+
+@pytest.mark.parametrize("error", [ValueError("Inputs are not float32."), AssertionError()])
+def test_a_module_that_refuses_float64_stays_in_float32(error):
+    X, y = data_of(0)
+    _, est = answered(Picky(error), X, y, lambda net: net(X).mean())
+    reason = str(error).rstrip(".") or "AssertionError"
+    assert est.diagnostics.notes["precision"].startswith("float32: ")
+    assert reason in est.diagnostics.notes["precision"]
+
+
+@pytest.mark.parametrize("given", [{}, {"dtype": torch.float64}])
+def test_modules_are_given_out_in_the_types_of_the_user(given):
+    """By default as the module that was given; averaged and finished modules take its inputs."""
+    net = convolutions().eval()
+    X, y = data_of(0)
+    states = [convolutions().state_dict() for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of running averages
+        model = idm.from_torch(net, (X, y), idm.Categorical(), l2=1.0, checkpoints=states, **given)
+        modules = [model.module, idm.averaged(model).module, model.at(model.theta + 0.1).module]
+    kind = given.get("dtype", torch.float32)
+    for module in modules:
+        assert module(X.to(kind)).dtype == kind
+        module.train()(X.to(kind)).mean().backward()
