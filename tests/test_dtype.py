@@ -367,13 +367,13 @@ def test_refusals_in_float32_name_rounding_first(dtype):
     assert str(refusal.value).startswith("The model computes in") is (dtype == "float32")
 
 
-def test_a_psi_with_kinks_in_float32_is_not_called_detached_alone():
+def test_a_psi_in_float32_is_not_called_detached_alone():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 2))
     X, y = data_of(0)
     psi = lambda net: net(X)[:, 0].mean() + net(X)[:, 1].detach().mean()
     for dtype, says in (("float32", True), ("float64", False)):
-        with pytest.raises(idm.EvaluationError, match="gradient implies") as refusal:
+        with pytest.raises(idm.EvaluationError, match="derivative implies") as refusal:
             answered(net, X, y, psi, dtype=dtype)
         assert ("rounding may be the cause" in str(refusal.value)) is says
 

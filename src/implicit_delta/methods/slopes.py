@@ -212,7 +212,8 @@ def scaled_draw(model: FittedModel, curve: Callable[[FittedModel, Array], Array]
 
 
 def _detached(evaluation: Evaluation, k: int, share: float) -> Warning:
-    text = (
+    caution = evaluation.model.precision.caution
+    text = f"{caution} " * bool(caution) + (
         f"{_name(evaluation, k)} does not change as its derivative implies: along a random "
         f"direction they differ by {share:.1%} of its standard error. Usual causes: a part of psi "
         "is detached from its argument (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad()`, "
