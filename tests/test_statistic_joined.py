@@ -156,6 +156,97 @@ def test_statistics_without_rows_are_refused_with_the_reason():
         a - b
 
 
+# Statistics that do not depend on the parameters.
+
+
+def single(make=likelihood):
+    """A logit of one feature and an intercept."""
+    x, signs = X[:, :2], np.where(Y > 0, -1, 1)
+    if make is equations:
+        return idm.from_equations(lambda b: x * (Y - expit(x @ b))[:, None], start=[0.0, 0.0])
+    return idm.from_loglik(lambda b: -np.logaddexp(0, signs * (x @ b)), start=[0.0, 0.0])
+
+
+def line(b):
+    return ROWS[:, :2] @ b
+
+
+def correlation(score, weight):
+    x, y = (z - np.average(z, weights=weight) for z in (score, TRUE))
+    return (weight * x) @ y / np.sqrt((weight @ x**2) * (weight @ y**2))
+
+
+def lift(score, weight):
+    order = np.argsort(-score)
+    share = np.clip(1 - (np.cumsum(weight[order]) - 0.2 * weight.sum()), 0, 1) * weight[order]
+    return share @ TRUE[order] / share.sum()
+
+
+INVARIANT = {
+    "auc": idm.Statistic(line, auc),
+    "auc of probabilities": idm.Statistic(lambda b: expit(line(b)), auc),
+    "correlation": idm.Statistic(line, correlation),
+    "lift": idm.Statistic(line, lift),
+    "unknown": idm.Statistic(line, auc, "unknown"),
+    "clusters": idm.Statistic(line, auc, clusters=np.arange(M) // 4),
+    "training": idm.Statistic(lambda b: X[:, :2] @ b, trained, "training"),
+}
+WAYS = {
+    "plain": {},
+    "robust": {"robust": True},
+    "clusters": {"clusters": CLUSTERS},
+    "influence": {"influence": True},
+    "simulation": {"method": idm.Simulation(draws=100, rng=0)},
+    "differences": {"method": idm.FiniteDifference()},
+}
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_order_of_one_feature_has_no_model_error(name, way):
+    if name == "training" and way in ("simulation", "differences"):
+        pytest.skip("the variance of training rows is robust")
+    est = idm.infer(single(), INVARIANT[name], **WAYS[way])
+    assert est.budget["model"] == 0
+    assert est.standard_error == pytest.approx(est.budget["evaluation"], rel=1e-12)
+    assert est.standard_error > 0
+    assert "does not depend" in est.diagnostics.notes["model_part"]
+
+
+def test_what_does_not_depend_on_the_parameters_beside_what_does():
+    model, psi = single(), INVARIANT["auc"]
+    mixed = idm.Statistic(line, both)
+    found = idm.infer(model, mixed)
+    assert found.budget["model"][0] == 0
+    assert found.budget["model"][1] > 0
+    for listed in ([psi, lambda b: b[1]], {"auc": psi, "slope": lambda b: b[1]}):
+        est = idm.infer(model, listed)
+        np.testing.assert_allclose(
+            est.standard_error,
+            [idm.infer(model, one).standard_error for one in (psi, lambda b: b[1])],
+        )
+        with pytest.raises(idm.EvaluationError, match="does not depend on the parameters"):
+            idm.infer(model, listed, idm.FiniteDifference())
+    est = idm.infer(single(equations), psi)
+    assert est.budget["model"] == 0
+    gap = idm.infer(model, psi, influence=True) - idm.infer(
+        likelihood(), STATISTICS["auc"], influence=True
+    )
+    assert gap.budget["model"] > 0
+
+
+def test_two_features_and_few_moves_are_not_called_constant():
+    assert idm.infer(likelihood(), STATISTICS["auc"]).budget["model"] > 0
+    # So little uncertainty that no row passes another, or a threshold, proves nothing.
+    for function in (accuracy, both):
+        still = idm.Statistic(lambda b: 100 * ROWS[:, 1] + scores(b) / 1e6, function)
+        with pytest.raises(idm.EvaluationError, match="same at every draw"):
+            idm.infer(likelihood(), still)
+    unused = idm.Statistic(scores, lambda s, w: w @ TRUE / w.sum())
+    with pytest.raises(idm.EvaluationError, match="does not use its units"):
+        idm.infer(likelihood(), unused)
+
+
 # Functions of something else than units and weight.
 
 WRONG = {

@@ -99,6 +99,9 @@ class Evaluation:
         Psi, (d,) to (K,), where `function` is a surrogate of it.
     scale : {"", "log"}, or one for each evaluation
         Scale of the intervals and tests; see `Estimate.scale`.
+    constant : bool, or one for each evaluation
+        Whether psi is known not to depend on the parameters, so that only its sampling has an
+        error: the AUC of a single feature.
     parts : tuple of Evaluation
         The entries of a list or dict, each bound by itself; empty for one evaluation.
     """
@@ -117,6 +120,7 @@ class Evaluation:
     straight: bool | NDArray[np.bool_] = False
     itself: Callable[[Array], Array] | None = None
     scale: str | tuple[str, ...] = ""
+    constant: bool | NDArray[np.bool_] = False
     parts: "tuple[Evaluation, ...]" = ()
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
@@ -288,6 +292,7 @@ class Evaluation:
             units=None if self.units is None else self.units[:, one],
             sampling=None if self.sampling is None else self.sampling.component(k),
             blur=None if self.blur is None else self.blur[one],
+            constant=np.broadcast_to(self.constant, self.size)[one],
             function=None if self.function is None else self.function.component(k),
             itself=None if itself is None else lambda theta: itself(theta)[one],
         )
@@ -488,6 +493,7 @@ def _together(model: FittedModel, bound: list[tuple[Entry, Evaluation]], names: 
         fitted=model,
         blur=None if blank else np.concatenate(blurs),
         straight=np.concatenate([np.broadcast_to(p.straight, p.size) for p in parts]),
+        constant=np.concatenate([np.broadcast_to(p.constant, p.size) for p in parts]),
         itself=None
         if all(part.itself is None for part in parts)
         else lambda theta: np.concatenate([(part.itself or part)(theta) for part in parts]),
@@ -631,6 +637,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         function=over.surrogate,
         fitted=model,
         straight=True,
+        constant=over.constant,
         itself=lambda theta: function(units(theta), weight, "at another state of the training"),
     )
 

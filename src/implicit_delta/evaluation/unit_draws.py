@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
@@ -32,6 +33,7 @@ APART = 0.9  # of the weights of a half: no row, class or group is ever without 
 LEAST_SLOPE = 0.01  # of the squared length of a slope: it keeps a direction, however noisy
 MOST_NUMBERS = 5 * 10**7  # of a Jacobian of the units that is kept
 SEED = 0
+ROUNDING = 1e3  # roundings that a sum over rows may accumulate
 
 JUMPS = (
     "units of the Statistic jump when the parameters change a little: they are decisions (a class, "
@@ -56,11 +58,14 @@ class OverUnits:
     shift : (K,) array
         Size of the mean over the draws less the value, in the population: a possible bias.
     notes : mapping
+    constant : (K,) array of bool, or False
+        Whether the statistic does not depend on the parameters.
     """
 
     surrogate: Surrogate
     shift: Array
     notes: Mapping[str, float | str]
+    constant: NDArray[np.bool_] | bool = False
 
 
 def smoothed_over_units(
@@ -95,8 +100,12 @@ def smoothed_over_units(
     if solve_once is not None and not draws.matched:
         moves = np.array([tangent.move(p) for p in range(draws.pairs)])
         return _over_rows(model, tangent, function, weight, moves, solve_once)
-    odd, even = _two_parts(tangent, function, _splits(weight, groups))
-    _check_moved(odd, even)
+    splits = _splits(weight, groups)
+    odd, even = _two_parts(tangent, function, splits)
+    value = function(tangent.center, weight)
+    constant = _constant(odd, even, value)
+    _check_invariant(constant, tangent, function, splits)
+    odd[..., constant], even[..., constant] = 0.0, 0.0
     variance, error = _variance(odd, even)
     if by_rows:
         variance = _odd_variance(odd)
@@ -105,11 +114,11 @@ def smoothed_over_units(
     directions = steps @ slopes / draws.pairs
     gradient = draws.information(directions)
     scale = np.sqrt(ratio(variance, np.sum(directions * gradient, axis=0)))
-    value = function(tangent.center, weight)
     return OverUnits(
         Surrogate(model.theta, value, (gradient * scale).T, np.sqrt(variance), 0 * variance),
         _shift(even),
         {"statistic_draws": 2.0 * draws.pairs, "statistic_error": error},
+        constant,
     )
 
 
@@ -126,7 +135,7 @@ def _over_rows(
     slopes = slopes_in_units(function, units, weight, moves.reshape(-1, *units.shape))
     slopes = slopes.reshape(units.size, -1)
     along = moves @ slopes
-    _check_moved(along[:, None], along[:, None])
+    _refuse_still(~np.any(along, axis=0))
     variance = np.mean(along**2, axis=0)
     value = function(tangent.center, weight)
     return OverUnits(
@@ -177,7 +186,7 @@ def _variance(odd: Array, even: Array) -> tuple[Array, float]:
     doubt = np.std(common, axis=0) / np.sqrt(len(common))
     # What cannot be told from nothing is not reported as nothing, but as what cannot be told.
     variance = np.minimum(np.maximum(common.mean(axis=0), doubt), whole.mean(axis=0))
-    return variance, float(np.max(doubt / (2 * variance)))
+    return variance, float(np.max(ratio(doubt, 2 * variance)))
 
 
 def _shift(even: Array) -> Array:
@@ -294,14 +303,64 @@ def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
     raise errors[0]
 
 
-def _check_moved(odd: Array, even: Array) -> None:
-    constant = ~np.any(odd, axis=(0, 1)) & ~np.any(even, axis=(0, 1))
-    if np.any(constant):
-        k = f"[{int(np.argmax(constant))}]" if constant.size > 1 else ""
+def _constant(odd: Array, even: Array, value: Array) -> NDArray[np.bool_]:
+    """Find the outputs that are the same at every draw, up to rounding, (K,)."""
+    size = np.maximum(np.max(abs(odd), axis=(0, 1)), np.max(abs(even), axis=(0, 1)))
+    return np.asarray(size <= ROUNDING * np.finfo(np.float64).eps * abs(value))
+
+
+def _check_invariant(
+    constant: NDArray[np.bool_],
+    tangent: "_Tangent",
+    function: Callable[[Array, Array], Array],
+    splits: Array,
+) -> None:
+    """Refuse outputs that are constant because no row has moved far enough to change them.
+
+    A statistic of the order of rows does not depend on parameters that move all of them along one
+    curve, such as the AUC of a single feature. It does change if rows move as far and as they like:
+    so the moves of the draws, made longer until moves of random sign for each row change the
+    statistic, must leave it as it is.
+    """
+    if not np.any(constant):
+        return
+    shape = splits.shape[-1], -1
+    spread = np.linalg.norm(tangent.center - tangent.center.mean())
+    rng, factor = np.random.default_rng(SEED), 1.0
+    moves = np.array([tangent.move(p) for p in range(min(SPLITS, tangent.draws.pairs))])
+    longest = np.linalg.norm(moves, axis=1).max()
+    open_ = constant.copy()
+    while np.any(open_) and factor * longest <= max(spread, longest):
+        signs = rng.choice([-1.0, 1.0], size=(len(moves), shape[0], 1))
+        apart = (moves.reshape(len(moves), *shape) * signs).reshape(moves.shape)
+        seen, kept = (~_same(tangent, function, factor * some, splits) for some in (apart, moves))
+        _refuse_still(open_ & kept)  # the statistic does depend on the parameters, a little
+        open_ &= ~seen
+        factor *= 2.0
+    _refuse_still(open_)
+
+
+def _same(
+    tangent: "_Tangent", function: Callable[[Array, Array], Array], moves: Array, splits: Array
+) -> NDArray[np.bool_]:
+    """Whether T on both halves is the same after each of the moves, up to rounding, (K,)."""
+    center, found = tangent.center, []
+    for split, move in zip(splits, moves, strict=False):
+        for half in split:
+            rest = function(center, half)
+            ends = [function(center + side * move, half) for side in (1.0, -1.0)]
+            room = ROUNDING * np.finfo(np.float64).eps * abs(rest)
+            found.append(np.max(abs(np.array(ends) - rest), axis=0) <= room)
+    return np.asarray(np.all(found, axis=0))
+
+
+def _refuse_still(still: NDArray[np.bool_]) -> None:
+    if np.any(still):
+        k = f"[{int(np.argmax(still))}]" if still.size > 1 else ""
         raise EvaluationError(
             f"function{k} of the Statistic is the same at every draw of the units: no row passes a "
             "threshold or another row within the uncertainty of its score, so that the error of "
             "the model is below what this sample shows. Use more evaluation rows; or the smooth "
             "counterpart of the statistic, such as the mean probability of the true class, as an "
-            "`Average`."
+            "`Average`. A function that does not use its units is the same, too."
         )

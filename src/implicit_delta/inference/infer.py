@@ -34,7 +34,7 @@ from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
-from implicit_delta.methods.base import Method
+from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.posterior_covariance import PosteriorCovariance
@@ -270,10 +270,13 @@ def answer(
         sandwich = replace(sandwich, by_method=method.accounts_for(sandwich.clusters))
     if sandwich is not None and sandwich.clusters is not None:
         method = method.by_clusters(sandwich.clusters)
+    _check_constant(evaluation, method)
     try:
         estimate = assemble(
             evaluation,
-            method.respond(model, evaluation),
+            _still(model, evaluation, method)
+            if np.all(evaluation.constant)
+            else method.respond(model, evaluation),
             sandwich=sandwich,
             brought=brought,
             df=df,
@@ -289,6 +292,30 @@ def answer(
     if evaluation.blur is not None:
         check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
     return _with_warnings(estimate, cost.warnings)
+
+
+def _check_constant(evaluation: Evaluation, method: Method) -> None:
+    """Refuse a list with an entry that does not depend on the parameters, where pushes move it."""
+    constant = np.broadcast_to(evaluation.constant, evaluation.size)
+    solves = isinstance(method, Infinitesimal | ImplicitFunction) or method.robust
+    if np.any(constant) and not np.all(constant) and not solves:
+        raise EvaluationError(
+            f"{evaluation.names[int(np.argmax(constant))]!r} does not depend on the parameters, so "
+            f"that {type(method).__name__} finds nothing to move. Ask for it in a call of its own, "
+            "or leave `method=` out."
+        )
+
+
+def _still(model: FittedModel, evaluation: Evaluation, method: Method) -> Response:
+    """Make the response of what does not depend on the parameters: none."""
+    K = evaluation.size
+    return Response(
+        covariance=np.zeros((K, K)),
+        method=f"{type(method).__name__}()",
+        directions=np.zeros((model.d, K)),
+        nonlinearity=0.0,
+        notes={"model_part": "none: the statistic does not depend on the parameters"},
+    )
 
 
 def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:

@@ -1,7 +1,7 @@
 """Contract of a method, and its result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
@@ -144,9 +144,13 @@ def relative_bend(ahead: float, center: float, behind: float) -> float:
     return float(abs(ahead + behind - 2 * center) / rise) if rise > 0 else 0.0
 
 
-def check_moved(names: Sequence[str], values: Array, where: str) -> None:
-    """Refuse outputs of psi (B, K) that are the same at every draw or replicate."""
-    constant = [name for name, flat in zip(names, still(values), strict=True) if flat]
+def check_moved(evaluation: Evaluation, values: Array, where: str) -> None:
+    """Refuse outputs of psi (B, K) that are the same at every draw or replicate.
+
+    Those that are known not to depend on the parameters may be.
+    """
+    flats = still(values) & ~np.broadcast_to(evaluation.constant, values.shape[1])
+    constant = [name for name, flat in zip(evaluation.names, flats, strict=True) if flat]
     if constant:
         raise EvaluationError(
             f"{', '.join(constant[:5])} is the same at every {where}, up to rounding: it does not "

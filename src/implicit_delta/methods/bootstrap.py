@@ -225,7 +225,7 @@ class Bootstrap(Method):
         ends = [(outcome.gain, outcome.theta) for outcome in outcomes if outcome.theta is not None]
         warn_of_better(model, ends, "by a replicate of the bootstrap")
         draws = np.array(values)
-        check_moved(evaluation.names, draws, "replicate")
+        check_moved(evaluation, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         errors, uncertain = np.sqrt(np.diag(covariance)), monte_carlo_error(draws)
         left = OneStepError.of(refit, outcomes, seed, errors) if single else OneStepError()

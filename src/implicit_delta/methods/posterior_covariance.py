@@ -38,7 +38,7 @@ class PosteriorCovariance(Method):
         assert isinstance(model, DrawsModel)
         at = evaluation.on(model.pinned())
         values = np.array([at(theta) for theta in model.draws])
-        check_moved(evaluation.names, values, "draw")
+        check_moved(evaluation, values, "draw")
         directions = centered(values) / (len(values) - 1)
         covariance = scatter_of(model.influences(model.theta, directions), model.counts)
         return Response(

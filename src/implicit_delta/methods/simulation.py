@@ -108,7 +108,7 @@ class Simulation(Method):
             asked(model.theta)  # a model without a tangent says so before anything is factorized
         draws = named._normal_draws(model)
         pairs = simulate(asked, draws, 1.0, self.n_jobs, repr(named))
-        check_moved(evaluation.names, pairs.values, "draw")
+        check_moved(evaluation, pairs.values, "draw")
         covariance = _covariance(pairs)
         notes = _notes(pairs, np.diag(covariance))
         return Response(
