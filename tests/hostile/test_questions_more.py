@@ -628,3 +628,49 @@ def test_slopes_of_a_network_with_rows_at_its_kinks():
     model = idm.polish(idm.from_torch(net.double(), data, idm.Gaussian(1.0), **options))
     with pytest.warns(idm.ImplicitDeltaWarning, match="kinks at values of 'x'"):
         idm.infer(model, slope("x"))
+
+
+# a variable, and whether most of a change from 0 to 1 is outside of its range
+OUTSIDE = {
+    "years": (lambda rng: rng.integers(2001, 2021, 80), True),
+    "ages": (lambda rng: rng.uniform(18, 80, 80), True),
+    "ages as integers": (lambda rng: rng.integers(18, 80, 80), True),
+    "from 1 to 5": (lambda rng: rng.integers(1, 6, 80), True),
+    "a narrow share": (lambda rng: rng.uniform(0.3, 0.5, 80), True),
+    "below zero": (lambda rng: -rng.gamma(3, size=80) - 1, True),
+    "small units": (lambda rng: rng.normal(size=80) * 1e-3, True),
+    "0/1": (lambda rng: rng.integers(0, 2, 80), False),
+    "normal": (lambda rng: rng.normal(size=80), False),
+    "share": (lambda rng: rng.random(80), False),
+    "counts": (lambda rng: rng.poisson(2, 80), False),
+    "centered ages": (lambda rng: rng.integers(-30, 30, 80), False),
+}
+
+
+@pytest.mark.parametrize("kind", ["formula", "array", "sklearn", "list"])
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_the_default_comparison_is_one_inside_of_the_data(case, kind):
+    from sklearn.linear_model import LinearRegression
+
+    make, outside = OUTSIDE[case]
+    rng = np.random.default_rng(0)
+    d = pd.DataFrame({"x": make(rng), "z": rng.normal(size=80)}).assign(y=rng.normal(size=80))
+    name = 0 if kind == "array" else "x"
+    if kind == "array":
+        X = d[["x", "z"]].assign(one=1.0).to_numpy()
+        model = idm.from_statsmodels(sm.OLS(d.y.to_numpy(), X).fit())
+    elif kind == "sklearn":
+        X = d[["x", "z"]].astype(float)
+        model = idm.from_sklearn(LinearRegression().fit(X, d.y), X, d.y)
+    else:
+        model = idm.from_statsmodels(smf.ols("y ~ x + z", d).fit())
+    asked = [comparison(name)] if kind == "list" else comparison(name)
+    if not outside:
+        est = idm.infer(model, asked)
+    else:
+        with pytest.warns(idm.ImplicitDeltaWarning, match="compares 1 with 0, but") as found:
+            est = idm.infer(model, asked)
+        assert len(found) == 1
+    chosen = idm.infer(model, comparison(name, values=(0, 1)))
+    assert np.isclose(est.value, chosen.value, rtol=1e-12)
+    assert np.isclose(idm.infer(model, comparison(name, values=1)).value, chosen.value, rtol=1e-6)

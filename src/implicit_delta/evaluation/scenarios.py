@@ -134,24 +134,25 @@ class Compared(Scenarios):
         check_derived(predictor, variable)
         self._warn_outside(variable, column)
 
-    def _warn_outside(self, variable: Any, column: Any) -> None:
+    def _warn_outside(self, variable: Any, column: NDArray[Any]) -> None:
         """Warn of the default where most of the change would be outside of the training rows."""
-        if self.chosen or np.asarray(column).dtype.kind not in "iuf":
+        if self.chosen or column.dtype.kind not in "iuf":
             return
         low, high = np.nanmin(column), np.nanmax(column)
-        if min(high, 1.0) - max(low, 0.0) < 0.5:
+        if min(high, 1.0) - max(low, 0.0) < 0.5:  # half of the change
             warn(
                 f"average_comparison({variable!r}) compares 1 with 0, but {variable!r} is from "
-                f"{low:.4g} to {high:.4g} in the training rows: the change is one outside of the "
-                f'data. Give `values=1` for one unit more in each row, `values="iqr"`, or '
+                f"{low:.4g} to {high:.4g} in the training rows: most of this change is outside of "
+                f'the data. Give `values=1` for one unit more in each row, `values="iqr"`, or '
                 f"`values=(0, 1)` if it is meant.",
                 ImplicitDeltaWarning,
             )
 
     def fixed(self, table: Any) -> "Compared":
-        if not isinstance(self.values, str):
+        if not self.chosen:
             variable = variable_in(table, self.variable)
             self._warn_outside(variable, np.asarray(column_of(table, variable)))
+        if not isinstance(self.values, str):
             return self
         x = numbers(column_of(table, variable_in(table, self.variable)))
         return replace(self, values=spread_of(x, RowWeights(np.ones(x.size)), self.values))
