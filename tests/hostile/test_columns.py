@@ -50,7 +50,7 @@ def glm(frame):
     sm = pytest.importorskip("statsmodels.api")
     X, b = frame.assign(constant=1.0), np.zeros(frame.shape[1] + 1)
     model = idm.from_statsmodels(sm.GLM(BINARY, X, family=sm.families.Binomial()).fit())
-    # statsmodels inverts singular values of rounding size too, on some processors, and ends at 1e14.
+    # On some processors statsmodels inverts singular values of rounding size, and ends at 1e14.
     for _ in range(10):
         p = expit(X @ b)
         half = np.sqrt(p * (1 - p))
