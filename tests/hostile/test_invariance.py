@@ -794,14 +794,7 @@ CHOSEN = {
 def cell(host, ask):
     quick = host in CHOSEN and ask in CHEAP
     marks = [] if quick else [pytest.mark.slow]
-    return pytest.param(host, ask, id=f"{host}, {ask}", marks=[*marks, *pending(host, ask)])
-
-
-def pending(host, ask):
-    """Cells with known false refusals."""
-    known = host.startswith("torch") and ask not in ("parameters", "polish")
-    known |= host.startswith("held product") and ask == "contour"
-    return [pytest.mark.skip(reason="falsely refused in some units")] if known else []
+    return pytest.param(host, ask, id=f"{host}, {ask}", marks=marks)
 
 
 @pytest.mark.parametrize(("host", "ask"), [cell(h, a) for h in HOSTS for a in asks_of(h)])
@@ -936,7 +929,7 @@ def table_tolerance(host, name, change):
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.parametrize("host", [pytest.param(h, marks=pending(h, "psi")) for h in TABLES])
+@pytest.mark.parametrize("host", TABLES)
 def test_questions(host, name):
     before, found, first = answer(host, SAME, name), {}, 0
     if host.startswith(COMPILED):  # the design of `changes_of`
