@@ -32,6 +32,7 @@ from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import lbfgs
 from implicit_delta.numerics.maximizers.objective import LinearScale
 
@@ -272,9 +273,10 @@ class Feasible:
         return self.constraints.near(self._whole(theta), errors * lengths)
 
     def normals(self, theta: Array) -> Iterator[Array]:
-        """Outward normals of the limits that are reached, in these coordinates."""
+        """Outward normals of the limits that are reached, in these coordinates, of length one."""
         whole = self._whole(theta)
         value, rows = self.constraints.value(whole), self._slopes(theta)
+        rows = ratio(rows, np.linalg.norm(rows, axis=1, keepdims=True))
         near = self._near(theta, 10 * REACHED)
         for sign, gap in ((-1, value - self.constraints.low), (1, self.constraints.high - value)):
             yield from (sign * row for row in rows[(gap <= near) & ~self.constraints.equal])
