@@ -13,6 +13,8 @@ from jax import lax
 import implicit_delta as idm
 from implicit_delta.models.jax.module import x64
 
+pytestmark = pytest.mark.slow  # JAX compiles
+
 KEYS = jax.random.split(jax.random.PRNGKey(0), 10)
 X, XV = jax.random.normal(KEYS[0], (60, 8)), jax.random.normal(KEYS[2], (20, 8))
 Y = (X[:, 0] + 0.5 * jax.random.normal(KEYS[1], (60,)) > 0).astype(int)
@@ -208,7 +210,6 @@ def test_large_data_are_converted_batch_by_batch(monkeypatch):
     np.testing.assert_allclose(est.standard_error, expected.standard_error, rtol=1e-10)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_no_logit_in_float32_is_refused(seed):
     one, two, three = jax.random.split(jax.random.PRNGKey(seed), 3)
