@@ -101,3 +101,10 @@ def test_redundant_parameters_are_left_to_psi(seed):
     alone = idm.from_residuals(lambda p: y - p[0] - p[1] * T, start=[0.0, 0.0])
     found = idm.infer(model, lambda p: p[1] + p[2]).standard_error
     np.testing.assert_allclose(found, idm.infer(alone, lambda p: p[1]).standard_error, rtol=1e-6)
+
+
+def test_a_likelihood_names_parameters_without_effect():
+    curve, y, _ = problem("sine")
+    names = ["height", "rate", "phase"]
+    with pytest.raises(idm.ConvergenceError, match=r"height, rate, phase have no effect"):
+        idm.from_loglik(lambda p: -50 * (y - curve(p)) ** 2, start=np.zeros(3), names=names)

@@ -33,6 +33,7 @@ from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
+from implicit_delta.models.restarts import idle_at
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
@@ -254,6 +255,7 @@ def _fitted_from(
         if model.row_scores is not None:
             _bending_right(model)
         causes = sign_question(climbing) or ("got stuck" in str(error)) * OTHER_CAUSES
+        causes = causes or idle_at(model.terms, np.array(model.theta), model.names)
         raise (ConvergenceError(f"{error} {causes}") if causes else error) from error
     warn_of_sign(climbing, fitted)
     return fitted

@@ -51,6 +51,15 @@ def draw_starts(
     return points, matters
 
 
+def idle_at(rows: Callable[[Array], Array], start: Array, names: tuple[str, ...] | None) -> str:
+    """Name the parameters that have no effect at the start; nothing if there are none."""
+    anywhere = np.full(start.size, np.inf)
+    try:
+        return without_effect(draw_starts(rows, start, -anywhere, anywhere)[1], names)
+    except (ArithmeticError, ValueError, RuntimeError):
+        return ""
+
+
 def best_draws(objective: Callable[[Array], float], points: list[Array]) -> list[Array]:
     """Keep the highest of some points, the best first."""
     values = []

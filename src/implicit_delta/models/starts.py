@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.labels import near_match
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
@@ -122,9 +123,11 @@ def _checked(start: Any, number: int, model: Any) -> Array:
     values, layout = flattened(start, f"starts[{number}]")
     if layout is not None and model.names is not None and layout.names != model.names:
         if set(layout.names) != set(model.names):
+            others = [name for name in layout.names if name not in model.names]
+            wrong = [f" {x!r} is no parameter: {near_match(x, model.names)}" for x in others[:1]]
             raise ValueError(
                 f"starts[{number}] has the names {', '.join(layout.names)}, and the first "
-                f"{', '.join(model.names)}."
+                f"{', '.join(model.names)}.{''.join(wrong)}"
             )
         values = np.asarray(values)[[layout.names.index(name) for name in model.names]]
     point = np.array(values, dtype=np.float64).reshape(-1)
