@@ -47,6 +47,7 @@ BIAS_MIXTURES, BIAS_LIMIT_MIXED = 3, 0.01
 MOST_BYTES, COPIES = 8e9, 5  # of the covariance of all evaluations, on its way to the user
 MOST_MEMORY = 64.0  # GB: to advise a factorization that needs more helps nobody
 FLAT_RISE = 0.01  # of the objective, over one standard error along a flat direction
+UNIT_DRAWS = 16
 LEAST_SHARE = 1.25e-3  # |N(0, 1)| is larger with probability 0.999
 
 
@@ -184,7 +185,16 @@ class Infinitesimal(Method):
         if isinstance(solver, Cholesky):
             return solver.solve(operator, b, part=self._part(model, b.shape[1]))
         floor = self._floor(model) if solver.uses_floor else 0.0
-        return solver.solve(operator, b, floor=floor, single=model.precision.is_single)
+        units = (
+            _units(model) if floor == 0 and not getattr(solver, "preconditioner", None) else None
+        )
+        if units is None:
+            return solver.solve(operator, b, floor=floor, single=model.precision.is_single)
+        scaled = lambda v: (units * operator((units * v.T).T).T).T  # noqa: E731
+        found = solver.solve(scaled, units[:, None] * b, single=model.precision.is_single)
+        x = units[:, None] * found.x
+        curvature = ratio(found.quadratic.diagonal(), np.sum(x**2, axis=0))
+        return replace(found, x=x, smallest_curvature=float(np.min(curvature)))
 
     def _part(self, model: FittedModel, columns: int) -> Array | None:
         """Return most of the curvature, if that is cheaper to form than all of it."""
@@ -224,6 +234,19 @@ class Infinitesimal(Method):
     def _curve(self, model: FittedModel, v: Array) -> Array:
         product = model.information(model.theta, v, self.curvature)
         return product + self.damping * v if self.damping else product
+
+
+def _units(model: FittedModel) -> Array | None:
+    """Estimate 1 / sqrt of the diagonal of the Gauss-Newton matrix, (d,).
+
+    Conjugate gradients in these units do not depend on those of the columns, which cost thousands
+    of iterations. Of a mean of 16 squares the root is off by about a sixth.
+    """
+    noise = model.curvature_noise(model.theta, np.random.default_rng(2), UNIT_DRAWS)
+    if noise is None:
+        return None
+    size = np.sqrt(np.mean(noise**2, axis=1))
+    return np.asarray(1 / np.where(size > 0, size, 1.0), dtype=model.theta.dtype)
 
 
 def _refined(found: Solution, b: Array, known: OuterProducts, images: Array) -> Solution | None:

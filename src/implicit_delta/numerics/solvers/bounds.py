@@ -50,6 +50,7 @@ class Bounds:
             probe.ride(descent.operator, np.empty((probe.vector.size, 0), dtype=descent.type))
             descent.iterations += 1
         descent.products += self.probing
+        self._refuse_flat()
         self._advance()
         self._retire()
         if probe is not None and self.probing and probe.due(not descent.active.size):
@@ -175,6 +176,20 @@ class Bounds:
         """Estimate a lower bound on the eigenvalues from the Ritz values of all columns."""
         self._update_ritz(np.arange(self.streak.size))
         return self._current_mu()
+
+    def _refuse_flat(self) -> None:
+        """Raise if a column sees a direction whose curvature is the rounding of products.
+
+        Some eigenvalue is at most ``b'b / b' A^-1 b``, the mean of all of them with the shares that
+        they have in ``b' A^-1 b``, and so at most ``b'b / lower``.
+        """
+        descent = self.descent
+        if descent.preconditioner is not None or not descent.active.size:
+            return
+        curvatures = descent.first_size[descent.active] / descent.lower[descent.active]
+        rounding = self.probe.noise if self.probe is not None else 0.0
+        if curvatures.min() <= max(descent.flat * descent.largest_curvature, rounding):
+            raise descent.flat_along(descent.x[descent.active], curvatures)
 
     def _advance(self) -> None:
         """Update the Gauss-Radau weights after a step of the iteration.

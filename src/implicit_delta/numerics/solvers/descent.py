@@ -12,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.numerics.solvers.base import Operator, check_finite
 from implicit_delta.numerics.solvers.basis import Basis
+from implicit_delta.numerics.solvers.factor import flat_along
 
 CHUNK = 2**16  # numbers updated at a time
 ROUNDING = float(np.finfo(float).eps)
@@ -124,6 +125,12 @@ class Descent:
         shares = vectors[0] ** 2 / values
         return values, shares / shares.sum()
 
+    def flat_along(self, directions: Array, curvatures: Array) -> NotAMaximumError:
+        """Describe the flattest of some directions, (k, d), by the parameters that dominate it."""
+        k = int(np.argmin(curvatures))
+        direction = directions[k] / np.linalg.norm(directions[k])
+        return flat_along(np.ones(direction.size), direction, float(curvatures[k]))
+
     def _precondition(self, rows: Array) -> Array:
         if self.preconditioner is None:
             return rows
@@ -145,7 +152,7 @@ class Descent:
         self.smallest_curvature = min(self.smallest_curvature, smallest)
         self.largest_curvature = max(self.largest_curvature, largest)
         if abs(smallest) <= self.flat * self.largest_curvature:
-            raise NotAMaximumError.flat(smallest)
+            raise self.flat_along(searches, curvatures)
         if smallest < 0:
             raise NotAMaximumError.saddle(smallest)
         return products
