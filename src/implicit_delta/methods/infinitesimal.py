@@ -190,9 +190,14 @@ class Infinitesimal(Method):
         )
         if units is None:
             return solver.solve(operator, b, floor=floor, single=model.precision.is_single)
-        scaled = lambda v: (units * operator((units * v.T).T).T).T  # noqa: E731
-        found = solver.solve(scaled, units[:, None] * b, single=model.precision.is_single)
-        x = units[:, None] * found.x
+        scale = np.asarray(units)[:, None]
+
+        def scaled(v: Array) -> Array:
+            by = scale if v.ndim == 2 else scale[:, 0]
+            return np.asarray(by * self._curve(model, by * v))
+
+        found = solver.solve(scaled, scale * b, single=model.precision.is_single)
+        x = scale * found.x
         curvature = ratio(found.quadratic.diagonal(), np.sum(x**2, axis=0))
         return replace(found, x=x, smallest_curvature=float(np.min(curvature)))
 
