@@ -753,7 +753,7 @@ def check(host, ask, changes):
     assert not found
 
 
-CHEAP = {"parameters", "psi", "psi opaque", "HC0", "HC1", "HC3", "clusters", "CR2"}
+CHEAP = {"parameters", "psi"}
 OWN = ("refit", "bootstrap")
 COMPILED = ("torch", "jax")
 
@@ -772,9 +772,11 @@ def changes_of(host, ask):
 
 
 def asks_of(host):
-    """What can be asked of a host: those of libraries have one psi."""
+    """What is asked of a host: those of libraries have one psi, and few have contours."""
     own = {"contour"} if "equations" in host or "gmm" in host else set()
     own = {"contour", "psi opaque", "likelihood_ratio"} if host in LIBRARIES else own
+    if host not in CHOSEN and not host.startswith("held"):
+        own = own | {"contour"}  # a dozen profiles each
     return [a for a in ASKS if a not in own and a not in OWN]
 
 
