@@ -343,3 +343,19 @@ def test_no_warning_when_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         idm.infer(case_model(logistic()), logistic().psi)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0.1, "lbfgs"), "central is 'lbfgs'.*by name"),
+        ((0.1, idm.lbfgs), "central is lbfgs.*by name"),
+        ((None, "forward"), "central is 'forward'"),
+        ((0.1, None), "central is None"),
+        (("lbfgs",), "lam must be a number"),
+        ((0.1, True, "lbfgs"), "maximizer is 'lbfgs'"),
+    ],
+)
+def test_settings_of_a_finite_difference_in_the_wrong_place(arguments, text):
+    with pytest.raises(TypeError, match=text):
+        idm.FiniteDifference(*arguments)

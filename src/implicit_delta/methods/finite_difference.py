@@ -83,6 +83,13 @@ class FiniteDifference(Method):
     def __post_init__(self) -> None:
         """Check what was configured."""
         check_maximizer(self.maximizer)
+        if self.central not in (True, False):
+            raise TypeError(
+                f"central is {self.central!r:.40}, but must be True or False. Give settings by "
+                "name: `FiniteDifference(lam=0.1, maximizer=idm.lbfgs)`."
+            )
+        if isinstance(self.lam, str):
+            raise TypeError(f"lam must be a number, not {self.lam!r}: it is the push in 1 / psi.")
         if self.lam is not None:
             pushes = np.atleast_1d(np.asarray(self.lam, dtype=np.float64))
             if pushes.ndim > 1 or not np.all(np.isfinite(pushes)) or np.any(pushes <= 0):
