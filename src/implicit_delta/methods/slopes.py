@@ -16,15 +16,16 @@ Draw = Callable[[Array], Array]  # standard normal numbers (d,) to a step of the
 
 # With derivative g and a missing part b, psi and g differ along a step A^-1/2 z by N(0, r^2 V),
 # where r^2 V = b' A^-1 b, and the standard error is off by at most r of itself. A gap of |z| r in
-# none of three orthogonal directions has |z| < 1/4: in 0.8% of cases for r = 2%, and in none
+# none of three orthogonal directions has |z| < 1/4: in 0.8% of cases for r = 8%, and in none
 # where there are at most three parameters. Random directions of many parameters are orthogonal
 # up to 1 / sqrt(d).
 DIRECTIONS, NEARLY_ORTHOGONAL = 3, 1000
-GAP_WARNS, GAP_REFUSES = 0.005, 0.1  # of a standard error
+# Derivatives by differences may be off by 1% of the length of a gradient.
+GAP_WARNS, GAP_REFUSES = 0.02, 0.1  # of a standard error
 FARTHEST = 4.0  # standard errors, along all directions together: weights of networks go astray
 # A gap by a missing part is the same at all short lengths, one by a bend 64 times smaller at the
 # next length, one by noise 8 times larger or so.
-SHORTER, LENGTHS = 8.0, 5
+SHORTER, LENGTHS = 8.0, 12
 ALIKE, LENGTHS_ALIKE = 0.25, 3
 ROUNDINGS = 16  # of psi: changes by less are not resolved
 RESOLVED = 256  # roundings of psi: an evaluation with a smaller error is constant
@@ -75,22 +76,27 @@ class Line:
     def gap(self, rounding: Array) -> Array:
         """Difference of the slopes of psi and its derivative, (K,), if three lengths agree on it.
 
-        A kink nearby makes one on one side only.
+        Also at all shorter ones, unless it ends there by steps: at a kink or a bound of psi at a
+        distance it ends otherwise.
         """
         found, gaps = np.zeros_like(self.scale), list[Array]()
+        least, ended = GAP_WARNS * self.scale, np.zeros_like(self.scale)
         for t in self.length / SHORTER ** np.arange(LENGTHS):
             sides = self.sides(float(t))
             if sides is None:
                 continue
-            gap = sides.mean(axis=0)
-            seen = abs(gap) > GAP_WARNS * self.scale + ROUNDINGS * rounding / t
-            gaps.append(np.where(seen, gap, 0.0))
-            if len(gaps) >= LENGTHS_ALIKE:
-                alike = seen & (np.ptp(gaps[-LENGTHS_ALIKE:], axis=0) < ALIKE * abs(gap))
-                there = np.ptp(sides, axis=0) < abs(gap) if len(gaps) < LENGTHS else True
-                found = np.where((found == 0) & alike & there, gap, found)
-            if not np.any(seen & (found == 0)):
+            gap, hidden = sides.mean(axis=0), ROUNDINGS * rounding / t
+            ended = np.where((ended == 0) & (abs(gap) <= least) & (hidden <= least), t, ended)
+            seen = (ended == 0) & (abs(gap) > least + hidden)
+            gaps.append(np.where(seen, gap, np.nan))
+            alike = np.ptp(gaps[-LENGTHS_ALIKE:], axis=0) < ALIKE * abs(gap)
+            found = np.where(alike & (len(gaps) >= LENGTHS_ALIKE), gap, found)
+            if not np.any(seen):
                 break
+        for k in np.flatnonzero((found != 0) & (ended > 0)):
+            line = replace(self, length=SHORTER * float(ended[k]), ends=None)
+            line = replace(line, ends=line.pair(line.length))
+            found[k] *= line.jumps(k, rounding)
         return found
 
     def off(self, t: float) -> Array:

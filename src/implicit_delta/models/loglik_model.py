@@ -258,7 +258,7 @@ class LoglikModel(FittedModel):
             return super().moves_beside(share, least)
         rows = self._counted(self.theta, self.weights)
         slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, self.weights))
-        return np.asarray(slopes * share * abs(self.theta) > least)
+        return np.asarray(slopes * np.maximum(share * abs(self.theta), self.units) > least)
 
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
