@@ -96,7 +96,7 @@ class Line:
         for k in np.flatnonzero((found != 0) & (ended > 0)):
             line = replace(self, length=SHORTER * float(ended[k]), ends=None)
             line = replace(line, ends=line.pair(line.length))
-            found[k] *= line.jumps(k, rounding)
+            found[k] *= line.jumps(int(k), rounding)
         return found
 
     def off(self, t: float) -> Array:
@@ -161,7 +161,7 @@ def slope_doubt(lines: list[Line], errors: Array) -> Warning | None:
     offs = np.array([share(line.off(line.length), line) for line in lines])
     for k in np.argsort(-offs.max(axis=0))[:MOST_SEARCHED]:
         line, off = lines[int(np.argmax(offs[:, k]))], float(np.max(offs[:, k]))
-        if off > JUMP_WARNS and not line.is_smooth(k) and line.jumps(k, rounding):
+        if off > JUMP_WARNS and not line.is_smooth(k) and line.jumps(int(k), rounding):
             return _steps(evaluation, k, off)
     return None
 
