@@ -299,3 +299,25 @@ def test_profiles_beside_a_bound_are_drawn(side, x):
     ax = found.plot()
     low, high = ax.get_xlim()
     assert all(low <= end <= high for end in found.interval if np.isfinite(end))
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("factor", [1e-7, 1.0, 1e7])
+def test_printed_ends_have_the_digits_of_the_interval_in_any_unit(unit, factor):
+    """At the bound of zero there is no Wald error that digits could follow from."""
+    model = idm.from_loglik(
+        lambda th: -th.r / unit * np.ones(5), start={"r": unit}, bounds={"r": (0, None)}
+    )
+
+    def psi(th):
+        return factor * th.r
+
+    found = idm.limit(model, psi, name="r")
+    value = float(found)
+    assert value == pytest.approx(-np.log(0.05) / 5 * unit * factor, rel=1e-6)
+    assert float(repr(found).split()[2]) == pytest.approx(value, rel=1e-3)
+    assert len(repr(found).split()[2]) <= 10
+    path = idm.profile(model, psi, name="r")
+    assert float(repr(path).split()[-3]) == pytest.approx(path.interval.high, rel=1e-3)
+    assert f"{found:.3g}" == f"{value:.3g}"
+    assert f"{found}" == str(found)

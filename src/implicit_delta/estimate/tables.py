@@ -103,7 +103,7 @@ def shortened(name: str, width: int = 28) -> str:
 def decimals(errors: Iterable[float], values: Iterable[float]) -> list[int]:
     """Return the decimals that show four digits of each standard error, the same if close."""
     sizes = [
-        size if math.isfinite(size := error or abs(value) or 1.0) else 1.0
+        next((size for size in (error, abs(value)) if size and math.isfinite(size)), 1.0)
         for error, value in zip(errors, values, strict=True)
     ]
     digits = [3 - math.floor(math.log10(size)) for size in sizes]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from implicit_delta._core.types import Asked
 from implicit_delta.estimate.quantiles import checked_level
-from implicit_delta.estimate.tables import decimals, number, percent
+from implicit_delta.estimate.tables import number, percent
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.models.base import FittedModel
@@ -42,8 +42,12 @@ class Limit:
     def __float__(self) -> float:
         return self.value
 
+    def __format__(self, spec: str) -> str:
+        """Write the value with the spec; without a spec the whole sentence."""
+        return format(self.value, spec) if spec else str(self)
+
     def __repr__(self) -> str:
-        (places,) = decimals([self.profile.standard_error], [self.estimate])
+        places = self.profile.decimals()
         sign = "<=" if self.side == "upper" else ">="
         level = percent(self.confidence_level)
         told = f" ({', '.join(self.profile.limits)})" if self.profile.limits else ""
@@ -97,7 +101,7 @@ def limit(
     >>> hours = np.array([1.0, 2.0])
     >>> model = idm.from_loglik(lambda th: -th[0] * hours, start=[0.1], bounds=[(0, None)])
     >>> idm.limit(model, lambda th: th[0], name="rate")
-    rate <= 0.999 at 95% confidence, estimate 0.000
+    rate <= 0.9986 at 95% confidence, estimate 0.0000
     """
     if side not in ("upper", "lower"):
         raise ValueError(f'side of a limit is "upper" or "lower", not {side!r}.')

@@ -185,10 +185,24 @@ class Profile:
 
         return profile_plot(self, ax, **style)
 
+    def decimals(self) -> int:
+        """Count the decimals that show four digits of the Wald error and of that the ends imply.
+
+        At a bound the Wald error may be NaN, zero, or of another size than the interval.
+        """
+        ends = [
+            abs(float(end) - self.value) / critical_root(level, self.df, self.side)
+            for level, interval in self.intervals.items()
+            for end in interval
+            if math.isfinite(float(end))
+        ]
+        sizes = [size for size in (self.standard_error, max(ends, default=0.0)) if size > 0]
+        return decimals([min(sizes, default=0.0)], [self.value])[0]
+
     def cells(self) -> list[list[str]]:
         """Write the table as rows of texts, the header first."""
         columns = self.to_dict()
-        (places,) = decimals([self.standard_error], [self.value])
+        places = self.decimals()
         rows = [
             [term, percent(level), *(number(x, places) for x in numbers)]
             for term, level, *numbers in zip(*columns.values(), strict=True)
