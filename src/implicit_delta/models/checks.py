@@ -23,7 +23,8 @@ COMMON_NUMBERS = (
     "then gets the same ones at every theta."
 )
 WRONG = 1e-3  # relative: a derivative that is coded right agrees far better
-ROUNDING = 1e-14  # of a term: all that is left of a derivative that is zero
+# Rounding errors of a term: differences over a tenth of a step, extrapolated, have some ten.
+ROUNDED = 64
 BESIDE = 0.25  # of a standard error, of a mixture of all parameters
 MOST_SHRINKS = 5  # times 4: the domain may end nearby
 UNMOVED = "It returns the same rows there: does it use its argument, or a cache?"
@@ -112,7 +113,8 @@ def check_derivative(
     gaps = abs(claimed - found) - 10 * numeric.error[:, 0]
     row = int(np.argmax(gaps))
     if gaps[row] > WRONG * max(size, float(np.max(abs(claimed)))):
-        if gaps[row] <= ROUNDING * abs(float(np.asarray(function(point.copy()))[row])):
+        near = [np.asarray(function(point + t * step), float) for t in (0.0, 0.3, 0.7)]
+        if gaps[row] <= ROUNDED * _granularity(np.array(near))[row]:
             return
         raise ValueError(
             f"{name}(theta) is not the derivative of the function beside it: along one random "
@@ -122,9 +124,24 @@ def check_derivative(
         )
 
 
+def _granularity(values: Array) -> Array:
+    """Power of two of which each number is a multiple; along the first axis the smallest.
+
+    It is the rounding error of a sum whose larger terms have canceled, as in the log of a
+    probability of nearly one.
+    """
+    mantissa, exponent = np.frexp(values)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    steps = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    return np.asarray(np.min(np.where(values == 0, np.inf, steps), axis=0))
+
+
 def _units(values: Array, rows: Array, point: Array) -> Array:
     """Lengths over which the values (n,) should move by their spread; at most those of theta."""
-    spread = np.std(values) or np.max(abs(values), initial=0.0) or 1.0
+    size = float(np.max(abs(values), initial=0.0))
+    spread = float(np.std(values))
+    if spread <= ROUNDED * np.spacing(size):  # all the same
+        spread = size or 1.0
     slopes, sizes = np.linalg.norm(rows, axis=0), np.where(point == 0, np.inf, abs(point))
     units = np.minimum(np.divide(spread, slopes, out=sizes.copy(), where=slopes > 0), sizes)
     return np.where(np.isfinite(units), units, 1.0)
