@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import implicit_delta as idm
 from implicit_delta.estimate import Estimate
@@ -112,11 +112,19 @@ REFUSED = {
         "repeats labels",
         "rows with the same labels",
     ),
-    "two indexes that count": (DATA, DATA.iloc[:150], "counts 0, 1, 2", ""),
-    "another frame": (DATA.iloc[:150], DATA.iloc[20:180], "counts 0, 1, 2", ""),
+    "the first and the last": (DATA.iloc[:100], DATA.iloc[100:], "no label of a row", ""),
+    "the last and the first": (DATA.iloc[120:], DATA.iloc[:120], "no label of a row", ""),
+    "an index and none kept": (DATA, LABELED, "without `reset_index`", ""),
+    "drawn with replacement": (
+        DATA,
+        DATA.sample(n, replace=True, random_state=0),
+        "repeats labels",
+        "",
+    ),
 }
 
 
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
 @pytest.mark.parametrize("case", REFUSED)
 def test_rows_that_do_not_match(case):
     one, other, text, shared = REFUSED[case]
@@ -139,14 +147,62 @@ def test_the_order_decides_without_labels_on_one_side():
         idm.join(logit(LABELED.iloc[:150]), b)
 
 
-def _at_the_tail(df):
-    holes = df.assign(z=df.z.where(np.arange(len(df)) < 140))
-    return holes, holes
+PARTS = {
+    "overlapping": lambda d: (d[:150], d[50:]),
+    "overlapping, the last first": lambda d: (d[50:], d[:150]),
+    "other numbers of rows": lambda d: (d[:150], d[20:180]),
+    "but one at either end": lambda d: (d[:-1], d[1:]),
+    "all and the first": lambda d: (d, d.head(100)),
+    "the first and all": lambda d: (d.head(100), d),
+    "all and the last": lambda d: (d, d.tail(100)),
+    "the first and every other": lambda d: (d.head(100), d.iloc[::2]),
+    "the first and a sample": lambda d: (d.head(100), d.sample(100, random_state=0)),
+    "the first and a mask": lambda d: (d.head(int((d.x > 0).sum())), d[d.x > 0]),
+    "missing at the head": lambda d: (d[:160], d.assign(z=d.z.where(np.arange(n) >= 40))),
+    "missing at the tail": lambda d: (d, d.assign(z=d.z.where(np.arange(n) < 140))),
+    "two masks": lambda d: (d[d.x > -0.5], d[d.x < 0.5]),
+}
+
+
+def by_sklearn(data, **options):
+    X = data[["x", "z"]]
+    model = idm.from_sklearn(LinearRegression().fit(X, data.t), X, data.t)
+    return idm.infer(model, lambda m: [m.intercept_, *m.coef_], **options)
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+@pytest.mark.parametrize("case", PARTS)
+@pytest.mark.parametrize("index", ["counted", "texts", "sorted by a column"])
+def test_parts_of_one_table_are_matched_by_its_index(case, index):
+    """The variance of a difference is the sum over labels of its squared influences."""
+    frame = {"counted": DATA, "texts": LABELED, "sorted by a column": DATA.sort_values("w")}[index]
+    one, two = PARTS[case](frame)
+    for first in (logit, lambda d, **k: ols(d, "t ~ x + w", **k), by_sklearn):
+        a, b = first(one, robust=True), ols(two, robust=True)
+        f, h = (pd.DataFrame(e.influence, d.index) for e, d in ((a, one), (b, two.dropna())))
+        truth = (f.sub(h, fill_value=0.0) ** 2).sum().to_numpy() ** 0.5
+        np.testing.assert_allclose((a - b).standard_error, truth, rtol=1e-9)
+
+
+TABLES = {
+    "of equal size": lambda d: (d[:100], d[100:].reset_index(drop=True)),
+    "of other sizes": lambda d: (d[:80], d[80:].reset_index(drop=True)),
+    "rows left out": lambda d: (d[:100], d[100:].reset_index(drop=True)[d.x[:100].values > 0]),
+    "one table in another order": lambda d: (d, d[::-1].reset_index(drop=True)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_that_count_alike_and_have_other_values(case):
+    one, two = TABLES[case](DATA)
+    a, b = ols(one, robust=True), ols(two, robust=True)
+    shared = len(one.index.intersection(two.index))
+    with pytest.warns(idm.ImplicitDeltaWarning, match=f"{shared} rows, .* 't' has other values"):
+        a - b
 
 
 ADVISED = {
-    "missing at the tail": (DATA, _at_the_tail, 140),
-    "the first rows": (DATA, lambda df: (df, df.iloc[:120]), 120),
     "repeated labels": (
         DATA.set_index(DATA.index // 2),
         lambda df: (df, df.iloc[:120]),

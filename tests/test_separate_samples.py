@@ -51,6 +51,12 @@ PAIRS = {
     "the first ones": lambda d, **k: (ask(d, **k), ask(d.iloc[:200], **k)),
     "another weight": lambda d, **k: (ask(d, **k), ask(d, weights=1 + d.x**2, **k)),
     "another library": lambda d, **k: (ask(d, **k), again(d, **k)),
+    "drawn from them": lambda d, **k: (
+        ask(d, **k),
+        ask(d.sample(N, replace=True, random_state=0), **k),
+    ),
+    "the first and the last": lambda d, **k: (ask(d[:200], **k), ask(d[120:], **k)),
+    "the same, another response": lambda d, **k: (ask(d[:200], **k), ask(d[120:], "z ~ x", **k)),
     "in another order": lambda d, **k: (ask(d, **k), ask(d.iloc[::-1], "y ~ x + t", **k)),
 }
 ERRORS = {"plain": {}, "robust": {"robust": True}, "influence": {"influence": True}}

@@ -29,7 +29,7 @@ from implicit_delta.estimate.combination import added, without_sources
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.quantiles import deviations
-from implicit_delta.estimate.rows import Rows, matched_by_order, other_response, same_rows
+from implicit_delta.estimate.rows import Rows, matched_by_order, same_response, same_rows
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -231,16 +231,20 @@ def _fits(one: Estimate, other: Estimate) -> set[str]:
 
 
 def _warn_of_samples(one: Estimate, other: Estimate) -> None:
-    """Warn of a response with other values in rows that only their order pairs."""
-    assert one.rows is not None
-    assert other.rows is not None
-    name = other_response(one.rows, other.rows)
-    if name and matched_by_order(one.rows, other.rows):
+    """Warn of a response with other values in rows that their order or a counting index pairs."""
+    a, b = one.rows, other.rows
+    assert a is not None
+    assert b is not None
+    if not (a.counted or b.counted or matched_by_order(a, b)):
+        return
+    pairs = same_rows(a, b, "they")
+    if same_response(a, b, pairs) is False:
         warn(
             f"{one.names[0]!r} and {other.names[0]!r} are taken for fits to the same "
-            f"{one.rows.n} rows, since both are in the order 0, 1, 2, ..., but {name!r} has other "
-            "values in each. For separate samples use `join(a, b, independent=True)`; for rows of "
-            "one data frame keep its index, without `reset_index`.",
+            f"{a.n if pairs is None else pairs[0].size} rows, those with the same place or number "
+            f"in an index that counts 0, 1, 2, ..., but {a.response.rpartition(' ')[0]!r} has "
+            "other values in each. For separate samples use `join(a, b, independent=True)`; for "
+            "rows of one data frame keep its index, without `reset_index`.",
             ImplicitDeltaWarning,
         )
 

@@ -11,10 +11,6 @@ from implicit_delta._core.clusters import NO_GROUP
 from implicit_delta._core.labels import HASHED
 from implicit_delta._core.types import Array
 
-NAMED = (
-    "If both are rows of one data frame, give it an index that is not 0, 1, 2, ... before both "
-    "fits: `df.index = 'r' + df.index.astype(str)`"
-)
 UNIQUE = (
     "If both are rows of one data frame, label each of its rows before both fits: "
     "`df.index = [f'r{i}' for i in range(len(df))]`"
@@ -185,19 +181,9 @@ def _aligned(
 
 
 def matched_by_order(one: Rows, other: Rows) -> bool:
-    """Whether only the order, or an index that nobody has chosen, tells that rows are the same."""
-    if _in_clusters(one, other) is not None:
-        return False
-    if one.labels is None or other.labels is None or np.array_equal(one.labels, other.labels):
-        return one.labels is None or other.labels is None or one.counted
-    shared = np.intersect1d(one.labels, other.labels).size
-    return one.n == other.n > shared and (one.counted or other.counted)
-
-
-def other_response(one: Rows, other: Rows) -> str:
-    """Return the name of a response that has other values in both; empty if there is none."""
-    names = {rows.response.rpartition(" ")[0] for rows in (one, other)}
-    return names.pop() if len(names) == 1 and one.response != other.response else ""
+    """Whether only the order, or indexes that nobody has chosen, tell that rows are the same."""
+    unlabeled = one.labels is None or other.labels is None
+    return (unlabeled or (one.counted and other.counted)) and _in_clusters(one, other) is None
 
 
 def same_response(one: Rows, other: Rows, pairs: Pairs | None) -> bool | None:
@@ -243,26 +229,22 @@ def _by_labels(one: Rows, other: Rows, names: str) -> Pairs | None:
         return None
     if np.array_equal(a, b):
         return None
-    unlike = one.counted or other.counted
-    shared, here, there = np.intersect1d(a, b, return_indices=True)
-    whole = shared.size == min(one.n, other.n)
-    if unlike and one.n == other.n and not whole:
-        return None  # one index counts 0, 1, 2, ...: it labels nothing, and the order decides
+    here, there = shared_labels(one, other)
     repeated = any(np.unique(labels).size < labels.size for labels in (a, b))
-    if repeated or shared.size == 0 or (unlike and not whole) or (one.counted and other.counted):
+    if repeated or not here.size:
         reason, advice = (
             ("an index that repeats labels", UNIQUE)
             if repeated
-            else ("no label of a row in common", "Fit both to rows of one data frame")
-            if shared.size == 0
-            else ("an index that counts 0, 1, 2, ... and other numbers of rows", NAMED)
+            else (
+                "no label of a row in common",
+                "Fit both to rows of one data frame, without `reset_index` in between",
+            )
         )
         raise ValueError(
             f"{names} were fitted to {one.n} and {other.n} rows with {reason}, so nobody knows "
             f"which rows are the same. {advice}; {_separate(one, other)}"
         )
-    order = np.argsort(here, kind="stable")
-    return here[order], there[order]
+    return here, there
 
 
 def _separate(one: Rows, other: Rows) -> str:

@@ -76,11 +76,9 @@ def _shared(one: Estimate, other: Estimate, a: Rows, b: Rows) -> tuple[str, str]
         return (text, INFLUENCES) if r else None
     if a.labels is None or b.labels is None:
         return None
-    # An index that counts 0, 1, 2, ... labels rows only where it has all of the other's.
-    whole = pairs[0].size == (max if a.counted and b.counted else min)(a.n, b.n)
-    if whole or not (a.counted or b.counted):
-        return told, f"{INFLUENCES} {OTHER_ROWS}"
-    return None
+    if a.counted and b.counted and a.n != b.n:
+        return None  # as any two tables have it
+    return told, f"{INFLUENCES} {OTHER_ROWS}"
 
 
 def _evaluated_alike(one: Estimate, other: Estimate) -> tuple[str, str] | None:
