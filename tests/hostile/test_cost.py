@@ -111,9 +111,9 @@ def wide(d=800, n=300, seed=0):
     return idm.from_torch(module, data, idm.Gaussian(1.0), l2=0.01)
 
 
-def early(d=30, hidden=15, n=300, steps=60):
+def early(d=30, hidden=15, n=300, steps=60, seed=0):
     """A classifier with 545 parameters, stopped early."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     X, new = torch.randn(n, d).double(), torch.randn(60, d).double()
     y = (X[:, :5] + torch.randn(n, 5)).argmax(1)
     labels = (new[:, :5] + torch.randn(60, 5)).argmax(1)
@@ -187,24 +187,38 @@ def test_a_budget_that_reaches_changes_nothing():
     assert idm.polish(wide(), budget=50_000).theta == pytest.approx(model.theta)
 
 
-@pytest.mark.parametrize("kind", ["a loss", "an average", "a statistic"])
-def test_polish_for_a_psi_ends_where_psi_does(kind):
-    """In fewer passes than to the end, and psi is there where the end has it."""
+@pytest.mark.parametrize(("kind", "seeds"), [("a loss", range(6)), ("an average", range(6, 10))])
+def test_polish_for_a_psi_ends_where_psi_does(kind, seeds):
+    """In fewer passes than to the end, and psi is there where the end has it.
+
+    The drift that is left is 0.01, and what is not of first order may be as much again. In a third
+    of such data sets a Newton step moves psi by less than 0.01 long before the end: near shoulders
+    of the likelihood, where psi has up to 0.4 standard errors to go, or where the gain is still so
+    large that `infer` takes the training for stopped.
+    """
+    to_the_end = passes = 0
+    for seed in seeds:
+        model, questions = early(seed=seed)
+        first = model.passes
+        end = idm.polish(model)
+        second = model.passes
+        found = idm.polish(model, questions[kind])
+        to_the_end, passes = to_the_end + second - first, passes + model.passes - second
+        assert found.drift <= 0.01
+        assert found.curvature == "hessian"
+        assert idm.infer(found.model, questions[kind], strict=False).diagnostics.drift <= 0.01
+        after, near = (idm.infer(m, questions["a loss"], strict=False) for m in (end, found.model))
+        assert "stopped" not in near.diagnostics.notes
+        assert abs(near.value - after.value) < 0.02 * after.standard_error
+        assert near.standard_error == pytest.approx(after.standard_error, rel=0.05)
+    assert passes < to_the_end
+
+
+def test_polish_for_a_statistic():
     model, questions = early()
-    end = idm.polish(model)
-    to_the_end, psi = model.passes, questions[kind]
-    found = idm.polish(model, psi)
-    passes = model.passes - to_the_end
+    found = idm.polish(model, questions["a statistic"])
     assert found.drift <= 0.01
     assert found.curvature == "hessian"
-    if kind != "a statistic":  # which takes draws on top
-        assert passes < to_the_end
-        assert idm.infer(found.model, psi, strict=False).diagnostics.drift < 0.02
-        loss = questions["a loss"]
-        after = idm.infer(end, loss, strict=False)
-        near = idm.infer(found.model, loss, strict=False)
-        assert abs(near.value - after.value) < 0.03 * after.standard_error
-        assert near.standard_error == pytest.approx(after.standard_error, rel=0.05)
 
 
 def test_a_psi_at_rest_on_a_saddle_is_warned_about():

@@ -126,7 +126,8 @@ def polish(
         `newton_krylov` beyond.
     drift : float
         Standard errors of psi that may remain, if psi and no maximizer is given and the model has
-        more than 500 parameters. Directions that psi does not see are then left unfinished.
+        more than 500 parameters. The Newton decrement has to be below it too, and to fall as near a
+        maximum: one Newton step tells little about the end of psi elsewhere.
     budget : float, optional
         Most passes over the data.
     maximize : maximizer, optional

@@ -17,6 +17,7 @@ from implicit_delta.evaluation.entries import draws_from_model
 from implicit_delta.methods.base import described_range
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.numerics.arrays import ratio
+from implicit_delta.numerics.maximizers.newton import LOOSEST
 from implicit_delta.numerics.solvers import conjugate_gradient
 
 logger = logging.getLogger("implicit_delta")
@@ -73,7 +74,14 @@ class Look:
 
 @dataclass
 class PsiDrift:
-    """A climb is done when the drift of psi is below a tolerance; keeps the last look at it.
+    r"""A climb is done when the drift of psi is below a tolerance; keeps the last look at it.
+
+    A drift is the move of psi by one Newton step, and tells where psi ends only if that step ends
+    there. So the Newton decrement :math:`\delta = \sqrt{s'A^{-1}s}`, the largest drift of any psi,
+    has to be below the tolerance too, and to have shrunk as the solves of `newton_krylov` plan it
+    where the objective is quadratic: they leave a part :math:`\min(0.1, \delta)` of
+    :math:`\delta^2`. Near a shoulder or a saddle, where the curvature vanishes, it shrinks by a
+    constant factor only (with decrements down to 0.005, psi still had 0.08 standard errors to go).
 
     Where the Hessian is not positive the climb leads away from a saddle, and a drift by the
     Gauss-Newton matrix says little about where to: psi itself has to stand still for some steps.
@@ -86,6 +94,8 @@ class PsiDrift:
     evaluation: Evaluation | None = field(default=None, init=False)
     value: Array | None = field(default=None, init=False)
     quiet: int = field(default=0, init=False)
+    decrement: float = field(default=np.inf, init=False)
+    converges: bool = field(default=False, init=False)
 
     def __call__(self, theta: Array, step: Array) -> bool:
         """Look only where the step that is planned moves psi by little, as it was seen last."""
@@ -95,10 +105,14 @@ class PsiDrift:
             return False
 
     def _settled(self, here: FittedModel, step: Array) -> bool:
+        self._compare(abs(float(step @ here.score(here.theta))) ** 0.5)
         if self.evaluation is None:
             self.evaluation = Evaluation.of(here, self.psi)
         self._count(self.evaluation(here.theta))
-        if self.last is not None and not self._small(self.last.slopes @ step, self.last.errors):
+        if self.last is not None and not (
+            (self.converges or self.quiet >= QUIET)
+            and self._small(self.last.slopes @ step, self.last.errors)
+        ):
             return False
         if not self._look(here, self.evaluation, step):
             return False
@@ -114,10 +128,16 @@ class PsiDrift:
             self.quiet = self.quiet + 1 if still else 0
         self.value = value
 
+    def _compare(self, decrement: float) -> None:
+        """Compare the decrement with the tolerance, and with the last one."""
+        planned = self.decrement * min(LOOSEST, self.decrement) ** 0.5
+        self.converges = decrement <= min(self.tolerance, planned)
+        self.decrement = decrement
+
     def _look(self, here: FittedModel, evaluation: Evaluation, step: Array) -> bool:
         self.last = last = Look.at(here, evaluation, step)
         logger.info("polish: %d passes. %s", self.model.passes, last)
-        sure = last.curvature == "hessian" or self.quiet >= QUIET
+        sure = self.converges if last.curvature == "hessian" else self.quiet >= QUIET
         return sure and bool(np.max(last.drift) <= self.tolerance)
 
     def _small(self, move: Array, errors: Array) -> bool:
