@@ -324,6 +324,132 @@ def test_ordinary_columns_are_no_functions(case, n):
     assert idm.infer(model, comparison(3)).standard_error > 0
 
 
+def flipped(rng, n, share):
+    a = rng.integers(0, 2, n) * 1.0
+    return a, np.where(rng.random(n) < share, 1 - a, a)
+
+
+def redrawn(rng, a, share):
+    return a, np.where(rng.random(a.size) < share, rng.permutation(a), a)
+
+
+def latent(cuts, other, correlation):
+    def draw(rng, n):
+        g, e = rng.normal(size=(2, n))
+        h = correlation * g + np.sqrt(1 - correlation**2) * e
+        return np.digitize(g, cuts) * 1.0, np.digitize(h, other) * 1.0
+
+    return draw
+
+
+# two columns that mostly agree, neither of which is a function of the other
+LIKERT = [-1.2, -0.4, 0.4, 1.2]
+AGREEING = {
+    "two 0/1 columns, 3% differ": lambda rng, n: flipped(rng, n, 0.03),
+    "two 0/1 columns, 10% differ": lambda rng, n: flipped(rng, n, 0.1),
+    "assigned and taken": lambda rng, n: (
+        a := rng.integers(0, 2, n) * 1.0,
+        a * (rng.random(n) > 0.1),
+    ),
+    "0/1, correlation 0.8": latent([0], [0], 0.8),
+    "rare 0/1, correlation 0.8": latent([0.5], [1.3], 0.8),
+    "two Likert items, 0.8": latent(LIKERT, LIKERT, 0.8),
+    "two Likert items, 0.95": latent(LIKERT, LIKERT, 0.95),
+    "Likert and 0/1": latent(LIKERT, [0], 0.9),
+    "three levels, 10% redrawn": lambda rng, n: redrawn(rng, rng.integers(1, 4, n) * 1.0, 0.1),
+    "ten levels, 10% redrawn": lambda rng, n: redrawn(rng, rng.integers(0, 10, n) * 1.0, 0.1),
+    "ages, 10% redrawn": lambda rng, n: redrawn(rng, rng.integers(18, 80, n) * 1.0, 0.1),
+    "counts and counts": lambda rng, n: (a := rng.poisson(2, n) * 1.0, a + rng.poisson(0.1, n)),
+    "a dose that some leave": lambda rng, n: (
+        a := rng.choice([10.0, 20.0, 50.0], n),
+        a * (rng.random(n) > 0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("n", [100, 400])
+@pytest.mark.parametrize("case", AGREEING)
+def test_columns_that_mostly_agree_are_no_functions_in_any_order(case, n):
+    rng = np.random.default_rng(n)
+    a, b = AGREEING[case](rng, n)
+    assert any(np.ptp(b[a == level]) > 0 for level in a)
+    assert any(np.ptp(a[b == v]) > 0 for v in b)
+    d = pd.DataFrame({"a": a, "b": b, "z": rng.normal(size=n), "t": rng.integers(0, 2, n)})
+    d["lot"] = rng.choice(list("abc"), n)
+    d["y"] = d.a + d.z + rng.normal(size=n)
+    for order in range(4):
+        rows = d.sample(frac=1, random_state=order)
+        model = idm.from_statsmodels(smf.ols("y ~ a + b + z + t + lot", rows).fit())
+        for variable in ("a", "b", "z"):
+            assert (
+                idm.infer(model, comparison(variable, values=(a.min(), a.min() + 1))).standard_error
+                > 0
+            )
+
+
+def copula(seed):
+    """A table of ordinary columns, with the correlations of a latent normal factor."""
+    rng = np.random.default_rng([5, seed])
+    n, p = int(40 * 25 ** rng.random()), int(rng.integers(2, 6))
+    rho = rng.choice([0.0, 0.3, 0.6, 0.8])
+    g = np.sqrt(rho) * rng.normal(size=(n, 1)) + np.sqrt(1 - rho) * rng.normal(size=(n, p))
+    kinds = [
+        lambda g: g,
+        np.exp,
+        lambda g: (50 + 15 * g).round(),
+        lambda g: np.maximum(g, 0),
+        lambda g: (g > 0) * 1.0,
+        lambda g: (g > 1) * 1.0,
+        lambda g: np.digitize(g, LIKERT) + 1.0,
+        lambda g: np.floor(np.exp(0.5 + 0.7 * g)),
+    ]
+    kinds = [kinds[k] for k in rng.integers(0, len(kinds), p)]
+    d = pd.DataFrame({f"c{j}": kind(g[:, j]) for j, kind in enumerate(kinds)})
+    return d.loc[:, d.nunique() > 1].assign(y=rng.normal(size=n))
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_ordinary_tables_are_answered(block):
+    for seed in range(10 * block, 10 * block + 10):
+        d = copula(seed)
+        d = d.loc[:, ~d.T.duplicated()]
+        names = [name for name in d if name != "y"]
+        model = least_squares(d[names], d.y)
+        for name in names:
+            middle = d[name].median()
+            est = idm.infer(model, comparison(name, values=(d[name].min(), middle + 1e-3)))
+            assert est.standard_error > 0, (seed, name)
+
+
+def least_squares(X, y):
+    from sklearn.linear_model import LinearRegression
+
+    return idm.from_sklearn(LinearRegression().fit(X, y), X, y)
+
+
+# columns whose ties tell that they are functions
+TIED = {
+    "a product of 0/1 columns": lambda d: d.a * d.t,
+    "a threshold of a Likert item": lambda d: (d.likert > 3) * 1,
+    "a square of a Likert item": lambda d: d.likert**2,
+    "a Likert item for some": lambda d: d.likert * d.t,
+}
+
+
+@pytest.mark.parametrize("case", TIED)
+@pytest.mark.parametrize("order", range(3))
+def test_functions_of_few_values_are_found_in_any_order(case, order):
+    rng = np.random.default_rng(1)
+    d = pd.DataFrame({"a": rng.integers(0, 2, 200), "t": rng.integers(0, 2, 200)})
+    d["likert"], d["y"] = rng.integers(1, 6, 200), rng.normal(size=200)
+    make = TIED[case]
+    d = d.assign(extra=make(d)).sample(frac=1, random_state=order)
+    model = idm.from_statsmodels(smf.ols("y ~ a + t + likert + extra", d).fit())
+    variable = "a" if "0/1" in case else "likert"
+    with pytest.raises(idm.EvaluationError, match=rf"'extra'.* is a function of '{variable}'"):
+        idm.infer(model, comparison(variable, values=(1, 2) if variable == "likert" else (0, 1)))
+
+
 @pytest.mark.parametrize("n", [50, 200, 1000])
 @pytest.mark.parametrize("case", ["hinge", "power", "decay", "bins", "ranks", "wave", "clipped"])
 def test_curves_are_found_in_few_rows_and_in_many(case, n):

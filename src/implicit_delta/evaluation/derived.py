@@ -1,13 +1,13 @@
 """Columns that were made from the variable of a question by hand, and would stay as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import lgamma
+from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -35,10 +35,13 @@ Names: TypeAlias = tuple[Any, ...]  # the column, and others that it depends on 
 
 def check_derived(predictor: Predictor, variable: Any) -> None:
     """Refuse a variable of which another column of the model is a function, row by row."""
-    columns = Columns.of(predictor, variable)
+    table = predictor.table
+    columns = Columns.of(_some_rows(table), variable, predictor.needed())
     for names in columns.functions():
-        if all(map(predictor.reads, names)):
-            raise EvaluationError(_refusal(variable, *dict.fromkeys(names)))
+        if all(map(predictor.reads, names)) and (
+            len(table) <= ENOUGH or any(Columns.of(table, variable, names).functions())
+        ):
+            raise EvaluationError(_refusal(variable, *names))
     if apart := [name for name in columns.exclusive() if predictor.reads(name)]:
         warn(
             f"{variable!r} and {', '.join(map(repr, apart))} are never 1 in the same row, as the "
@@ -77,28 +80,36 @@ class Columns:
     others: Array
 
     @classmethod
-    def of(cls, predictor: Predictor, variable: Any) -> "Columns":
-        """Take rows without missing numbers, some of very many, and columns that vary."""
-        table = _some_rows(predictor.table)
+    def of(cls, table: Any, variable: Any, names: Iterable[Any]) -> "Columns":
+        """Take rows without missing numbers, and columns that vary.
+
+        The rows are sorted, then shuffled with a fixed seed: their order in the table is ignored.
+        """
         x = next(iter(_as_numbers(table, variable)), np.empty(0))
         found = [
             (name, column)
-            for name in predictor.needed()
+            for name in names
             if name != variable and x.size
             for column in _as_numbers(table, name)
             if np.ptp(column) != 0  # that of NaN is not
         ]
         others = np.column_stack([column for _, column in found]) if found else np.empty((0, 0))
-        whole = np.isfinite(others).all(axis=1) & np.isfinite(x) if found else np.empty(0, bool)
-        return cls(variable, x[: whole.size][whole], [n for n, _ in found], others[whole])
+        Z = np.column_stack([x, others]) if found else np.empty((0, 1))
+        Z = Z[np.isfinite(Z).all(axis=1)]
+        Z = np.random.default_rng(0).permutation(Z[np.lexsort(Z.T)])
+        return cls(variable, Z[:, 0], [name for name, _ in found], Z[:, 1:])
 
     def functions(self) -> Iterator[Names]:
         """Yield columns that are functions of x, or of x and other columns."""
-        if self.x.size <= SPARE or np.ptp(self.x) == 0:
+        commonest = np.unique(self.x, return_counts=True)[1].max(initial=0)
+        if self.x.size - commonest <= SPARE:  # rows in which x is another
             return
+        for found in self._found():
+            yield tuple(dict.fromkeys(self.names[k] for k in found))
+
+    def _found(self) -> Iterator[Sequence[int]]:
         blocks = np.array([_in_blocks(self.x, column) for column in self.others.T])
-        for k in np.flatnonzero(blocks | self._along_x()):
-            yield (self.names[k],)
+        yield from np.flatnonzero(blocks | self._along_x())[:, None].tolist()
         if len(self.names) <= MOST:
             yield from self._linear()
             yield from self._products()
@@ -110,7 +121,8 @@ class Columns:
             return []
         binary = ((self.others == 0) | (self.others == 1)).all(axis=0)
         expected = self.x.sum() * self.others.mean(axis=0)
-        apart = binary & (self.x @ self.others == 0) & (expected >= TOGETHER)
+        alone = np.array([self.names.count(name) == 1 for name in self.names])  # not of labels
+        apart = alone & binary & (self.x @ self.others == 0) & (expected >= TOGETHER)
         return [self.names[k] for k in np.flatnonzero(apart)]
 
     def _along_x(self) -> NDArray[np.bool_]:
@@ -120,61 +132,83 @@ class Columns:
         curves = [_on_curve(s, None, self.others[first]) for s in (levels, ranks)]
         return np.asarray(_is_single(self.x, self.others) & (curves[0] | curves[1]))
 
-    def _linear(self) -> Iterator[Names]:
+    def _linear(self) -> Iterator[Sequence[int]]:
         """Combinations of the others with powers of x, also times another: as many as x shows."""
         x = self.x - self.x.mean()
         powers = x[:, None] ** np.arange(1, max(min(3, np.unique(x).size - 2), 1) + 1)
-        yield from self._related(powers, self.others, self.names)
-        for name, z in zip(self.names, self.others.T, strict=True):
+        every = range(len(self.names))
+        yield from self._related(powers, self.others, every)
+        for j, z in enumerate(self.others.T):
             terms = np.column_stack([powers[:, :2], powers[:, :2] * (z - z.mean())[:, None]])
-            for names in self._related(terms, self.others, self.names):
-                if rest := [other for other in names if other != name]:
-                    yield (*rest, name)
+            for found in self._related(terms, self.others, every):
+                if rest := [k for k in found if self.names[k] != self.names[j]]:
+                    yield [*rest, j]
 
-    def _products(self) -> Iterator[Names]:
+    def _products(self) -> Iterator[Sequence[int]]:
         """Products of powers: their logarithms are combinations, where they are not zero."""
-        for kept in {column.tobytes(): column for column in (self.others != 0).T}.values():
-            rows = kept & (self.x != 0)
-            whole = np.flatnonzero((self.others[rows] != 0).all(axis=0))
-            names, columns = [self.names[k] for k in whole], self.others[np.ix_(rows, whole)]
-            logs = np.log(abs(columns))
-            yield from self._related(np.log(abs(self.x[rows]))[:, None], logs, names)
-            if not kept.all() and np.all(kept == (self.x != 0)):  # zero where a 0/1 variable is
-                for k in np.flatnonzero(np.all(kept == (self.others[:, whole] != 0).T, axis=1)):
-                    rest = np.delete(logs, k, axis=1)
-                    for found in self._related(logs[:, [k]], rest, np.delete(names, k).tolist()):
-                        yield names[k], *found
+        zero = self.others == 0
+        for empty in {column.tobytes(): column for column in zero.T}.values():
+            rows = ~empty & (self.x != 0)
+            whole = np.flatnonzero(~zero[rows].any(axis=0))
+            logs = np.log(abs(self.others[np.ix_(rows, whole)]))
+            for found in self._related(np.log(abs(self.x[rows]))[:, None], logs, whole):
+                flags = [k for k, log in zip(whole, logs.T, strict=True) if np.ptp(log) == 0]
+                yield from islice(self._made(found, flags, rows), 1)
+            if empty.any() and np.all(empty == (self.x == 0)):  # zero where a 0/1 variable is
+                for i in np.flatnonzero(np.all(empty == zero[:, whole].T, axis=1)):
+                    rest = np.delete(logs, i, axis=1)
+                    for found in self._related(logs[:, [i]], rest, np.delete(whole, i)):
+                        yield [whole[i], *found]
 
-    def _related(self, x: Array, columns: Array, names: list[Any]) -> Iterator[Names]:
+    def _made(
+        self, found: Sequence[int], flags: list[int], rows: NDArray[np.bool_]
+    ) -> Iterator[Sequence[int]]:
+        """Columns of a product that are zero where a factor is, with a sign that the factors give.
+
+        Flags are columns of 0 and 1, or of -1 and 1, of which the logarithms show nothing.
+        """
+        for k, more in product(found, ([], flags)):
+            factors = [j for j in found if j != k] + more
+            Z = np.column_stack([self.x, self.others[:, factors]])
+            is_zero = (Z == 0).any(axis=1) == (self.others[:, k] == 0)
+            if is_zero.all() and _is_single(np.sign(Z[rows]), np.sign(self.others[rows][:, [k]])):
+                yield [k, *factors]
+
+    def _related(self, x: Array, columns: Array, places: Sequence[int]) -> Iterator[Sequence[int]]:
         """Linear relations between terms of x (n, q), a constant and columns (n, p)."""
         p, q = columns.shape[1], x.shape[1]
         if len(x) < p + q + 1 + SPARE:  # too few rows for all columns at once
             for pair in combinations(range(p), 2) if len(x) >= q + 3 + SPARE and p > 2 else ():
-                yield from self._related(x, columns[:, pair], [names[k] for k in pair])
+                yield from self._related(x, columns[:, pair], [places[k] for k in pair])
             return
-        Z = np.column_stack([x, columns])[_some_of(columns, 4 * (p + q) + SPARE)]
+        Z = np.column_stack([x, columns])
         centered = Z - Z.mean(axis=0)
         size = np.linalg.norm(centered, axis=0)
         vary = size > RIDGE * np.linalg.norm(Z, axis=0)
         if not np.all(vary[:q]):
             return
-        null = _null_space(centered[:, vary] / size[vary])
+        scaled = centered[:, vary] / size[vary]
+        null = _null_space(scaled[_some_of(columns, 4 * (p + q) + SPARE)])
+        if not null.size:
+            return
+        null = null @ _null_space(scaled @ null)  # what holds in some rows need not hold in all
         _, sizes, turn = np.linalg.svd(null[:q])
         for relation in (null @ turn[: sizes.size].T)[q:, sizes > INVOLVED].T:
             order = np.argsort(-abs(relation), kind="stable")[: np.sum(abs(relation) > INVOLVED)]
-            if order.size:
-                yield tuple(names[k] for k in np.flatnonzero(vary[q:])[order])
+            if order.size and _n_spare(scaled[:, :q], scaled[:, q:][:, order]) >= SPARE:
+                yield [places[k] for k in np.flatnonzero(vary[q:])[order]]
 
-    def _pairs(self) -> Iterator[Names]:
+    def _pairs(self) -> Iterator[Sequence[int]]:
         """Columns that are linear in z with coefficients that are curves along x, or vice versa."""
         along_x = _misfits(self.x, None, self.others)
         for j, z in enumerate(self.others.T):
             without = np.minimum(along_x, _misfits(z, None, self.others))
             for s, linear in ((self.x, z), (z, self.x)):
                 found = _on_curve(s, linear, self.others, without)
-                found[j] = False
-                for k in np.flatnonzero(found):
-                    yield self.names[k], self.names[j]
+                found[[name == self.names[j] for name in self.names]] = False
+                if found.any():
+                    found &= _is_single(np.column_stack([self.x, z]), self.others)
+                yield from ([k, j] for k in np.flatnonzero(found))
 
 
 def _some_rows(table: Any) -> Any:
@@ -212,27 +246,47 @@ def _null_space(Z: Array) -> Array:
     return np.asarray(relations[sizes <= SAME].T)
 
 
+def _n_spare(x: Array, columns: Array) -> float:
+    """Rows beyond the terms, of those where a column is not predicted without x: the fewest.
+
+    These are the residual degrees of freedom: 1 minus the leverage, summed over such rows.
+    """
+    spare = []
+    for k, y in enumerate(columns.T):
+        rest = np.column_stack([np.ones(len(x)), np.delete(columns, k, axis=1)])
+        telling = abs(y - rest @ np.linalg.lstsq(rest, y)[0]) > SAME * y.std()
+        U, sizes, _ = np.linalg.svd(np.column_stack([rest, x]), full_matrices=False)
+        leverage = np.sum(U[:, sizes > SAME * sizes[0]] ** 2, axis=1)
+        spare.append(np.sum(1.0 - leverage[telling]))
+    return float(min(spare))
+
+
 def _is_single(x: Array, columns: Array) -> NDArray[np.bool_]:
-    """Which columns (n, p) have one value wherever x has."""
-    _, first, codes = np.unique(x, return_index=True, return_inverse=True)
-    gap = abs(columns - columns[first][codes])
+    """Which columns (n, p) have one value wherever x, (n,) or (n, q), has."""
+    _, first, codes = np.unique(x, return_index=True, return_inverse=True, axis=0)
+    gap = abs(columns - columns[first][codes.ravel()])
     return np.asarray(np.all(gap <= SAME * columns.std(axis=0), axis=0))
 
 
 def _in_blocks(x: Array, column: Array) -> bool:
     """Whether each value of a column, or all but one, is in an interval of x, not by chance.
 
-    Of the n! / (n_1! ... n_L!) orders of the values, L! have one run of each.
+    A column that is only correlated with x has its values mixed where they change along x. If the
+    nearest a rows before a change and b rows after it were in any order, they would be apart with
+    probability 1 / C(a + b, a); each row counts at one change.
     """
-    counts = np.unique(column, return_counts=True)[1]
-    n, L = column.size, counts.size
-    if np.unique(x).size <= L or np.median(counts) == 1 or not _is_single(x, column[:, None])[0]:
+    n_values = np.unique(column).size
+    if np.unique(x).size <= n_values or not _is_single(x, column[:, None])[0]:
         return False
-    runs = 1 + np.count_nonzero(np.diff(column[np.argsort(x, kind="stable")]))
-    orders = lgamma(n + 1) - sum(lgamma(count + 1) for count in counts)
-    return bool(
-        runs <= L + 1 and orders - lgamma(L + 1) - (runs - L) * np.log(n) >= -np.log(CHANCE)
-    )
+    along = column[np.argsort(x, kind="stable")]
+    ends = np.flatnonzero(np.r_[np.diff(along) != 0, True])
+    if ends.size > n_values + 1:
+        return False
+    runs = np.diff(ends, prepend=-1)
+    before, after = runs // 2, runs // 2
+    before[0], after[-1] = runs[0], runs[-1]
+    m = np.minimum(before[:-1], after[1:])
+    return bool(np.sum(gammaln(2 * m + 1) - 2 * gammaln(m + 1)) >= -np.log(CHANCE))
 
 
 def _on_curve(
