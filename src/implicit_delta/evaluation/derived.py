@@ -149,15 +149,15 @@ class Columns:
         zero = self.others == 0
         for empty in {column.tobytes(): column for column in zero.T}.values():
             rows = ~empty & (self.x != 0)
-            whole = np.flatnonzero(~zero[rows].any(axis=0))
+            whole: list[int] = np.flatnonzero(~zero[rows].any(axis=0)).tolist()
             logs = np.log(abs(self.others[np.ix_(rows, whole)]))
             for found in self._related(np.log(abs(self.x[rows]))[:, None], logs, whole):
                 flags = [k for k, log in zip(whole, logs.T, strict=True) if np.ptp(log) == 0]
                 yield from islice(self._made(found, flags, rows), 1)
             if empty.any() and np.all(empty == (self.x == 0)):  # zero where a 0/1 variable is
-                for i in np.flatnonzero(np.all(empty == zero[:, whole].T, axis=1)):
+                for i in np.flatnonzero(np.all(empty == zero[:, whole].T, axis=1)).tolist():
                     rest = np.delete(logs, i, axis=1)
-                    for found in self._related(logs[:, [i]], rest, np.delete(whole, i)):
+                    for found in self._related(logs[:, [i]], rest, whole[:i] + whole[i + 1 :]):
                         yield [whole[i], *found]
 
     def _made(
@@ -208,7 +208,7 @@ class Columns:
                 found[[name == self.names[j] for name in self.names]] = False
                 if found.any():
                     found &= _is_single(np.column_stack([self.x, z]), self.others)
-                yield from ([k, j] for k in np.flatnonzero(found))
+                yield from ([k, j] for k in np.flatnonzero(found).tolist())
 
 
 def _some_rows(table: Any) -> Any:
