@@ -36,7 +36,13 @@ STARTS = {
     "Gompertz": [(0, 0, 0), (1, 0, 0), (1, 1, -1)],
     "Lorentz": [(1, 0, 1), (0, 0, 1), (1, 20, 1)],
 }
-PAIRS = [(name, start) for name in STARTS for start in STARTS[name]]
+SLOW = [("sine", (1, 5, 0)), ("sine", (1, 0.1, 0)), ("sine", (1, 1, 0)), ("peak", (1, 20, 1))]
+SLOW += [("Gompertz", (0, 0, 0)), ("Gompertz", (1, 0, 0)), ("decay", (0, 0))]
+PAIRS = [
+    pytest.param(name, start, marks=[pytest.mark.slow] * ((name, start) in SLOW))
+    for name in STARTS
+    for start in STARTS[name]
+]
 
 
 def problem(name, seed=0):
@@ -84,23 +90,151 @@ def test_in_another_form(name, start, how):
     assert np.sum((y - curve(np.array(model.theta) / unit)) ** 2) < least * (1 + 1e-9)
 
 
-def test_parameters_without_effect_are_named():
-    """Nothing moves at the start, and elsewhere no point is a minimum: the places are steps."""
+NO_MINIMUM = {  # of data that bend upward
+    "exponential": lambda p: p.height * (1 - np.exp(-(p.rate**2) * T)),
+    "saturation": lambda p: p.height * p.rate**2 * T / (1 + p.rate**2 * T),
+    "negative": lambda p: -(p.height**2) * p.rate**2 * T,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NO_MINIMUM)
+@pytest.mark.parametrize("seed", range(2))
+def test_parameters_without_effect_are_named(name, seed):
+    """Nothing moves at the start, and the sum of squares falls without end or to a degenerate."""
+    y = T + 0.1 * T**2 + 0.1 * np.random.default_rng(seed).normal(size=50)
+    with pytest.raises(idm.ConvergenceError, match=r"height, rate have no effect.*`start=`"):
+        idm.from_residuals(lambda p: y - NO_MINIMUM[name](p), start={"height": 0.0, "rate": 0.0})
+
+
+def test_a_parameter_of_steps_is_left_to_psi():
+    """Nothing moves at the start; elsewhere the product is determined, and its steps are seen."""
     y = 1 + T
-    with pytest.raises(idm.ConvergenceError, match=r"height, place have no effect.*`start=`"):
-        idm.from_residuals(
-            lambda p: y - p.height * np.floor(p.place) * T, start={"height": 0.0, "place": 0.5}
-        )
+    model = idm.from_residuals(
+        lambda p: y - p.height * np.floor(p.place) * T, start={"height": 0.0, "place": 0.5}
+    )
+    fitted = model.theta[0] * np.floor(model.theta[1])
+    np.testing.assert_allclose(fitted, T @ y / (T @ T), rtol=1e-9)
+    with pytest.warns(idm.NonlinearityWarning, match="psi jumps"):
+        idm.infer(model, lambda p: p.height * np.floor(p.place))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_redundant_parameters_are_left_to_psi(seed):
-    """Of a sum of two the sum is known: rank is missing everywhere, not at one point."""
-    y = 1 + 2 * T + np.random.default_rng(seed).normal(size=50)
-    model = idm.from_residuals(lambda p: y - p[0] - (p[1] + p[2]) * T, start=[0.0, 0.0, 0.0])
-    alone = idm.from_residuals(lambda p: y - p[0] - p[1] * T, start=[0.0, 0.0])
-    found = idm.infer(model, lambda p: p[1] + p[2]).standard_error
-    np.testing.assert_allclose(found, idm.infer(alone, lambda p: p[1]).standard_error, rtol=1e-6)
+X, NOISE, OTHER = np.linspace(0, 4, 40), *0.3 * np.random.default_rng(5).normal(size=(2, 40))
+GROUPS = np.arange(40) % 3
+DUMMIES = np.eye(3)[GROUPS]
+LINE, DECAY = 1 + 0.5 * X + NOISE, 3 * np.exp(-0.8 * X) + 0.2 * NOISE
+HYPERBOLA, WAVE = 3 * X / (1 + X) + 0.1 * NOISE, 2 * np.sin(1.5 * X + 0.4) + NOISE
+REDUNDANT = {  # the curve, a start, data, options; one combination of parameters means nothing
+    "duplicated column": (lambda p: p[0] + p[1] * X + p[2] * X, [0, 0, 0], LINE, {}),
+    "two of them": (lambda p: p[0] + p[1] + (p[2] + p[3]) * X, [0, 0, 0, 0], LINE, {}),
+    "far from zero": (
+        lambda p: p[0] + p[1] * X + p[2] * X**2 + p[3] * (1e3 + X),
+        [1, 0.1, 0, 0],
+        LINE,
+        {},
+    ),
+    "farther": (lambda p: p[0] + p[1] * X + p[2] * (1e5 + X), [1, 0.1, 0], LINE, {}),
+    "dummies": (lambda p: p[0] + DUMMIES @ p[1:], [0, 0, 0, 0], LINE, {}),
+    "dummies and slope": (
+        lambda p: p[0] + DUMMIES @ p[1:4] + p[4] * X,
+        [1, 1, 1, 1, 1],
+        LINE,
+        {},
+    ),
+    "sum": (
+        lambda p: p[0] + p[1] * X + p[2] * OTHER + p[3] * (X + OTHER),
+        [0, 0, 0, 0],
+        LINE,
+        {},
+    ),
+    "centered": (
+        lambda p: p[0] + p[1] * X + p[2] * (X - 2) + p[3] * X**2 + p[4] * (X - 2) ** 2,
+        [0, 0, 0, 0, 0],
+        LINE,
+        {},
+    ),
+    "product": (lambda p: p[0] * p[1] * X + p[2], [1, 1, 1], LINE, {}),
+    "unequal product": (lambda p: p[0] * p[1] * X + p[2], [10, 0.1, 1], LINE, {}),
+    "ratio": (lambda p: p[0] / p[1] * X + p[2], [1, 1, 1], LINE, {}),
+    "amplitudes": (lambda p: p[0] * p[1] * np.exp(-p[2] * X), [1, 1, 1], DECAY, {}),
+    "logarithm": (lambda p: p[0] * np.exp(p[1] - p[2] * X), [1, 0, 1], DECAY, {}),
+    "rates": (lambda p: p[0] * np.exp(-(p[1] + p[2]) * X), [1, 0.5, 0.5], DECAY, {}),
+    "product of rates": (lambda p: p[0] * np.exp(-p[1] * p[2] * X), [1, 0.5, 0.5], DECAY, {}),
+    "time zero": (lambda p: p[0] * np.exp(-p[1] * (X - p[2])), [1, 0.5, 0.5], DECAY, {}),
+    "hyperbola": (lambda p: p[0] * X / (p[1] + p[2] * X), [1, 1, 1], HYPERBOLA, {}),
+    "phases": (
+        lambda p: p[0] * np.sin(1.5 * X + p[1] + p[2]) + p[3],
+        [1, 0.1, 0.2, 1],
+        WAVE,
+        {},
+    ),
+    "softmax": (lambda p: 5 * DUMMIES @ (np.exp(p) / np.sum(np.exp(p))), [0, 0, 0], LINE, {}),
+    "unused": (lambda p: p[0] + p[1] * X + 0 * p[2], [0, 0, 0], LINE, {}),
+    "unused in a decay": (lambda p: p[0] * np.exp(-p[1] * X) + 0 * p[2], [1, 1, 1], DECAY, {}),
+    "outside": (lambda p: p[0] + p[1] * X + p[2] * np.maximum(X - 9, 0), [1, 1, 1], LINE, {}),
+    "weights": (lambda p: p[0] + (p[1] + p[2]) * X, [0, 0, 0], LINE, {"weights": 1.0 + GROUPS}),
+    "no weight": (
+        lambda p: p[0] + p[1] * X + p[2] * (GROUPS == 1),
+        [0, 0, 0],
+        LINE,
+        {"weights": 1.0 * (GROUPS != 1)},
+    ),
+    "variance": (lambda p: p[0] + (p[1] + p[2]) * X, [0, 0, 0], LINE, {"variance": 0.09}),
+    "bounds": (
+        lambda p: p[0] * p[1] * np.exp(-p[2] * X),
+        [1, 1, 1],
+        DECAY,
+        {"bounds": [(0, 50)] * 3},
+    ),
+    "at a bound": (
+        lambda p: p[0] + (p[1] + p[2]) * X + p[3] * OTHER,
+        [0.5, 0.1, 0.1, 0.1],
+        LINE - OTHER,
+        {"bounds": [(-50, 50)] * 3 + [(0, 50)]},
+    ),
+}
+UNITS = {
+    "one": [1.0],
+    "large": [1e6],
+    "small": [1e-6],
+    "mixed": [1e6, 1e-6, 1e3, 1.0, 1e-3],
+}
+
+
+def expected_error(curve, theta, y, gradient_of, weights=1.0, variance=None, bounds=()):
+    """Standard error by the pseudoinverse of the columns, by central differences."""
+    free = [j for j in range(theta.size) if not bounds or theta[j] > bounds[j][0] + 1e-9]
+    columns = []
+    for j in free:
+        step = np.zeros(theta.size)
+        step[j] = 1e-5 * (abs(theta[j]) + 1e-3)
+        columns.append((curve(theta + step) - curve(theta - step)) / (2 * step[j]))
+    rows, weights = np.stack(columns, axis=1), np.broadcast_to(weights, y.shape)
+    weighted = np.sqrt(weights)[:, None] * rows
+    lengths = np.linalg.norm(weighted, axis=0)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    inverse = np.linalg.pinv(weighted / lengths, rcond=1e-6)
+    df = np.sum(weights) - np.linalg.matrix_rank(weighted / lengths, tol=1e-6)
+    noise = variance or weights @ (y - curve(theta)) ** 2 / df
+    return np.sqrt(noise) * np.linalg.norm(inverse.T @ (gradient_of(rows) / lengths))
+
+
+@pytest.mark.parametrize("how", UNITS)
+@pytest.mark.parametrize("name", REDUNDANT)
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+def test_redundant_parameters_are_left_to_psi(name, how):
+    """Rank is missing everywhere, not at one point: what is determined has its error."""
+    curve, start, y, options = REDUNDANT[name]
+    unit, known = np.resize(UNITS[how], len(start)), dict(options)
+    if "bounds" in options:
+        known["bounds"] = [
+            (a * u, b * u) for (a, b), u in zip(options["bounds"], unit, strict=True)
+        ]
+    model = idm.from_residuals(lambda p: y - curve(p / unit), start=start * unit, **known)
+    found = idm.infer(model, lambda p: curve(p / unit)[0] + curve(p / unit)[3])
+    theta = np.array(model.theta) / unit
+    expected = expected_error(curve, theta, y, lambda rows: rows[0] + rows[3], **options)
+    np.testing.assert_allclose(found.standard_error, expected, rtol=1e-4)
 
 
 def test_a_likelihood_names_parameters_without_effect():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ from implicit_delta.models.weights import (
     warn_of_precisions,
 )
 from implicit_delta.numerics.lengths import sizes
-from implicit_delta.numerics.settled import settled_jacobian
+from implicit_delta.numerics.settled import SETTLED, settled_jacobian
 from implicit_delta.numerics.tracing.traced import Traced, unwrap
 
 MOST_ALTERNATIONS = 50
@@ -59,7 +60,8 @@ BESIDE = 0.1  # of a standard error: differences of the residuals there are thei
 MOST_PAIRED = 12  # parameters: with more, bends of pairs would cost more than the fit
 MUCH = 0.4  # of the Gauss-Newton curvature, of which usual fits leave out a tenth (guards.py)
 FEW_ROWS = 0.9  # of all leverages, in as many rows as there are parameters: a peak on one of them
-REDUNDANT = 1e-7  # singular value of columns of length one, by differences
+KNOWN = 1e-10  # singular value of columns of length one: smaller ones are lost in rounding
+EFFECT = SETTLED**0.5  # singular value of columns of length one, known to SETTLED: halfway to one
 FEW = 6  # evaluations of the residuals, for points that are compared
 FLAT = (
     "The least-squares fit has ended where a parameter, or a combination of some, has no effect on "
@@ -322,27 +324,28 @@ class LeastSquares:
         """
         theta, doubt = start, ""
         failure: Exception | None = None
+        low, high = self._box(start)
+        drawn = cache(lambda: draw_starts(self._recalled, start, low, high))
         try:
             theta = self._minimize(start, self._first_noise(start))
-            doubt = self._doubt(theta)
+            doubt = self._doubt(theta, lambda: drawn()[0])
         except (ImplicitDeltaError, ArithmeticError) as error:
             failure = error
         if not doubt and failure is None:
             return self._with_noise(theta)
         least = start.size / 2 + 2 * np.log(self.weights.size) if doubt in PROPER else 0.0
-        low, high = self._box(start)
-        points, matters = draw_starts(self._recalled, start, low, high)
+        points, matters = drawn()
         for point in best_draws(lambda x: -self._squares(x), [self._improved(x) for x in points]):
             try:
                 found = self._minimize(np.clip(point, low, high), self._first_noise(point))
-                other = self._doubt(found)
+                other = self._doubt(found, lambda: points)
             except (ImplicitDeltaError, ArithmeticError, ValueError):
                 continue
             if other in PROPER and (failure or self._gain(found, theta) > least):
                 theta, doubt, failure, least = found, other, None, 0.0
         if failure is not None and not isinstance(failure, ConvergenceError):
             raise failure
-        if failure or not (doubt in PROPER or self._is_redundant(theta, points)):
+        if failure or doubt not in PROPER:
             idle = without_effect(matters, names)
             raise ConvergenceError(
                 " ".join(str(text) for text in (failure or doubt, idle, NOWHERE) if text)
@@ -366,8 +369,11 @@ class LeastSquares:
             "that the model interpolates; give a larger one, or variance= as a number."
         )
 
-    def _doubt(self, theta: Array) -> str:
+    def _doubt(self, theta: Array, points: Callable[[], list[Array]]) -> str:
         """Tell why theta may not be the least squares; nothing if it looks like them.
+
+        Combinations of parameters that have no effect at the points either are redundant in the
+        model: they are left to psi.
 
         The Hessian of the sum of squares, in the norm of Gauss-Newton, is 1 + B. Where the
         residuals are noise about a curve, B is small; it is large at minima where they are not.
@@ -375,13 +381,15 @@ class LeastSquares:
         if self.l2 > 0 or self._is_exact(theta):
             return ""
         along = self._directions(theta)
-        k = along.shape[1]
         rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta) @ along
-        if _rank(rows) < k:
-            return FLAT
+        rows = np.where(np.all(np.isfinite(rows), axis=0), rows, 0.0)
         lengths = np.linalg.norm(rows, axis=0)
-        left, values, right = np.linalg.svd(rows / lengths, full_matrices=False)
-        steps = along @ (right.T / values / lengths[:, None])
+        left, values, right = _svd(rows)
+        k = int(np.sum(values > SETTLED * np.sqrt(lengths.size)))
+        if k < theta.size == lengths.size and self._rank_elsewhere(points(), along) > k:
+            return FLAT  # at a bound of another one a parameter may well lose its effect
+        left, lengths = left[:, :k], np.where(lengths > 0, lengths, 1.0)
+        steps = along @ (right[:k].T / values[:k] / lengths[:, None])
         center = np.sqrt(self.weights) * self._recalled(theta)
         h = BESIDE * float(np.linalg.norm(center)) / center.size**0.5
 
@@ -403,18 +411,26 @@ class LeastSquares:
         leverages = np.sort(np.sum(left**2, axis=1))[::-1]  # k in all
         if np.sum(leverages[:k]) > FEW_ROWS * k and leverages.size > 2 * k > 0:
             return BENT
-        return AT_A_BOUND if k < theta.size else ""
+        return AT_A_BOUND if along.shape[1] < theta.size else ""
 
-    def _is_redundant(self, theta: Array, points: list[Array]) -> bool:
-        """Whether parameters are as redundant at other points, too: of the model, not of theta."""
-        ranks = []
+    def _rank_elsewhere(self, points: list[Array], along: Array) -> int:
+        """Count the directions (d, k) that have an effect at other points, the most at any.
+
+        A singular value counts if it exceeds that of the error (Weyl), which is the change of the
+        columns with the step, by as much as separates no effect from one: `EFFECT`.
+        """
+        ranks, root = [0], np.sqrt(self.weights)[:, None]
         with np.errstate(all="ignore"):
             for point in points:
                 try:
-                    ranks.append(_rank(self._forward(point)))
+                    rows, other = (root * self._forward(point, h) @ along for h in (1.0, LONGER))
                 except (ArithmeticError, ValueError):
                     continue
-        return max(ranks, default=0) <= _rank(self.jacobian(theta)) < theta.size
+                lengths = np.linalg.norm(rows, axis=0)
+                error = np.linalg.norm((rows - other) / np.where(lengths > 0, lengths, 1.0))
+                if np.isfinite(error):
+                    ranks.append(int(np.sum(_svd(rows)[1] > EFFECT + error)))
+        return max(ranks)
 
     def _box(self, theta: Array) -> tuple[Array, Array]:
         if self.constraints is None:
@@ -473,23 +489,27 @@ class LeastSquares:
         def with_ridge(rows: Array) -> Array:
             return np.vstack([root[:, None] * rows, ridge * np.eye(rows.shape[1])])
 
-        def search(start: Array, make: Callable[[Array], Array], ftol: float) -> Any:
+        def anchored(rows: Array, error: float) -> Array:
+            return rows if self.l2 > 0 else _anchored(rows, error)
+
+        def search(start: Array, make: Callable[[Array], Array], error: float, ftol: float) -> Any:
             lengths = np.linalg.norm(with_ridge(make(start)), axis=0)
             units = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1.0), sizes(start))
             found = scipy.optimize.least_squares(
                 lambda z: residuals(z * units), start / units,
-                lambda z: with_ridge(make(z * units)) * units, x_scale="jac", ftol=ftol,
-                xtol=1e-15, gtol=1e-15, max_nfev=2000,
+                lambda z: anchored(with_ridge(make(z * units)) * units, error), x_scale="jac",
+                ftol=ftol, xtol=1e-15, gtol=1e-15, max_nfev=2000,
             )  # fmt: skip
             found.x = found.x * units  # gtol is absolute
             return found
 
         def ahead(theta: Array) -> tuple[Array, float]:
-            return _gauss_newton(residuals(theta), with_ridge(self.jacobian(theta)))
+            rows = anchored(with_ridge(self.jacobian(theta)), KNOWN)
+            return _gauss_newton(residuals(theta), rows)
 
         if self.derivative is None and self._is_plain(start):
             try:
-                near = search(start, self._forward, ROUGHLY)
+                near = search(start, self._forward, SETTLED, ROUGHLY)
             except (ArithmeticError, ValueError):  # the residuals need not be defined everywhere
                 near = None
             if near is not None and near.status > 0:
@@ -497,7 +517,7 @@ class LeastSquares:
                 step, distance = ahead(start)
                 if distance <= ARRIVED:  # the last step costs no search
                     return start + step
-        result = search(start, self.jacobian, 1e-15)
+        result = search(start, self.jacobian, KNOWN, 1e-15)
         if result.status == 0:
             raise ConvergenceError(
                 "The least-squares fit did not converge in 2000 evaluations (sum of squares "
@@ -532,17 +552,33 @@ def spectrum_of(rows: Array, l2: float) -> Array:
         rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
     values = np.linalg.svd(rows, compute_uv=False) ** 2
     spectrum = np.zeros(rows.shape[1])
-    spectrum[: values.size] = np.where(values > 1e-20 * values.max(initial=0), values, 0.0)
+    spectrum[: values.size] = np.where(values > KNOWN**2 * values.max(initial=0), values, 0.0)
     return spectrum
 
 
-def _rank(rows: Array) -> int:
-    """Count the columns (n, k) that are not redundant, whatever their units."""
+def _svd(rows: Array) -> tuple[Array, Array, Array]:
+    """Decompose columns of length one, or of zero, whatever their units, (n, k)."""
     lengths = np.linalg.norm(rows, axis=0)
-    kept = rows[:, lengths > 0] / lengths[lengths > 0]
-    if not kept.size or not np.all(np.isfinite(kept)):
-        return 0
-    return int(np.sum(np.linalg.svd(kept, compute_uv=False) > REDUNDANT))
+    return np.linalg.svd(rows / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
+
+
+def _anchored(rows: Array, error: float) -> Array:
+    """Hold combinations of parameters whose effect is lost in the error of the columns (n, d).
+
+    The last d rows, of residuals that are zero, become the projector on these combinations: no step
+    goes along them. A trust region would fill itself with them.
+    """
+    lengths = np.linalg.norm(rows, axis=0)
+    if not np.all(np.isfinite(lengths)):
+        return rows
+    left, values, right = _svd(rows)
+    known = values > error
+    if np.all(known):
+        return rows
+    held = np.where(lengths > 0, lengths, 1.0) * (right[~known].T @ right[~known])
+    rows = (left[:, known] * values[known]) @ right[known] * lengths
+    rows[-lengths.size :] += held
+    return rows
 
 
 def _gauss_newton(residuals: Array, rows: Array) -> tuple[Array, float]:
