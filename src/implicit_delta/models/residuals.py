@@ -42,6 +42,7 @@ from implicit_delta.models.weights import (
     observation_weights,
     warn_of_precisions,
 )
+from implicit_delta.numerics.derivatives import Derivative
 from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.settled import SETTLED, settled_jacobian
 from implicit_delta.numerics.tracing.traced import Traced, unwrap
@@ -61,6 +62,7 @@ MOST_PAIRED = 12  # parameters: with more, bends of pairs would cost more than t
 MUCH = 0.4  # of the Gauss-Newton curvature, of which usual fits leave out a tenth (guards.py)
 FEW_ROWS = 0.9  # of all leverages, in as many rows as there are parameters: a peak on one of them
 KNOWN = 1e-10  # singular value of columns of length one: smaller ones are lost in rounding
+MARGIN = 10  # times the error that differences estimate, as for derivatives that are compared
 EFFECT = SETTLED**0.5  # singular value of columns of length one, known to SETTLED: halfway to one
 FEW = 6  # evaluations of the residuals, for points that are compared
 FLAT = (
@@ -270,9 +272,18 @@ class LeastSquares:
 
     def jacobian(self, theta: Array) -> Array:
         """Differentiate the residuals, (n, d), numerically if no derivative is given."""
+        return self._derivative(theta).value
+
+    def weighted_slopes(self, theta: Array, weights: Array) -> tuple[Array, Array]:
+        """Slopes times the roots of the weights, (n, d), and the error of each column, (d,)."""
+        found, root = self._derivative(theta), np.sqrt(weights)[:, None]
+        return root * found.value, np.linalg.norm(root * found.error, axis=0)
+
+    def _derivative(self, theta: Array) -> Derivative:
         if self.derivative is not None:
             rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
-            return rows if self.scale is None else self.scale.divide(rows)
+            rows = rows if self.scale is None else self.scale.divide(rows)
+            return Derivative(rows, np.zeros_like(rows))
         return settled_jacobian(self._recalled, theta, LONG * sizes(theta))
 
     def _recalled(self, theta: Array) -> Array:
@@ -312,9 +323,10 @@ class LeastSquares:
 
     def _spectrum(self, theta: Array, along: Array) -> Array:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
-        rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta)
-        rows = rows if self.constraints is None else rows @ along
-        return spectrum_of(rows, self.l2)
+        rows, error = self.weighted_slopes(theta, self.weights)
+        if self.constraints is not None:
+            rows, error = rows @ along, error @ abs(along)
+        return spectrum_of(rows, self.l2, error)
 
     def fit(self, start: Array, names: tuple[str, ...] | None) -> tuple[Array, Noise]:
         """Solve from a start; where that ends at a doubtful point, from others too.
@@ -486,30 +498,34 @@ class LeastSquares:
         def residuals(theta: Array) -> Array:
             return np.concatenate([root * self._recalled(theta), ridge * theta])
 
-        def with_ridge(rows: Array) -> Array:
-            return np.vstack([root[:, None] * rows, ridge * np.eye(rows.shape[1])])
+        def rough(theta: Array) -> Derivative:
+            rows = self._forward(theta)
+            return Derivative(rows, SETTLED / MARGIN * abs(rows))
 
-        def anchored(rows: Array, error: float) -> Array:
+        def slopes(found: Derivative, units: Array | float = 1.0) -> Array:
+            added = ridge * np.eye(found.value.shape[1])
+            rows = np.vstack([root[:, None] * found.value, added]) * units
+            error = np.linalg.norm(root[:, None] * found.error, axis=0) * units
             return rows if self.l2 > 0 else _anchored(rows, error)
 
-        def search(start: Array, make: Callable[[Array], Array], error: float, ftol: float) -> Any:
-            lengths = np.linalg.norm(with_ridge(make(start)), axis=0)
+        def search(start: Array, make: Callable[[Array], Derivative], ftol: float) -> Any:
+            lengths = np.linalg.norm(root[:, None] * make(start).value, axis=0)
+            lengths = np.hypot(lengths, ridge)
             units = np.where(lengths > 0, 1 / np.where(lengths > 0, lengths, 1.0), sizes(start))
             found = scipy.optimize.least_squares(
                 lambda z: residuals(z * units), start / units,
-                lambda z: anchored(with_ridge(make(z * units)) * units, error), x_scale="jac",
-                ftol=ftol, xtol=1e-15, gtol=1e-15, max_nfev=2000,
+                lambda z: slopes(make(z * units), units), x_scale="jac", ftol=ftol, xtol=1e-15,
+                gtol=1e-15, max_nfev=2000,
             )  # fmt: skip
             found.x = found.x * units  # gtol is absolute
             return found
 
         def ahead(theta: Array) -> tuple[Array, float]:
-            rows = anchored(with_ridge(self.jacobian(theta)), KNOWN)
-            return _gauss_newton(residuals(theta), rows)
+            return _gauss_newton(residuals(theta), slopes(self._derivative(theta)))
 
         if self.derivative is None and self._is_plain(start):
             try:
-                near = search(start, self._forward, SETTLED, ROUGHLY)
+                near = search(start, rough, ROUGHLY)
             except (ArithmeticError, ValueError):  # the residuals need not be defined everywhere
                 near = None
             if near is not None and near.status > 0:
@@ -517,7 +533,7 @@ class LeastSquares:
                 step, distance = ahead(start)
                 if distance <= ARRIVED:  # the last step costs no search
                     return start + step
-        result = search(start, self.jacobian, KNOWN, 1e-15)
+        result = search(start, self._derivative, 1e-15)
         if result.status == 0:
             raise ConvergenceError(
                 "The least-squares fit did not converge in 2000 evaluations (sum of squares "
@@ -546,13 +562,16 @@ class LeastSquares:
             return bool(np.all(gaps < ALIKE * np.linalg.norm(rows, axis=0)))
 
 
-def spectrum_of(rows: Array, l2: float) -> Array:
-    """Squared singular values of rows, (m, k) to (k,), zero where they are lost in rounding."""
+def spectrum_of(rows: Array, l2: float, error: Array) -> Array:
+    """Squared singular values of rows, (m, k) to (k,), zero where the error (k,) hides them."""
     if l2 == 0:  # only their number counts, and units must not hide any
-        rows = rows / np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
-    values = np.linalg.svd(rows, compute_uv=False) ** 2
+        lengths = np.linalg.norm(rows, axis=0)
+        lengths = np.where(lengths > MARGIN * error, lengths, np.inf)
+        rows, error = rows / lengths, error / lengths
+    values = np.linalg.svd(rows, compute_uv=False)
+    least = max(KNOWN * values.max(initial=0), MARGIN * float(np.linalg.norm(error)))  # Weyl
     spectrum = np.zeros(rows.shape[1])
-    spectrum[: values.size] = np.where(values > KNOWN**2 * values.max(initial=0), values, 0.0)
+    spectrum[: values.size] = np.where(values > least, values**2, 0.0)
     return spectrum
 
 
@@ -562,8 +581,8 @@ def _svd(rows: Array) -> tuple[Array, Array, Array]:
     return np.linalg.svd(rows / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
 
 
-def _anchored(rows: Array, error: float) -> Array:
-    """Hold combinations of parameters whose effect is lost in the error of the columns (n, d).
+def _anchored(rows: Array, error: Array) -> Array:
+    """Hold combinations of parameters whose effect on rows (n, d) is lost in their error (d,).
 
     The last d rows, of residuals that are zero, become the projector on these combinations: no step
     goes along them. A trust region would fill itself with them.
@@ -572,7 +591,8 @@ def _anchored(rows: Array, error: float) -> Array:
     if not np.all(np.isfinite(lengths)):
         return rows
     left, values, right = _svd(rows)
-    known = values > error
+    relative = np.divide(error, lengths, out=np.zeros_like(error), where=lengths > 0)
+    known = values > max(KNOWN, MARGIN * float(np.linalg.norm(relative)))
     if np.all(known):
         return rows
     held = np.where(lengths > 0, lengths, 1.0) * (right[~known].T @ right[~known])

@@ -89,7 +89,7 @@ class TracedScore:
             return np.array(self.function(point), dtype=np.float64)
 
         plain = np.array(theta)
-        return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1))
+        return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1)).value
 
 
 def can_be_traced(function: Callable[[Array], Any], point: Array, checked: bool) -> bool:

@@ -56,14 +56,14 @@ def squares(shard: Shard) -> Squares:
     return Squares(total, 1, str(rows.problem.variance), False)
 
 
-def triangle(shard: Shard) -> Array:
-    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack, (d, d)."""
+def triangle(shard: Shard) -> tuple[Array, Array]:
+    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack; their error."""
     model = shard.model
     assert isinstance(model, LoglikModel)
     assert isinstance(model.loglik, GaussianResiduals)
-    slopes = model.loglik.problem.jacobian(np.asarray(model.theta))
     weights = (not shard.silent) * model.weights
-    return np.asarray(np.linalg.qr(np.sqrt(weights)[:, None] * slopes, mode="r"))
+    slopes, error = model.loglik.problem.weighted_slopes(np.asarray(model.theta), weights)
+    return np.linalg.qr(slopes, mode="r"), error
 
 
 def unit_gram(shard: Shard) -> Array:
@@ -78,8 +78,10 @@ def noise_over(engine: Engine, model: FittedModel) -> Noise:
     found, total, count = _totals(engine, model)
     rule, l2 = found.rule, model.l2
     if not found.network:
-        counted = rule == "unbiased" or l2 > 0
-        spectrum = spectrum_of(np.vstack(list(engine.each(triangle))), l2) if counted else None
+        spectrum = None
+        if rule == "unbiased" or l2 > 0:
+            triangles, errors = zip(*engine.each(triangle), strict=True)
+            spectrum = spectrum_of(np.vstack(triangles), l2, np.linalg.norm(errors, axis=0))
         return noise_variance(total, count, spectrum, l2, str(rule), model.d, WORDING)
     theta = np.asarray(model.theta)
 
