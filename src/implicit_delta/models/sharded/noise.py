@@ -63,7 +63,7 @@ def triangle(shard: Shard) -> tuple[Array, Array]:
     assert isinstance(model.loglik, GaussianResiduals)
     weights = (not shard.silent) * model.weights
     slopes, error = model.loglik.problem.weighted_slopes(np.asarray(model.theta), weights)
-    return np.linalg.qr(slopes, mode="r"), error
+    return np.asarray(np.linalg.qr(slopes, mode="r")), error
 
 
 def unit_gram(shard: Shard) -> Array:
