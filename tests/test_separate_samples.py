@@ -117,6 +117,35 @@ def test_rows_without_labels_are_judged_by_their_influences():
         idm.join(level[0], idm.infer(other, lambda th: th[0], robust=True), independent=True)
 
 
+def by_loglik(y, *columns):
+    X = np.column_stack([np.ones(len(y)), *columns])
+    start = np.zeros(X.shape[1] + 1)
+    return idm.from_loglik(
+        lambda b: -0.5 * ((y - X @ b[:-1]) * np.exp(-b[-1])) ** 2 - b[-1], start=start
+    )
+
+
+def by_residuals(y, *columns):
+    X = np.column_stack([np.ones(len(y)), *columns])
+    return idm.from_residuals(lambda b: y - X @ b, start=np.zeros(X.shape[1]))
+
+
+@pytest.mark.parametrize("second", [by_residuals, by_loglik])
+@pytest.mark.parametrize("first", [by_residuals, by_loglik])
+@pytest.mark.parametrize("errors", ["robust", "influence"])
+@pytest.mark.parametrize("k", [0, 1])
+def test_own_functions_of_the_same_data_are_known_by_their_influences(first, second, errors, k):
+    """Without an index or influences the data are only in closures: then nothing is known."""
+    x, t, y = (DATA[name].to_numpy() for name in "xty")
+    a = idm.infer(first(y, x), lambda b: b[k], **ERRORS[errors])
+    b = idm.infer(second(y, x, t), lambda b: b[k], **ERRORS[errors])
+    with pytest.warns(idm.ImplicitDeltaWarning, match=r"320 rows with a rank correlation of"):
+        idm.join(a, b, independent=True)
+    order = np.random.default_rng(k).permutation(N)
+    other = idm.infer(second(y[order], x[order], t[order]), lambda b: b[k], **ERRORS[errors])
+    idm.join(a, other, independent=True)
+
+
 def test_two_answers_of_one_model_are_not_independent():
     model = own(DATA.y.to_numpy(), slope=1.0)
     a, b = (idm.infer(model, lambda th, k=k: th[k]) for k in (0, 1))

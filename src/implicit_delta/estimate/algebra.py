@@ -56,7 +56,8 @@ def join(
         they are in the same cluster: clusters are matched by their labels.
     independent : bool
         The estimates are from separate samples, and no influences are needed. Rows, clusters or a
-        model that they share are warned about.
+        model that they share are warned about. Shared rows of models without an index
+        (`from_residuals`, `from_loglik`) are only recognized if both estimates have influences.
     names : sequence of str, optional
         Names of all evaluations; those they have, numbered where repeated, unless given.
 
