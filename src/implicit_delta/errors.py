@@ -14,6 +14,11 @@ REMEDIES = (
     "own. Otherwise finish the training with `polish(model)`, fit with a penalty (`l2=`), or use, "
     'for residuals, `Infinitesimal(curvature="ggn")`.'
 )
+OF_NETWORK = (
+    "`infer(model, psi)` without a method takes a training as it stopped, with a standard error "
+    "and a symmetric interval. A profile, a contour or a method with the Hessian needs a maximum: "
+    "finish the training with `polish(model)`, with a penalty (`l2=`) if there is none."
+)
 MOST_NUMBERS = 3  # of parameters without names
 
 
@@ -163,6 +168,12 @@ class NotAMaximumError(ImplicitDeltaError):
 
 class SaddlePointError(NotAMaximumError):
     """The log-likelihood curves upward in some direction at the given parameters."""
+
+    def of_network(self) -> "SaddlePointError":
+        """Advise on a network with a known likelihood, which `infer` takes as it stopped."""
+        return type(self)(
+            f"{str(self).removesuffix(REMEDIES)}{OF_NETWORK}", self.curvature, self.positions
+        )
 
 
 class EvaluationError(ImplicitDeltaError):

@@ -19,6 +19,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.methods.base import PROBE, Response
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
 from implicit_delta.models.base import FittedModel
@@ -34,6 +35,14 @@ LEAST, LOW, HIGH, MOST = 0.6, 0.85, 10.0, 1e3  # refused, warned about, warned a
 # Of a Gauss-Newton matrix: what it leaves out is a tenth of it in usual fits, and may be a half
 # where a curve fits badly; a saddle has none left.
 FAR_LESS = 0.2
+POLISHED = (
+    "The model was polished for another psi, up to a larger `drift=`, or with another maximizer: "
+    "`polish(model)` without further arguments ends at the maximum."
+)
+TAKEN_AS_IT_IS = (
+    " Or take the training as it stopped: `infer(model, psi)` without a method, for a standard "
+    "error and a symmetric interval."
+)
 ONE_SIDED = (
     "The log-likelihood is not close to a parabola: half a standard error to one side it "
     "falls far more than to the other. Usual causes: it has no finite maximum (perfectly "
@@ -96,13 +105,21 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
         "without it there is no maximum. Fit the model without the penalty."
         if debias
         else f"The model is not at its maximum: finishing the training would move psi by "
-        f"{drift:.2g} standard errors (drift). {model.drift_causes()}"
+        f"{drift:.2g} standard errors (drift). "
     )
     some, most = (DRIFT_WARNS, DRIFT_REFUSES)
     if debias:
         some, most = (DEBIASED_WARNS, DEBIASED_REFUSES)
     if drift > some:
+        text += "" if debias else _drift_advice(model)
         refuse_or_warn(text, drift > most and strict, DriftWarning)
+
+
+def _drift_advice(model: FittedModel) -> str:
+    """Name causes and remedies that are left: not the `polish` or the `infer` just called."""
+    if model.before is not None:
+        return POLISHED
+    return model.drift_causes() + (TAKEN_AS_IT_IS if stopped_early(model) else "")
 
 
 def _warn_of_parameters(model: FittedModel, score: Array, drift: float) -> None:
@@ -122,7 +139,7 @@ def _warn_of_parameters(model: FittedModel, score: Array, drift: float) -> None:
             f"The model is not at its maximum: finishing the training would move {name} by "
             f"{moves[worst]:.2g} standard errors (drift), and psi by {drift:.1g}, which happens to "
             f"depend little on it. The rows or weights may not be those of the fit. "
-            f"{model.drift_causes()}",
+            f"{_drift_advice(model)}",
             DriftWarning,
         )
 

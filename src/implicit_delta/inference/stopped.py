@@ -9,7 +9,6 @@ inverse of A itself would count what no data ever move, such as a constant added
 """
 
 import logging
-from collections.abc import Callable
 
 import numpy as np
 
@@ -20,18 +19,15 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ShrinkageWarning, SmallSampleWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.guards import refuse_or_warn
-from implicit_delta.inference.leverage import inverse_root
+from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
-FINISHED = 1.0  # twice the gain of a Newton step; the drift of each psi is checked as well
 INFORMED = 0.01  # of the variance that the ridge allows
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
-FLAT = 1e-10  # of the steepest curvature met
-STEPS = 100  # of conjugate gradients at most: usually the first few decide
 
 
 logger = logging.getLogger("implicit_delta")
@@ -39,9 +35,7 @@ logger = logging.getLogger("implicit_delta")
 
 def as_trained(model: FittedModel) -> FittedModel:
     """Tether a network whose training stopped early; any other model is returned as it is."""
-    if not model.bends or model.tether or not np.any(model.travelled):
-        return model  # or one that never left its start
-    if gain_of(model) <= FINISHED:
+    if not stopped_early(model):
         return model
     _check_trained(model)
     if not model.formable:
@@ -162,40 +156,3 @@ def moves_to_come(evaluation: Evaluation, response: Response) -> Array | None:
 def own_score(model: FittedModel) -> Array:
     """Score of the training's own objective, without the ridge that stands for its stop."""
     return np.asarray(model.score(model.theta) + model.tether * model.travelled)
-
-
-def gain_of(model: FittedModel) -> float:
-    """Twice the gain of the objective by a Newton step; at least so much without the matrix.
-
-    That is :math:`s' A^{-1} s`, with s the score. By Cauchy and Schwarz no psi would move by more
-    than the root of it, in standard errors, if training were finished.
-    """
-    score = model.score(model.theta)
-    if not np.any(score):
-        return 0.0
-    if model.formable:
-        root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
-        return float(np.sum((root.T @ score) ** 2))
-    product = lambda v: model.information(model.theta, v, "ggn")  # noqa: E731
-    return _quadratic(product, score, model.floor)
-
-
-def _quadratic(product: Callable[[Array], Array], b: Array, floor: float) -> float:
-    """Bound b' A^-1 b from below by conjugate gradients, until it is known to be finished or not.
-
-    With r what is left of b, it is at most ``|r|^2 / floor`` more.
-    """
-    residual, direction, found, steepest = b, b, 0.0, 0.0
-    for _ in range(STEPS):
-        square = float(residual @ residual)
-        if found > FINISHED or found * floor + square <= FINISHED * floor:
-            break
-        ahead = product(direction)
-        curved, length = float(direction @ ahead), float(direction @ direction)
-        steepest = max(steepest, curved / length)
-        if curved <= FLAT * steepest * length:
-            break  # rounding, or a flat direction, which is judged elsewhere
-        found += square**2 / curved
-        residual = residual - square / curved * ahead
-        direction = residual + float(residual @ residual) / square * direction
-    return found

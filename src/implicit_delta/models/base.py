@@ -16,7 +16,7 @@ from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
-from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
+from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.moments import Moments
@@ -305,7 +305,9 @@ class FittedModel(ABC):
         return nullcontext()
 
     def explained(self, error: NotAMaximumError) -> NotAMaximumError:
-        """Name the parameters that an error is about."""
+        """Name the parameters that an error is about, or what to do about a network."""
+        if isinstance(error, SaddlePointError) and self.bends and np.any(self.travelled):
+            return error.of_network()
         return error.named(self.names)
 
     def check_unchanged(self) -> None:  # noqa: B027

@@ -332,17 +332,6 @@ class BatchedModel(FittedModel):
                 )
             yield theta
 
-    def drift_causes(self) -> str:
-        """As of any model; the default method takes a training as it stopped."""
-        if not self.bends:
-            return super().drift_causes()
-        return (
-            "Usual causes: training stopped early, or a penalty used in training was not given "
-            "here. Leave the method out, `infer(model, psi)`, which takes a training that stopped "
-            "early as it is; or finish it with `polish(model)`; or give the `penalty=` or `l2=` "
-            "that was used."
-        )
-
     @property
     def pseudo(self) -> str:
         terms = self.row_terms
