@@ -433,6 +433,79 @@ def test_the_real_reason_is_given(case):
         idm.from_torch(make().double(), data, idm.Categorical())
 
 
+class Calls(nn.Module):
+    """A function of a (4, 3) weight and the inputs, with a linear layer behind it."""
+
+    def __init__(self, function, width=3):
+        super().__init__()
+        self.function, self.head = function, nn.Linear(width, 1)
+        self.weight = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x):
+        return self.head(self.function(x, self.weight))
+
+
+BAGS = torch.randint(0, 4, (30, 2), generator=torch.Generator().manual_seed(0))
+ROWS = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+F = nn.functional
+NO_DERIVATIVE = {
+    "bag": (lambda x, w: F.embedding_bag(x, w), 3, BAGS, "EmbeddingBag"),
+    "bag, sum": (lambda x, w: F.embedding_bag(x, w, mode="sum"), 3, BAGS, "EmbeddingBag"),
+    "bag, max": (lambda x, w: F.embedding_bag(x, w, mode="max"), 3, BAGS, "EmbeddingBag"),
+    "bag, padding": (lambda x, w: F.embedding_bag(x, w, padding_idx=0), 3, BAGS, "EmbeddingBag"),
+    "bag, offsets": (
+        lambda x, w: F.embedding_bag(x.flatten(), w, torch.arange(0, x.numel(), 2)),
+        3, BAGS, "EmbeddingBag",
+    ),
+    "cdist, p=1": (lambda x, w: torch.cdist(x, w.to(x.dtype), p=1.0), 4, ROWS, "torch.cdist"),
+    "cdist, p=3": (lambda x, w: torch.cdist(x, w.to(x.dtype), p=3.0), 4, ROWS, "torch.cdist"),
+    "pdist": (
+        lambda x, w: torch.stack([F.pdist(row + w[:2]) for row in x]), 1, ROWS, "_pdist_backward"
+    ),
+    "segments": (
+        lambda x, w: torch.segment_reduce(
+            x @ w.T, "mean", lengths=torch.ones(len(x), dtype=torch.long)
+        ),
+        4, ROWS, "_segment_reduce_backward",
+    ),
+    "igamma": (
+        lambda x, w: torch.igamma(F.softplus(x @ w.T), torch.ones_like(x[:, :1])),
+        4, ROWS, "igamma",
+    ),
+    "max_norm": (lambda x, w: F.embedding(x, w, max_norm=0.1).mean(1), 3, BAGS, "max_norm"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("likelihood", [idm.Gaussian(1.0), "a function"])
+@pytest.mark.parametrize("case", NO_DERIVATIVE)
+def test_an_operation_without_a_derivative_is_refused(case, likelihood):
+    function, width, x, reason = NO_DERIVATIVE[case]
+    if likelihood == "a function":
+        likelihood = lambda module, batch: -(module(batch[0]) - batch[1]).square().sum(1)
+    net = Calls(function, width).double()
+    with pytest.raises(idm.UnsupportedModelError, match=reason):
+        idm.polish(idm.from_torch(net, (x, ROWS[:, :1]), likelihood, l2=1.0))
+
+
+REWRITTEN = {
+    "bag": (lambda x, w: F.embedding(x, w).mean(1), 3, BAGS),
+    "cdist, p=1": (lambda x, w: (x[:, None] - w).abs().sum(-1), 4, ROWS),
+    "cdist, p=2": (lambda x, w: torch.cdist(x, w.to(x.dtype)), 4, ROWS),
+}
+
+
+@pytest.mark.parametrize("case", REWRITTEN)
+def test_what_the_refusal_advises_has_curvature(case):
+    function, width, x = REWRITTEN[case]
+    net = Calls(function, width).double()
+    model = idm.from_torch(net, (x, ROWS[:, :1]), idm.Gaussian(1.0), l2=1.0)
+    assert np.all(np.linalg.eigvalsh(model.information(model.theta, np.eye(model.d), "ggn")) > 0)
+    if case in NO_DERIVATIVE:
+        w = torch.randn(4, 3).double()
+        x = x if x is BAGS else x.double()
+        torch.testing.assert_close(function(x, w), NO_DERIVATIVE[case][0](x, w))
+
+
 def test_once_differentiable_functions_before_fixed_parameters_are_no_obstacle():
     torch.manual_seed(0)
     once = OnceNet().double()

@@ -1,7 +1,5 @@
 """Checks before any work starts: shapes, numbers, and that nothing is random."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from implicit_delta.models.module_checks import (
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.torch.data import Batches, can_be_cut, cut, leaves
 from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
+from implicit_delta.models.torch.reasons import REASONS
 
 WORDS = Words("module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a")
 NOT_THE_SAME = (
@@ -43,34 +42,6 @@ NOT_ALONE = (
 
 
 ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
-REASONS = {
-    "once_differentiable": (
-        "A `torch.autograd.Function` in the model is marked `@once_differentiable`, so it has no "
-        "second derivative, which both curvatures take. Remove the mark and write its backward "
-        "with torch operations, hold the parameters before it fixed with `parameters=`, or use "
-        "`refit`, which only trains."
-    ),
-    "Inference tensors": (
-        "The model uses a tensor that was made under `torch.inference_mode()` and can be in no "
-        "graph. Make it outside of that, under `torch.no_grad()`, or use its `.clone()`."
-    ),
-    "sparse": (
-        "The model makes sparse gradients, which have no second derivative. Usual cause: "
-        "`F.embedding(..., sparse=True)`; use `nn.Embedding`, or leave `sparse` out."
-    ),
-}
-
-
-@contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Give the reason for what torch cannot differentiate."""
-    try:
-        yield
-    except (RuntimeError, NotImplementedError) as error:
-        for sign, reason in REASONS.items():
-            if sign.lower() in str(error).lower():
-                raise UnsupportedModelError(f"{reason} (torch: {error})") from error
-        raise
 
 
 def row_bytes(program: TorchProgram, flat: Tensor, batches: Batches) -> int:

@@ -19,6 +19,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.models.program import Calculus, Function, Linearization, Product, Program
 from implicit_delta.models.torch.data import can_be_cut, cut, leaves, map_tensors
 from implicit_delta.models.torch.module import TorchFunctional
+from implicit_delta.models.torch.reasons import explained
 
 # Vectors at once, or else one by one. Together they share calls of kernels, not what these read: 16
 # took 0.2 to 0.8 times the time of one by one on batches of up to 2 MB (perceptrons, convnets,
@@ -118,8 +119,10 @@ def pull_back(output: Any, wanted: Tensor, cotangents: Tensor) -> Tensor:
             return _autograd(output, wanted, cotangents, batched=True)
         except (RuntimeError, NotImplementedError, ValueError):
             pass  # some operation has no batching rule: one by one
+    with explained():
+        if len(cotangents) == 1:
+            return _autograd(output, wanted, cotangents[0], batched=False)[None]  # no copy
         return torch.stack([_autograd(output, wanted, u, batched=False) for u in cotangents])
-    return _autograd(output, wanted, cotangents[0], batched=False)[None]
 
 
 def _autograd(output: Any, wanted: Tensor, cotangent: Tensor, *, batched: bool) -> Tensor:

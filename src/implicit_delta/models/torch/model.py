@@ -20,6 +20,7 @@ from implicit_delta.models.torch.evaluation import differentiate_psi, evaluate_p
 from implicit_delta.models.torch.graph import TorchProgram
 from implicit_delta.models.torch.module import is_widened, separate, uncertain
 from implicit_delta.models.torch.own_parameters import OwnParameters
+from implicit_delta.models.torch.reasons import explained
 from implicit_delta.models.torch.states import start_of, states_of
 from implicit_delta.models.torch.tangent import TangentFunctional, linearized
 from implicit_delta.models.torch.training import training
@@ -50,7 +51,7 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "To
 def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> "TorchModel":
     functional, theta = separate(module, options.dtype, options.parameters)
     program = TorchProgram(functional, terms, options.penalty)
-    with functional.context(), checks.explained():
+    with functional.context(), explained():
         flat = functional.flat(theta)
         probe = Batches(source, PROBE_ROWS, functional.dtype, functional.device)
         cost = checks.row_bytes(program, flat, probe)
