@@ -16,7 +16,7 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation.normal_draws import NormalDraws
-from implicit_delta.evaluation.row_weights import Groups
+from implicit_delta.evaluation.row_weights import APART, SPLITS, Groups
 from implicit_delta.evaluation.smoothed import Surrogate
 from implicit_delta.evaluation.unit_slopes import slopes_in_units
 from implicit_delta.models.base import Curvature, FittedModel
@@ -28,8 +28,6 @@ STEP = 1 / 32  # of a standard error: most units are straight over it, and it is
 SHRINK, LEVELS = 1 / 16, 3  # of steps, for weights of networks along which the data say little
 # Of the move of the units, by which it changes with a step of another size.
 STRAIGHT, ROUGH = 0.01, 0.5
-SPLITS = 32  # of the rows into halves, one for each pair of draws in turn
-APART = 0.9  # of the weights of a half: no row, class or group is ever without any
 LEAST_SLOPE = 0.01  # of the squared length of a slope: it keeps a direction, however noisy
 MOST_NUMBERS = 5 * 10**7  # of a Jacobian of the units that is kept
 SEED = 0
@@ -149,9 +147,7 @@ def _over_rows(
 
 def _splits(weight: Array, groups: Groups) -> Array:
     """Weights of two complementary halves of the rows, many times: (S, 2, m)."""
-    signs = np.where(np.arange(groups.count) % 2, 1.0, -1.0)
-    rng = np.random.default_rng(SEED)
-    halves = [groups.spread(1 + APART * rng.permutation(signs)) for _ in range(SPLITS)]
+    halves = [groups.spread(factors) for factors in groups.halves()]
     return np.array([(weight * half, weight * (2 - half)) for half in halves])
 
 
