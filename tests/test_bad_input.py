@@ -67,6 +67,7 @@ def test_either_theta_or_start(options):
         (np.where(np.arange(30) == 1, -1.0, 1.0), "negative"),
         (np.full(30, np.nan), "finite"),
         (np.zeros(30), "at least one positive"),
+        ("w", r"weights is 'w', .* give the column, `df\['w'\]`"),
     ],
 )
 def test_weights(weights, text):
@@ -331,6 +332,46 @@ def test_gauss_newton_needs_residuals():
 def test_clusters(clusters, text):
     with pytest.raises(ValueError, match=text):
         idm.infer(model(), lambda th: th[0], clusters=clusters)
+
+
+NAMED = [
+    ("village", "`clusters=df['village']`"),
+    (np.str_("village"), "`clusters=df['village']`"),
+    (np.array("village"), "`clusters=df['village']`"),
+    (["village"], "`clusters=df['village']`"),
+    (("village",), "`clusters=df['village']`"),
+    (("firm", "year"), "`df['firm']` for 'firm', `df['year']` for 'year'"),
+    (["firm", "year"], "`df['firm']` for 'firm', `df['year']` for 'year'"),
+    (np.array(["firm", "year"]), "`df['firm']` for 'firm', `df['year']` for 'year'"),
+    (("firm", np.arange(30)), "`df['firm']` for 'firm'."),
+    ((list(range(30)), "year"), "`df['year']` for 'year'."),
+    (("a", "b", "c"), "`df['a']` for 'a', `df['b']` for 'b', `df['c']` for 'c'"),
+]
+ENTRIES = {
+    "infer": lambda labels: idm.infer(model(), lambda th: th[0], clusters=labels),
+    "Bootstrap": lambda labels: idm.infer(
+        model(), lambda th: th[0], idm.Bootstrap(20), clusters=labels
+    ),
+    "Average": lambda labels: idm.infer(
+        model(), idm.Average(lambda th: th[0] * Y, clusters=labels)
+    ),
+    "from_equations": lambda labels: idm.from_equations(
+        lambda th: Y - th[0], start=[0.0], clusters=labels
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize(("labels", "columns"), NAMED)
+def test_clusters_by_name_are_not_looked_up(entry, labels, columns):
+    with pytest.raises(ValueError, match="Names of columns are not looked up") as caught:
+        entry(labels)
+    assert columns in str(caught.value)
+
+
+def test_labels_of_another_length_are_not_called_names():
+    with pytest.raises(ValueError, match=r"clusters has shape \(29,\)"):
+        idm.infer(model(), lambda th: th[0], clusters=["west", "east"] * 14 + ["west"])
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, -0.5, np.nan, "0.95"])

@@ -69,6 +69,11 @@ def as_weights(weights: Any, n: int) -> Array:
     """Check and copy observation weights given by a user."""
     if weights is None:
         return np.ones(n)
+    if isinstance(weights, str):
+        raise ValueError(
+            f"weights is {weights!r}, but there are {n} observations: give one weight for each. "
+            f"Names of columns are not looked up: give the column, `df[{str(weights)!r}]`."
+        )
     array = np.array(weights, dtype=np.float64)
     if array.shape != (n,):
         raise ValueError(

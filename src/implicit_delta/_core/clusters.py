@@ -142,9 +142,11 @@ def _column(labels: Any, n: int, grouped: bool) -> NDArray[Any]:
     given = np.fromiter(labels, dtype=object) if listed else np.asarray(labels)
     if given.shape in ((n,), (n, 1)):
         return given.reshape(n)
+    names = _columns_named(given)
+    what = f"is {labels!r:.60}" if names else f"has shape {given.shape}"
     if grouped:
         raise ValueError(
-            f"clusters has shape {given.shape}, but the units of this model are its {n} groups, "
+            f"clusters {what}, but the units of this model are its {n} groups, "
             "already independent of each other: use `robust=True`; or, where groups depend on each "
             f"other, one label per group in order of appearance, shape ({n},), as of "
             '`data.groupby("group", sort=False)["label"].first()`.'
@@ -155,10 +157,22 @@ def _column(labels: Any, n: int, grouped: bool) -> NDArray[Any]:
             "For groups by several columns give pairs, `list(zip(a, b))`; for two ways of "
             "grouping a tuple of two, `clusters=(a, b)`."
         )
+    if names:
+        advice = f"Names of columns are not looked up: give the column itself, {names}."
     raise ValueError(
-        f"clusters has shape {given.shape}, but there are {n} observations: give one label for "
-        f"each, shape ({n},). {advice}"
+        f"clusters {what}, but there are {n} observations: give one label for each, shape ({n},). "
+        + advice
     )
+
+
+def _columns_named(labels: NDArray[Any]) -> str:
+    """Write the columns that were given by name: strings, too few to be labels of clusters."""
+    names = [str(label) for label in labels.flat if isinstance(label, str)]
+    if labels.size > FEWEST or not names:
+        return ""
+    if labels.size == 1:
+        return f"`clusters=df[{names[0]!r}]`"
+    return ", ".join(f"`df[{name!r}]` for {name!r}" for name in names)
 
 
 def _numbered(labels: NDArray[Any]) -> tuple[NDArray[Any], Any]:
