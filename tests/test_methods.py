@@ -202,3 +202,50 @@ def test_what_is_no_covariance_is_refused_from_any_method(covariance, error, tex
     for strict in (True, False):
         with pytest.raises(error, match=text):
             idm.infer(model, lambda t: t[0], Own(), strict=strict)
+
+
+RETURNED = [
+    np.array([[0.02]]),
+    np.float64(0.02),
+    0.02,
+    None,
+    (np.array([[0.02]]), "own"),
+    {"covariance": np.array([[0.02]]), "method": "own"},
+    [[0.02]],
+    idm.Response,
+    np.linalg,
+    "own",
+]
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"robust": True}, {"robust": "HC1"}, {"clusters": np.arange(50) // 5}],
+    ids=str,
+)
+def test_what_is_no_response_is_refused_from_any_method(returned, options):
+    class Own(idm.Method):
+        def respond(self, model, evaluation):
+            return returned
+
+    y = np.random.default_rng(0).normal(size=50)
+    model = idm.from_loglik(lambda t: -0.5 * (y - t[0]) ** 2, start=[0.0])
+    text = rf"Own\.respond returned .*{type(returned).__name__}.*`Response\(covariance="
+    for psi in (lambda t: t[0], [lambda t: t[0], lambda t: 2 * t[0]]):
+        with pytest.raises(TypeError, match=text):
+            idm.infer(model, psi, Own(), **options)
+
+
+def test_what_is_no_method_by_clusters_is_refused():
+    class Own(idm.Method):
+        def respond(self, model, evaluation):
+            return idm.Infinitesimal().respond(model, evaluation)
+
+        def by_clusters(self, clusters):
+            self.clusters = clusters
+
+    y = np.random.default_rng(0).normal(size=50)
+    model = idm.from_loglik(lambda t: -0.5 * (y - t[0]) ** 2, start=[0.0])
+    with pytest.raises(TypeError, match=r"Own\.by_clusters returned NoneType"):
+        idm.infer(model, lambda t: t[0], Own(), clusters=np.arange(50) // 5)

@@ -269,14 +269,14 @@ def answer(
     if sandwich is not None:
         sandwich = replace(sandwich, by_method=method.accounts_for(sandwich.clusters))
     if sandwich is not None and sandwich.clusters is not None:
-        method = method.by_clusters(sandwich.clusters)
+        clustered = method.by_clusters(sandwich.clusters)
+        _check_returned(method, "by_clusters", clustered, Method)
+        method = clustered
     _check_constant(evaluation, method)
     try:
         estimate = assemble(
             evaluation,
-            _still(model, evaluation, method)
-            if np.all(evaluation.constant)
-            else method.respond(model, evaluation),
+            _response(model, evaluation, method),
             sandwich=sandwich,
             brought=brought,
             df=df,
@@ -304,6 +304,27 @@ def _check_constant(evaluation: Evaluation, method: Method) -> None:
             f"that {type(method).__name__} finds nothing to move. Ask for it in a call of its own, "
             "or leave `method=` out."
         )
+
+
+def _response(model: FittedModel, evaluation: Evaluation, method: Method) -> Response:
+    """Find the response by a method, which moves nothing where no entry depends on theta."""
+    if np.all(evaluation.constant):
+        return _still(model, evaluation, method)
+    response = method.respond(model, evaluation)
+    _check_returned(method, "respond", response, Response)
+    return response
+
+
+def _check_returned(method: Method, member: str, found: Any, wanted: Any) -> None:
+    """Raise unless a member of a method has returned what it must."""
+    if isinstance(found, wanted):
+        return
+    own = type(method).__name__
+    example = f'Response(covariance=V, method="{own}()")' if wanted is Response else f"{own}(...)"
+    raise TypeError(
+        f"{own}.{member} returned {type(found).__name__} {found!r:.60}, but must return a "
+        f"{wanted.__name__}, such as `{example}`."
+    )
 
 
 def _still(model: FittedModel, evaluation: Evaluation, method: Method) -> Response:
