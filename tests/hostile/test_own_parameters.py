@@ -218,6 +218,11 @@ def test_in_sklearn(name):
     }
     if first is not None:
         wrong["coefficients"] = lambda e: mean(e) * last.coef_.sum()
+        wrong["intercept"] = lambda e: mean(e) * np.sum(last.intercept_)
+        wrong["score"] = lambda e: mean(e) * own.score(X, y)
+    else:
+        wrong["loss"] = lambda e: mean(e) / own.loss_
+        wrong["first layer"] = lambda e: mean(e) * own.coefs_[0].sum()
     for psi in wrong.values():
         with pytest.raises(idm.EvaluationError, match=f"{OWN} from_sklearn"):
             idm.infer(model, psi, strict=False)

@@ -1,6 +1,9 @@
 """Questions whose tables hold weights, missing values or columns made by hand."""
 
 import re
+import warnings
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -637,7 +640,110 @@ def test_numbers_of_the_fit_inside_psi(case):
         idm.infer(idm.from_statsmodels(results), FROZEN[case](results))
 
 
+class Ratio:
+    """A psi that keeps results as an attribute."""
+
+    def __init__(self, results):
+        self.results = results
+
+    def __call__(self, params):
+        return params["t"] / self.results.scale
+
+
+def over_scale(params, fit):
+    return params["t"] / fit.scale
+
+
+CARRIED = {
+    "a helper": lambda r: (lambda sd: lambda p: p["t"] / sd())(lambda: r.scale),
+    "an attribute": lambda r: (lambda box: lambda p: p["t"] / box.fit.scale)(
+        SimpleNamespace(fit=r)
+    ),
+    "an object": Ratio,
+    "its method": lambda r: Ratio(r).__call__,
+    "a keyword of a partial": lambda r: partial(over_scale, fit=r),
+    "below the wrapper": lambda r: lambda p: p["t"] / r._results.scale,
+    "a bound method": lambda r: (lambda f: lambda p: p["t"] / f().iloc[0, 0])(r.cov_params),
+    "in a list": lambda r: [lambda p: p["t"], lambda p: p["t"] / r.scale],
+    "in a question": lambda r: idm.Average(lambda p: p.predict(MADE) / r.scale),
+    "a robust copy": lambda r: (lambda c: lambda p: p["t"] / c.bse["t"])(
+        r.model.fit(cov_type="HC0")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CARRIED)
+def test_numbers_of_a_fit_that_is_handed_on(case):
+    results = smf.ols("z ~ x + t", MADE).fit()
+    with pytest.warns(idm.ImplicitDeltaWarning, match=r"numbers of the fit"):
+        idm.infer(idm.from_statsmodels(results), CARRIED[case](results))
+
+
+def two_fits(kind):
+    """Results of one model at two parameters: attributes that differ depend on these."""
+    count, label = (MADE.x * 10).astype(int) % 4, MADE.index % 3
+    made = MADE.assign(count=count, label=label)
+    models = {
+        "OLS": lambda: smf.ols("z ~ x + t", made),
+        "GLM": lambda: smf.glm("count ~ x + t", made, family=sm.families.Poisson()),
+        "Logit": lambda: smf.logit("t ~ x + z", made),
+        "Poisson": lambda: smf.poisson("count ~ x + t", made),
+        "MNLogit": lambda: smf.mnlogit("label ~ x + t", made),
+    }
+    model = models[kind]()
+    if kind == "OLS":
+        fit = model.fit()
+        scaled = type(fit._results)(
+            model, 1.1 * fit.params, model.normalized_cov_params, scale=1.1 * fit.scale
+        )
+        return fit, type(fit)(scaled)
+    first = {"GLM": {"maxiter": 1}}.get(kind, {"maxiter": 1, "method": "bfgs", "disp": 0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one iteration does not converge
+        return model.fit(**({} if kind == "GLM" else {"disp": 0})), model.fit(**first)
+
+
+def same_numbers(one, other):
+    try:
+        return np.array_equal(np.asarray(one, float), np.asarray(other, float), equal_nan=True)
+    except (TypeError, ValueError):  # no numbers: families, settings, models
+        return True
+
+
+RECORDS = {"cov_kwds", "fit_history", "mle_retvals", "converged"}  # of the search, and texts
+ELSEWHERE = {"scale", "normalized_cov_params"}  # depend on parameters in other models
+
+
+@pytest.mark.parametrize("kind", ["OLS", "GLM", "Logit", "Poisson", "MNLogit"])
+def test_every_attribute_that_depends_on_parameters_is_found(kind):
+    fit, other = two_fits(kind)
+    model = idm.from_statsmodels(fit)
+    tried = 0
+    for name in sorted(set(dir(fit._results)) | set(dir(fit))):
+        if name.startswith("_") or name in RECORDS | ELSEWHERE:
+            continue
+        try:
+            values = getattr(fit, name), getattr(other, name)
+        except (TypeError, NotImplementedError, AttributeError):
+            continue
+        psi = eval(f"lambda params: fit.{name}", {"fit": fit})
+        depends = callable(values[0]) or not same_numbers(*values)
+        assert bool(model.doubt_of(psi)) == depends, name
+        tried += 1
+    assert tried > 30
+
+
 MOVING = {
+    "total variance": lambda r: lambda p: np.var(p.predict(MADE).to_numpy()) / r.mse_total,
+    "a length": lambda r: lambda p: p.sum() / len(r.params),
+    "length of another": lambda r: lambda p: p.predict(MADE).sum() / len(r.resid),
+    "rows": lambda r: lambda p: p.predict(MADE).loc[r.resid.index].mean(),
+    "its model in a helper": lambda r: (lambda f: lambda p: f(p))(
+        lambda p: r.model.predict(p, r.model.exog).mean()
+    ),
+    "kept and not read": lambda r: lambda p, fit=r: p["x"],
+    "below the wrapper": lambda r: lambda p: r._results.model.predict(p, r.model.exog).mean(),
+    "a count": lambda r: lambda p: p["x"] * r.nobs,
     "its design": lambda r: lambda p: (r.model.exog @ p.to_numpy()).mean(),
     "its model": lambda r: lambda p: r.model.predict(p, r.model.exog).mean(),
     "names": lambda r: lambda p: p[r.params.index[1]],

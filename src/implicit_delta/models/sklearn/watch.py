@@ -8,8 +8,9 @@ from typing import Any
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.module_checks import refuse_own
 
-# The last is read by copies.
+# Attributes that depend on the coefficients; the last is read by copies.
 COEFFICIENTS = frozenset({"coef_", "intercept_", "coefs_", "intercepts_", "__getstate__"})
+LOSSES = frozenset({"loss_", "best_loss_", "loss_curve_", "validation_scores_"})
 
 _watched: ContextVar[Any] = ContextVar("watched", default=None)
 
@@ -50,8 +51,13 @@ def _watching(kind: Any) -> Any:
     """Derive a class whose instances refuse their coefficients to the thread that watches them."""
 
     def get(self: Any, name: str) -> Any:
-        if name in COEFFICIENTS and _watched.get() is self:
-            refuse_own("coefficients", "from_sklearn", "copy.deepcopy(estimator)", "estimator")
+        if name in COEFFICIENTS | LOSSES and _watched.get() is self:
+            refuse_own(
+                "coefficients" if name in COEFFICIENTS else name,
+                "from_sklearn",
+                "copy.deepcopy(estimator)",
+                "estimator",
+            )
         return kind.__getattribute__(self, name)
 
     members = {"__getattribute__": get, "__module__": kind.__module__, "_unwatched": kind}
