@@ -100,7 +100,8 @@ def probe(
     if not exact or not moves:
         return _most(plain)
     top = model.objective(model.theta)
-    chosen = dict.fromkeys([int(np.argmax(errors)), max(plain, key=lambda k: plain[k])])
+    crooked = max(plain, key=lambda k: round(plain[k], 6))  # not by the rounding of straight ones
+    chosen = dict.fromkeys([int(np.argmax(errors)), crooked])
     chosen |= dict.fromkeys(spread_out(np.array(list(moves)), FEW))
     falls = {k: falls_along(model, push(k), score, top) for k in chosen if k in moves}
     roots = {k: (PROBE, PROBE) if straight[k] else _roots(falls[k]) for k in falls}
