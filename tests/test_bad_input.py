@@ -400,3 +400,66 @@ def test_no_warning_when_all_is_well():
 def test_settings_of_a_finite_difference_in_the_wrong_place(arguments, text):
     with pytest.raises(TypeError, match=text):
         idm.FiniteDifference(*arguments)
+
+
+# Questions and wrappers without a call
+
+UNCALLED = {
+    "average_comparison": 'average_comparison("x")',
+    "average_slope": 'average_slope("x")',
+    "average_prediction": "average_prediction()",
+    "predictions": "predictions(data)",
+    "Average": "Average(h)",
+    "Statistic": "Statistic(units, function)",
+    "Replicated": "Replicated(psi)",
+    "Smoothed": "Smoothed(psi)",
+}
+AROUND = {
+    "alone": lambda psi: psi,
+    "list": lambda psi: [psi],
+    "two": lambda psi: [lambda th: th[0], psi],
+    "dict": lambda psi: {"effect": psi},
+    "Smoothed": idm.Smoothed,
+}
+ASKED = {
+    "infer": lambda psi: idm.infer(model(), psi),
+    "infer, Simulation": lambda psi: idm.infer(model(), psi, idm.Simulation(50)),
+    "profile": lambda psi: idm.profile(model(), psi),
+    "compare": lambda psi: idm.compare(model(), psi),
+    "polish": lambda psi: idm.polish(model(), psi),
+}
+FITTED_AGAIN = {
+    "bootstrap": lambda psi: idm.bootstrap(np.mean, Y, psi, replicates=5),
+    "refit": lambda psi: idm.refit(lambda bonus: np.array([Y.mean()]), psi),
+}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+@pytest.mark.parametrize(
+    ("entry", "around"),
+    [
+        (entry, around)
+        for entry in [*ASKED, *FITTED_AGAIN]
+        for around in AROUND
+        if entry in ASKED or around != "Smoothed"  # the others take no Smoothed at all
+    ],
+)
+def test_a_question_or_wrapper_that_is_not_called(entry, around, name):
+    with pytest.raises(TypeError, match=f"psi is `{name}` itself") as caught:
+        (ASKED | FITTED_AGAIN)[entry](AROUND[around](getattr(idm, name)))
+    assert f"write `{UNCALLED[name]}`" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "psi",
+    [
+        lambda th: idm.average_slope("x"),
+        lambda th: idm.average_comparison("x", values=(0, 1)),
+        lambda th: idm.Smoothed(lambda th: th[0]),
+        lambda th: idm.Average(lambda th: th[0] * Y),
+    ],
+)
+@pytest.mark.parametrize("entry", [*ASKED, "bootstrap"])
+def test_a_function_that_returns_a_question(entry, psi):
+    with pytest.raises(idm.EvaluationError, match="psi is a function that returns a "):
+        (ASKED | FITTED_AGAIN)[entry](psi)

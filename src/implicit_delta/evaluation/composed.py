@@ -47,6 +47,11 @@ class Owned:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call and copy; refuse masked entries."""
         result = unmasked(self.function(*arguments, **options))
+        if isinstance(result, Question | Average | Replicated | Smoothed | Statistic):
+            raise EvaluationError(
+                f"psi is a function that returns a {type(result).__name__}: pass what it returns "
+                'as psi, as in `infer(model, average_slope("x"))`, without a function around it.'
+            )
         if isinstance(result, Mapping):
             return self._in_order(*(side_by_side if self.rows else flattened)(result))
         library = type(result).__module__.partition(".")[0]

@@ -7,12 +7,28 @@ from typing import Any, Protocol
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation.average import Average
 from implicit_delta.evaluation.picked import parameters
-from implicit_delta.evaluation.questions import Question
+from implicit_delta.evaluation.questions import (
+    Question,
+    average_comparison,
+    average_prediction,
+    average_slope,
+    predictions,
+)
 from implicit_delta.evaluation.replicated import Replicated
 from implicit_delta.evaluation.smoothed import Smoothed
 from implicit_delta.evaluation.statistic import Statistic
 
 WRAPPERS = (Average, Replicated, Smoothed, Statistic)
+CALLS = (
+    (average_comparison, 'average_comparison("x")'),
+    (average_slope, 'average_slope("x")'),
+    (average_prediction, "average_prediction()"),
+    (predictions, "predictions(data)"),
+    (Average, "Average(h)"),
+    (Statistic, "Statistic(units, function)"),
+    (Replicated, "Replicated(psi)"),
+    (Smoothed, "Smoothed(psi)"),
+)
 ONE_BY_ONE = (
     "Ask for each with the same variance and join the answers: `join(infer(model, a, robust=True, "
     "influence=True), infer(model, b, robust=True, influence=True))`."
@@ -39,6 +55,7 @@ def entries_of(psi: Any) -> list[Entry] | None:
 
     Those of a list keep their own names; unnamed functions, and those of one name, are numbered.
     """
+    _check_called(psi)
     if isinstance(psi, Mapping | list | tuple) and not psi:
         raise TypeError(f"psi is an empty {type(psi).__name__}: there is nothing to infer.")
     if isinstance(psi, Mapping):
@@ -51,6 +68,18 @@ def entries_of(psi: Any) -> list[Entry] | None:
         Entry(part, f"psi[{k}]" if stem and numbered[k] else None)
         for k, (part, stem) in enumerate(zip(psi, stems, strict=True))
     ]
+
+
+def _check_called(psi: Any) -> None:
+    """Raise if psi, perhaps in a wrapper, is a function or class that makes evaluations."""
+    while isinstance(psi, WRAPPERS):
+        psi = _inside(psi)
+    for maker, call in CALLS:
+        if psi is maker:
+            raise TypeError(
+                f"psi is `{call.partition('(')[0]}` itself, which makes an evaluation when it is "
+                f"called: write `{call}`, with your own arguments."
+            )
 
 
 def draws_from_model(psi: Any) -> bool:
@@ -125,10 +154,15 @@ def _stem(psi: Any) -> str:
     if isinstance(psi, str):
         return psi
     if isinstance(psi, WRAPPERS):
-        inside = (getattr(psi, name, None) for name in ("psi", "h", "function"))
-        return _stem(next(function for function in inside if function is not None))
+        return _stem(_inside(psi))
     name = str(getattr(psi, "__name__", "psi"))
     return "psi" if name == "<lambda>" else name
+
+
+def _inside(wrapper: Any) -> Any:
+    """Return the function in a wrapper."""
+    inside = (getattr(wrapper, name, None) for name in ("psi", "h", "function"))
+    return next(function for function in inside if function is not None)
 
 
 def _within(name: str, stem: str) -> str:

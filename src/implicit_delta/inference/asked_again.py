@@ -47,6 +47,7 @@ def _of_question(question: Question, data: Any) -> Any:
 
 def _checked(psi: Any) -> Any:
     """Refuse an entry whose own error a list or dict of black boxes has no place for."""
+    entries = entries_of(psi)
     random = callable(psi) and not isinstance(psi, Question) and accepts_rng(psi)
     if isinstance(psi, Average | Replicated | Smoothed | Statistic) or random:
         what = "a random function" if random else type(psi).__name__
@@ -55,11 +56,11 @@ def _checked(psi: Any) -> Any:
             "a list or dict for `bootstrap` and `refit` holds plain functions of what was fitted "
             "and questions. Ask for it in a call of its own."
         )
-    if not callable(psi) and entries_of(psi) is None:
+    if not callable(psi) and entries is None:
         raise TypeError(
             f"An entry of psi is {psi!r:.40}, but must be a function of what was fitted, "
-            "`lambda fitted: ...`, or a question such as `average_comparison`. Names of parameters "
-            "are for fitted models, `infer(model, psi)`."
+            '`lambda fitted: ...`, or a question such as `average_comparison("x")`. Names of '
+            "parameters are for fitted models, `infer(model, psi)`."
         )
     return psi
 
