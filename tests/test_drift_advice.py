@@ -71,6 +71,7 @@ def test_the_default_does_not_advise_the_default():
     assert "`polish(model)`" in told[0]
 
 
+@pytest.mark.slow
 def test_a_polished_model_is_told_which_polish_is_left():
     rows = torch.from_numpy(np.random.default_rng(1).normal(size=(700, 510)))
     torch.manual_seed(0)
@@ -80,11 +81,18 @@ def test_a_polished_model_is_told_which_polish_is_left():
     def first(module):
         return module(rows[:1])[0, 0]
 
-    rough = idm.polish(model, first, drift=2.0).model
+    rough = idm.polish(model, maximizer=idm.lbfgs(tolerance=100.0))
     told = " ".join(messages(lambda: idm.infer(rough, first, idm.Infinitesimal())))
     assert "was polished" in told
     again = messages(lambda: idm.infer(idm.polish(rough), first, idm.Infinitesimal()))
     assert not any("drift" in text for text in again)
+
+
+def test_a_loose_tolerance_is_named():
+    torch.manual_seed(0)
+    model = idm.from_torch(torch.nn.Linear(2, 1).double(), (X, Y > 0), idm.Bernoulli(), l2=1.0)
+    with pytest.raises(idm.ConvergenceError, match=r"standard errors from the maximum.*tolerance"):
+        idm.polish(model, maximizer=idm.lbfgs(tolerance=3.0))
 
 
 def test_a_linear_module_that_stopped_early():

@@ -77,7 +77,7 @@ def maximum_of(
                 return theta, iterations
             if at_maximum and found.gradient_norm < STALLED:
                 return _finish(model, theta, scale)[0], iterations
-    raise ConvergenceError(_advice(found, model.bends))
+    raise ConvergenceError(_advice(found, at_maximum, model.bends))
 
 
 def _from_nearby(model: FittedModel) -> Array | None:
@@ -200,7 +200,12 @@ def _finish(
     return np.asarray(theta), size
 
 
-def _advice(found: Maximum, bends: bool) -> str:
+def _advice(found: Maximum, at_maximum: bool, bends: bool) -> str:
+    if found.converged and at_maximum:
+        return (
+            f"The search has stopped {found.gradient_norm:.2g} standard errors from the maximum, "
+            "within the tolerance of the maximizer. Lower its tolerance, or leave `maximizer=` out."
+        )
     message = "the search got stuck." if "ABNORMAL" in found.message else found.message
     if found.converged:
         message = "the gradient vanishes where the objective curves upward."
