@@ -565,3 +565,12 @@ def test_diagnostics_keep_their_own_notes():
     diagnostics = Diagnostics(notes=notes)
     notes["lam"] = 9.0
     assert diagnostics.notes == {"lam": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("df", "text"),
+    [(9.0, "9"), (12.3456, "12.35"), (12345.6, "12350"), (8.9971e6, "8997000"), (3e15, "3e+15")],
+)
+def test_degrees_of_freedom_are_printed_as_numbers(df, text):
+    estimate = Estimate(np.ones(1), np.eye(1), ("psi",), "by hand", df=df)
+    assert f"df = {text}." in str(estimate)

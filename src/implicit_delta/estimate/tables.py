@@ -43,13 +43,18 @@ def estimate_table(columns: dict[str, list[Any]]) -> str:
     return f"{aligned(estimate_rows(columns))}\n{tests_line(columns)}"
 
 
+def degrees(df: float) -> str:
+    """Write degrees of freedom with four digits, and without an exponent."""
+    return f"{float(f'{df:.4g}'):.12g}"
+
+
 def tests_line(columns: dict[str, list[Any]]) -> str:
     """Write the hypothesis and the distribution behind the p-values and intervals."""
     null, df = (_only(columns[name]) for name in ("null", "df"))
     hypothesis = "null" if null is None else f"{null:.6g}"
     scale = getattr(columns, "scale", "")
     hypothesis += {"": "", "log": " on the log scale"}.get(scale, ", of ratios on the log scale")
-    freedom = "" if df is None else f", df = {df:.4g}"
+    freedom = "" if df is None else f", df = {degrees(df)}"
     return f"Tests of value = {hypothesis}; " + (
         "normal quantiles." if df == math.inf else f"t quantiles{freedom}."
     )

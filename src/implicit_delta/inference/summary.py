@@ -61,14 +61,14 @@ class Summary:
         if np.isfinite(found.log_likelihood):
             lines.append(
                 f"log-likelihood {found.log_likelihood:.6g}, AIC {found.aic:.6g}, BIC "
-                f"{found.bic:.6g} ({found.parameters} parameters, {found.observations:g} "
+                f"{found.bic:.6g} ({found.parameters} parameters, {found.observations:.12g} "
                 "observations)"
             )
         if np.isfinite(found.squares) and found.estimated:
-            lines.append(f"residual standard deviation {np.sqrt(found.noise):.5g}, df {found.df:g}")
+            lines.append(f"residual standard deviation {np.sqrt(found.noise):.5g}, df {found.df:.12g}")
         elif np.isfinite(found.squares):
             lines.append(
-                f"chi-square {found.squares:.5g}, df {found.df:g}, p-value {found.p_value:.4g}"
+                f"chi-square {found.squares:.5g}, df {found.df:.12g}, p-value {found.p_value:.4g}"
             )
         elif np.isfinite(found.log_likelihood):
             lines.append(f"deviance (-2 log-likelihood) {-2 * found.log_likelihood:.6g}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from implicit_delta.estimate.report.notes import settings_of
 from implicit_delta.estimate.report.text import escaped, tag
-from implicit_delta.estimate.tables import percent
+from implicit_delta.estimate.tables import degrees, percent
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -47,7 +47,7 @@ def _quantiles(estimate: Estimate) -> str:
     least, most = float(np.min(estimate.df)), float(np.max(estimate.df))
     if np.isinf(least):
         return "normal"
-    span = f"{least:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
+    span = " to ".join(dict.fromkeys(degrees(df) for df in (least, most)))
     return f"Student's t, {span} degrees of freedom"
 
 
