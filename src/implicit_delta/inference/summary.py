@@ -65,7 +65,9 @@ class Summary:
                 "observations)"
             )
         if np.isfinite(found.squares) and found.estimated:
-            lines.append(f"residual standard deviation {np.sqrt(found.noise):.5g}, df {found.df:.12g}")
+            lines.append(
+                f"residual standard deviation {np.sqrt(found.noise):.5g}, df {found.df:.12g}"
+            )
         elif np.isfinite(found.squares):
             lines.append(
                 f"chi-square {found.squares:.5g}, df {found.df:.12g}, p-value {found.p_value:.4g}"
