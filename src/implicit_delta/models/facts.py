@@ -1,0 +1,91 @@
+"""What is known about a fit beside its likelihood: data, not methods."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.labels import UNNAMED, NamedColumn
+from implicit_delta._core.types import Array
+from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.prediction import Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """How a network was trained.
+
+    Attributes
+    ----------
+    start : (d,) array or None
+        Where the training began, if that is known.
+    no_start : str
+        Why it is not.
+    checkpoints : (c, d) array or None
+        States of the last steps of the training that theta comes from, in their order.
+    replicates : (r, d) array or None
+        Where other trainings on the same data ended, from other initializations. Both belong to
+        one theta: `at` another one drops them.
+    before : (d,) array or None
+        Where the training had ended, of a model that `polish` has made.
+    frozen : int
+        How many other parameters were trained, and are taken as known.
+    effective : float
+        Number of parameters that the data determine, where the training stopped early.
+    """
+
+    start: Array | None = None
+    no_start: str = "start= is not given"
+    checkpoints: Array | None = None
+    replicates: Array | None = None
+    before: Array | None = None
+    frozen: int = 0
+    effective: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """What a library that has fitted the model knows of it.
+
+    Attributes
+    ----------
+    labels : sequence or None
+        Labels of the observations that were used: cluster labels and unit values that have an
+        index are aligned with these.
+    grouped : bool
+        Whether the observations are groups of the host library's rows.
+    response : NamedColumn
+        The response, if it is a column of a data frame.
+    covariance : Claimed or None
+        The covariance that the fit states, if it is not the inverse information.
+    clusters : Clusters or None
+        Groups of rows that the fit takes for dependent.
+    predictor : Predictor or None
+        Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
+    """
+
+    labels: Any = None
+    grouped: bool = False
+    response: NamedColumn = UNNAMED
+    covariance: Claimed | None = None
+    clusters: Clusters | None = None
+    predictor: Predictor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """All of them.
+
+    Attributes
+    ----------
+    df : float
+        Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
+    noise_rule : str or None
+        By which a noise variance was estimated from the rows; None if none was.
+    """
+
+    training: Training = field(default_factory=Training)
+    host: Host = field(default_factory=Host)
+    df: float = np.inf
+    noise_rule: str | None = None
