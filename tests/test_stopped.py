@@ -72,11 +72,11 @@ def test_the_tether_is_where_the_evidence_has_it(stopped):
     tied = model.tethered()
     values = np.linalg.eigvalsh(dense(model)[2])
     gamma = np.sum(values / (values + tied.tether))
-    way = np.sum((model.theta - model.start) ** 2)
+    way = np.sum((model.theta - model.facts.training.start) ** 2)
     np.testing.assert_allclose(tied.tether * way, gamma, rtol=1e-8)
-    np.testing.assert_allclose(tied.effective, gamma, rtol=1e-8)
+    np.testing.assert_allclose(tied.facts.training.effective, gamma, rtol=1e-8)
     assert tied.curvature == "ggn"
-    away = tied.theta - tied.start
+    away = tied.theta - tied.facts.training.start
     np.testing.assert_allclose(
         tied.score(tied.theta), model.score(model.theta) - tied.tether * away, atol=1e-10
     )
@@ -253,7 +253,7 @@ def test_small_sample_factors_count_effective_parameters(stopped):
     model, X, _, _ = stopped
     psi = mean_probability(X)
     plain, corrected = (idm.infer(model, psi, robust=name) for name in ("HC0", "HC1"))
-    factor = model.n / (model.n - model.tethered().effective)
+    factor = model.n / (model.n - model.tethered().facts.training.effective)
     assert (corrected.standard_error / plain.standard_error) ** 2 == pytest.approx(factor)
 
 
@@ -306,7 +306,7 @@ def test_repeated_rows_are_counted_in_probed_leverages(monkeypatch):
         net, data, idm.Categorical(), start=start, **options
     ).tethered()
     counted, repeated = make((X, y), weights=times.astype(float)), make((X3, y3))
-    counted = replace(counted, tether=repeated.tether, effective=repeated.effective)
+    counted = replace(counted, tether=repeated.tether, facts=repeated.facts)
     psi = mean_probability(classes(50, seed=3)[0])
     ses = [idm.infer(each, psi).standard_error for each in (counted, repeated)]
     assert ses[0] == pytest.approx(ses[1], rel=1e-3)

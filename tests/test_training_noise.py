@@ -304,20 +304,20 @@ def test_compare_has_the_line_for_all():
 def test_states_belong_to_one_theta():
     model = fitted(checkpoints=states(CHECKPOINTS), replicates=states(wobbling(3)))
     assert model.checkpoints.shape == (24, 2)
-    assert model.replicates.shape == (3, 2)
+    assert model.facts.training.replicates.shape == (3, 2)
     kept = model.reweighted(np.full(N, 2.0))
     assert kept.checkpoints is model.checkpoints
-    assert kept.replicates is model.replicates
+    assert kept.facts.training.replicates is model.facts.training.replicates
     assert model.at(model.theta).checkpoints is model.checkpoints
     moved = model.at(model.theta + 1e-3)
     assert moved.checkpoints is None
-    assert moved.replicates is None
+    assert moved.facts.training.replicates is None
 
 
 def test_polish_says_that_replicates_are_left_behind():
     off = fitted(BETA + 0.05, replicates=states(wobbling(3)))
     with pytest.warns(idm.ImplicitDeltaWarning, match="Polish each replicate"):
-        assert idm.polish(off).replicates is None
+        assert idm.polish(off).facts.training.replicates is None
     others = [idm.polish(fitted(row)).module for row in wobbling(3, 0.1)]
     with pytest.raises(ValueError, match="the same"):  # a convex problem has one maximum
         fitted(replicates=[copy.deepcopy(others[0])] * 3)
@@ -379,7 +379,9 @@ def test_a_training_that_stopped_early_has_the_line_by_default():
 
 @pytest.mark.parametrize("form", ["state_dicts", "modules", "parameters", "wrapped"])
 def test_the_start_in_any_form(form):
-    np.testing.assert_array_equal(fitted(start=FORMS[form](linear([3.0, 4.0]))).start, [3.0, 4.0])
+    np.testing.assert_array_equal(
+        fitted(start=FORMS[form](linear([3.0, 4.0]))).facts.training.start, [3.0, 4.0]
+    )
 
 
 def test_a_start_that_was_not_copied_is_refused():

@@ -71,7 +71,7 @@ def test_states_belong_to_one_theta():
 def test_a_tangent_has_no_replicates():
     given = [tree(row) for row in STATES]
     touching = fitted(checkpoints=given, replicates=given[:3]).tangent()
-    assert touching.replicates is None
+    assert touching.facts.training.replicates is None
     assert touching.checkpoints.shape == (24, 2)
 
 

@@ -259,5 +259,5 @@ def test_debias_and_profile_finish_the_training_and_have_no_line():
 
 def test_a_tangent_has_no_replicates():
     fit = model(replicates=good(3), checkpoints=good())
-    assert fit.tangent().replicates is None
+    assert fit.tangent().facts.training.replicates is None
     assert fit.tangent().checkpoints is fit.checkpoints

@@ -103,7 +103,8 @@ def continue_training(
             if i > 0 and i % every == 0:
                 states.append(theta.copy())
     found = np.array(states, dtype=model.theta.dtype)
-    return replace(trained, checkpoints=found)  # type: ignore[return-value]
+    facts = trained.facts.with_training(checkpoints=found)
+    return replace(trained, facts=facts)  # type: ignore[return-value]
 
 
 def averaged(model: Model) -> Model:
@@ -139,7 +140,8 @@ def averaged(model: Model) -> Model:
     {'model': 0.07, 'training': 0.01, 'total': 0.07}
     """
     trained = _trainable(model, "averaged")
-    if trained.checkpoints is None:
+    states = trained.facts.training.checkpoints
+    if states is None:
         raise ValueError(
             "The model has no checkpoints to average. Give the states of the last steps or epochs, "
             "`from_torch(..., checkpoints=states)`, or make some with `continue_training(model, "
@@ -153,8 +155,9 @@ def averaged(model: Model) -> Model:
             "`from_torch(module, ..., checkpoints=states)`.",
             ImplicitDeltaWarning,
         )
-    mean = trained.checkpoints.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
-    moved = replace(trained, theta=mean, tether=0.0)
+    mean = states.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
+    facts = trained.facts.with_training(before=None)
+    moved = replace(trained, theta=mean, tether=0.0, facts=facts)
     return moved.tethered() if trained.tether else moved  # type: ignore[return-value]
 
 

@@ -117,7 +117,7 @@ def check_drift(model: FittedModel, drift: float, strict: bool, debias: bool = F
 
 def _drift_advice(model: FittedModel) -> str:
     """Name causes and remedies that are left: not the `polish` or the `infer` just called."""
-    if model.before is not None:
+    if model.facts.training.before is not None:
         return POLISHED
     return model.drift_causes() + (TAKEN_AS_IT_IS if stopped_early(model) else "")
 

@@ -403,7 +403,8 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n, d = float(model.counts.sum()), model.effective if model.tether else model.d
+        n = float(model.counts.sum())
+        d = model.facts.training.effective if model.tether else model.d
         if n <= d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "

@@ -162,8 +162,11 @@ def polish(
     model = model.tangent() if tangent else model
     given = renamed(maximizer, maximize)
     finished, iterations, watch = _alternated(model, psi, given, drift, budget)
-    start = model.theta if model.before is None else model.before
-    object.__setattr__(finished, "before", start)  # models are frozen, and `at` knows no polish
+    trained, ended = model.facts.training, finished.facts.training
+    facts = finished.facts.with_training(
+        before=model.theta if trained.before is None else trained.before
+    )
+    object.__setattr__(finished, "facts", facts)  # models are frozen, and `at` knows no polish
     if model.claimed is not None and finished.claimed is None:
         warn(
             f"The parameters have moved, and the covariance of the fit ({model.claimed.name}) is "
@@ -171,7 +174,7 @@ def polish(
             "`robust=` or `clusters=`, or fit again to the end.",
             ImplicitDeltaWarning,
         )
-    if model.replicates is not None and finished.replicates is None:
+    if trained.replicates is not None and ended.replicates is None:
         warn(
             "The parameters have moved, and those of the replicates have not: the budget has no "
             "line `initialization` from here on. Polish each replicate as a model of its own, and "
@@ -246,7 +249,8 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     errors : (K,) array
         Standard errors.
     """
-    before = None if evaluation.fitted is None else evaluation.fitted.before
+    fitted = evaluation.fitted
+    before = None if fitted is None else fitted.facts.training.before
     if before is None:
         return {}
     try:

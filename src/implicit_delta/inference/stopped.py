@@ -49,11 +49,10 @@ def as_trained(model: FittedModel) -> FittedModel:
 
 def _check_trained(model: FittedModel) -> None:
     """Refuse data that the training has made worse: they are not those of the training."""
-    if model.start is None:
+    start = model.facts.training.start
+    if start is None:
         return
-    before, after = (
-        float(model.weights @ model.terms(theta)) for theta in (model.start, model.theta)
-    )
+    before, after = (float(model.weights @ model.terms(theta)) for theta in (start, model.theta))
     if after <= before:
         raise ConvergenceError(
             f"The data are fitted worse by the trained weights (log-likelihood {after:.6g}) than "
@@ -139,10 +138,11 @@ def told(model: FittedModel) -> dict[str, str]:
     """Tell what was done about a training that stopped early."""
     if not model.tether:
         return {}
-    center = f"zero, as {model.no_start}" if model.start is None else "the start"
+    training = model.facts.training
+    center = f"zero, as {training.no_start}" if training.start is None else "the start"
     given = f"l2 {model.l2:.3g} + " if model.l2 else ""
     held = f"{given}ridge {model.tether:.3g} around {center} (evidence)"
-    return {"stopped": f"{held}; {model.effective:.0f} of {model.d} parameters determined"}
+    return {"stopped": f"{held}; {training.effective:.0f} of {model.d} parameters determined"}
 
 
 def moves_to_come(evaluation: Evaluation, response: Response) -> Array | None:

@@ -41,7 +41,8 @@ def target_of(evaluation: Evaluation, errors: Array) -> Target:
     """Compare psi with what it would be without the penalty, in standard errors (K,)."""
     model = evaluation.fitted
     if model is not None and model.tether:
-        others = f"; the other {model.held} parameters are held as they are" * (model.held > 0)
+        frozen = model.facts.training.frozen
+        others = f"; the other {frozen} parameters are held as they are" * (frozen > 0)
         return Target(STOPPED + others)
     if model is None or not model.penalized:
         return Target()

@@ -78,10 +78,11 @@ def training_noise(evaluation: Evaluation) -> TrainingNoise:
     model = evaluation.fitted
     if model is None:
         return TrainingNoise()
-    if model.replicates is not None:
-        return _over_replicates(evaluation, model.replicates)
-    if model.checkpoints is not None:
-        return _over_checkpoints(evaluation, model, model.checkpoints)
+    training = model.facts.training
+    if training.replicates is not None:
+        return _over_replicates(evaluation, training.replicates)
+    if training.checkpoints is not None:
+        return _over_checkpoints(evaluation, model, training.checkpoints)
     return TrainingNoise()
 
 

@@ -19,6 +19,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
@@ -109,8 +110,6 @@ class FittedModel(ABC):
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
-    before : (d,) array or None
-        Where the training had ended, of a model that `polish` has made.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
@@ -131,22 +130,9 @@ class FittedModel(ABC):
         variance is always the sandwich of the rows.
     clusters : Clusters or None
         Groups of rows that the fit of a sandwiched model takes for dependent.
-    start : (d,) array or None
-        Where the training began, if that is known.
-    no_start : str
-        Why it is not.
     tether : float
         Strength of a ridge around `start` (or zero) that stands for the steps which a training
         that stopped early did not take; see `tethered`.
-    held : int
-        How many other parameters were trained, and are taken as known.
-    effective : float
-        Number of parameters that the data determine, of a tethered model.
-    checkpoints : (c, d) array or None
-        States of the last steps of the training that theta comes from, in their order.
-    replicates : (r, d) array or None
-        Where other trainings on the same data ended, from other initializations. Both belong to
-        one theta: `at` another one drops them.
     mixed : str
         Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
@@ -159,6 +145,8 @@ class FittedModel(ABC):
         Values of the parameters that `fix` holds, by their places.
     shards : int
         Of a model over parts of the data: their number; 0 for any other.
+    facts : Facts
+        What is known about the fit beside its likelihood.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
@@ -171,7 +159,6 @@ class FittedModel(ABC):
     rows: Any = None
     grouped: bool = False
     curvature: Curvature = "hessian"
-    before: Array | None = None
     df: float = np.inf
     noise_rule: str | None = None
     weight_kind: WeightKind = "frequency"
@@ -182,13 +169,7 @@ class FittedModel(ABC):
     bends: bool = False
     sandwiched: bool = False
     clusters: Clusters | None = None
-    start: Array | None = None
     tether: float = 0.0
-    effective: float = np.nan
-    held: int = 0
-    no_start: str = "start= is not given"
-    checkpoints: Array | None = None
-    replicates: Array | None = None
     response: NamedColumn = UNNAMED
     mixed: str = ""
     constraints: Constraints | None = None
@@ -197,6 +178,12 @@ class FittedModel(ABC):
     fixed: Mapping[int, float] = MappingProxyType({})
     predictor: Predictor | None = None
     shards: int = 0
+    facts: Facts = NO_FACTS
+
+    @property
+    def checkpoints(self) -> Array | None:
+        """States of the last steps of the training that theta comes from, (c, d), if given."""
+        return self.facts.training.checkpoints
 
     @property
     def n(self) -> int:
@@ -266,7 +253,8 @@ class FittedModel(ABC):
     @property
     def travelled(self) -> Array:
         """Way of the training from its start, or from zero, (d,)."""
-        return self.theta if self.start is None else self.theta - self.start
+        start = self.facts.training.start
+        return self.theta if start is None else self.theta - start
 
     @property
     @abstractmethod

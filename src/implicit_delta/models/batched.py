@@ -32,6 +32,7 @@ from implicit_delta.models.base import (
 )
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
@@ -117,13 +118,9 @@ class BatchedModel(FittedModel):
     weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
     df: float = np.inf
-    start: Array | None = None
     tether: float = 0.0
-    effective: float = np.nan
-    held: int = 0  # other parameters of the training, taken as known
     noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
-    checkpoints: Array | None = None
-    replicates: Array | None = None
+    facts: Facts = NO_FACTS
     columns: tuple[str, ...] | None = None  # of the inputs, for questions
     not_double: str = ""  # why float64 could not be used
     counter: Counter = field(default_factory=Counter)
@@ -294,9 +291,7 @@ class BatchedModel(FittedModel):
 
     def at(self, theta: Array) -> Self:
         moved = as_parameters(theta).astype(self.theta.dtype, copy=False)
-        if np.array_equal(moved, self.theta):
-            return replace(self, theta=moved)
-        return replace(self, theta=moved, checkpoints=None, replicates=None)
+        return replace(self, theta=moved, facts=self.facts.moved(moved - self.theta))
 
     @in_context
     def redrawn(self, rng: np.random.Generator) -> Self:
@@ -374,7 +369,8 @@ class BatchedModel(FittedModel):
         model = self._with_mean_square() if self.noise_rule else self
         scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
-        return model._with_ridges(tether=scale * tie.strength, effective=tie.effective)
+        facts = model.facts.with_training(effective=tie.effective)
+        return model._with_ridges(tether=scale * tie.strength, facts=facts)
 
     def _with_ridges(self, **changes: Any) -> Self:
         """Change ridges; a Gauss-Newton matrix that was formed is handed on, not formed again."""
@@ -444,7 +440,7 @@ class BatchedModel(FittedModel):
     def checked(self, by_evidence: bool = False) -> Self:
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""
         self._refuse_losses()
-        check_near(self.checkpoints, self.theta, self.start)
+        check_near(self.facts.training, self.theta)
         model = self.with_noise()
         return model.tethered() if by_evidence else model
 
@@ -474,13 +470,15 @@ class BatchedModel(FittedModel):
 
     def _ridge(self, theta: Array) -> float:
         """Sum of the ridges, which the objective has with a minus."""
-        away = theta if self.start is None else theta - self.start
+        start = self.facts.training.start
+        away = theta if start is None else theta - start
         return self.l2 / 2 * squared_length(theta) + self.tether / 2 * squared_length(away)
 
     def _ridge_slope(self, theta: Array) -> Array:
         if not self.tether:
             return self.l2 * theta
-        away = theta if self.start is None else theta - self.start
+        start = self.facts.training.start
+        away = theta if start is None else theta - start
         return np.asarray(self.l2 * theta + self.tether * away)
 
     def _spans(self) -> list[slice]:

@@ -1,6 +1,6 @@
 """What is known about a fit beside its likelihood: data, not methods."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,7 @@ class Training:
     checkpoints : (c, d) array or None
         States of the last steps of the training that theta comes from, in their order.
     replicates : (r, d) array or None
-        Where other trainings on the same data ended, from other initializations. Both belong to
-        one theta: `at` another one drops them.
+        Where other trainings on the same data ended, from other initializations.
     before : (d,) array or None
         Where the training had ended, of a model that `polish` has made.
     frozen : int
@@ -89,3 +88,17 @@ class Facts:
     host: Host = field(default_factory=Host)
     df: float = np.inf
     noise_rule: str | None = None
+
+    def with_training(self, **changes: Any) -> "Facts":
+        """Replace some facts of the training."""
+        return replace(self, training=replace(self.training, **changes))
+
+    def moved(self, step: Array) -> "Facts":
+        """Keep what still holds after a step of theta, (d,): states belong to one theta."""
+        if not np.any(step):
+            return self
+        return self.with_training(checkpoints=None, replicates=None, before=None)
+
+
+NO_FACTS = Facts()
+FITTED_BY_LIBRARY = Facts(Training(no_start="the library keeps no start"))

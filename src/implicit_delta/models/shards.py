@@ -115,6 +115,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         bends=first.bends,
         kind=first.kind,
         noise_rule=first.noise_rule,
+        facts=first.facts,
         **first.others,
     )
     model = model.with_noise(noise_over) if model.noise_rule else model

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.facts import Training
 
 Kind: TypeAlias = Literal["checkpoints", "replicates"]
 
@@ -85,12 +86,12 @@ def checked_start(start: Array, theta: Array) -> Array:
     return start
 
 
-def check_near(checkpoints: Array | None, theta: Array, start: Array | None) -> None:
+def check_near(training: Training, theta: Array) -> None:
     """Refuse checkpoints that are farther away from theta than the start of the training is."""
-    if checkpoints is None or start is None:
+    if training.checkpoints is None or training.start is None:
         return
-    away = np.linalg.norm(checkpoints - theta, axis=1)
-    far = np.flatnonzero(away > np.linalg.norm(start - theta))
+    away = np.linalg.norm(training.checkpoints - theta, axis=1)
+    far = np.flatnonzero(away > np.linalg.norm(training.start - theta))
     if far.size:
         raise ValueError(
             f"checkpoints[{far[0]}] is farther away from the model than start= is: it is no state "

@@ -33,6 +33,7 @@ from implicit_delta.models.base import (
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.facts import FITTED_BY_LIBRARY, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.prediction import InCoordinates, Predictor
 from implicit_delta.numerics.tracing import trace
@@ -164,8 +165,6 @@ class HostModel(FittedModel):
         Further lines of `print(model)`.
     """
 
-    no_start: ClassVar[str] = "the library keeps no start"  # type: ignore[misc]
-
     likelihood: HostLikelihood
     theta: Array
     weights: Array
@@ -184,12 +183,12 @@ class HostModel(FittedModel):
     penalty_note: str = ""
     penalty_by_rows: bool = False
     tether: float = 0.0
-    effective: float = np.nan
     notes: Mapping[str, str] = field(default_factory=dict)
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
     predictor: Predictor | None = None
+    facts: Facts = FITTED_BY_LIBRARY
     watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
@@ -293,7 +292,8 @@ class HostModel(FittedModel):
         if not self.bends:
             return super().tethered()
         tie = evidence_of(self)
-        return replace(self, curvature="ggn", tether=tie.strength, effective=tie.effective)
+        facts = self.facts.with_training(effective=tie.effective)
+        return replace(self, curvature="ggn", tether=tie.strength, facts=facts)
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         if not self.bends:

@@ -11,6 +11,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
+from implicit_delta.models.facts import Facts, Training
 from implicit_delta.models.jax import checks
 from implicit_delta.models.jax.data import Batches, arrays_of
 from implicit_delta.models.jax.evaluation import Evaluator
@@ -72,9 +73,13 @@ def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "JaxMode
         weight_kind=options.weight_kind,
         l2=options.ridge,
         names=functional.names,
-        checkpoints=states_of("checkpoints", options.checkpoints, params, functional),
-        start=start_of(options.start, params, functional),
-        replicates=states_of("replicates", options.replicates, params, functional),
+        facts=Facts(
+            Training(
+                start=start_of(options.start, params, functional),
+                checkpoints=states_of("checkpoints", options.checkpoints, params, functional),
+                replicates=states_of("replicates", options.replicates, params, functional),
+            )
+        ),
         evaluator=Evaluator(functional, own_arrays(params, functional)),
         columns=columns,
         not_double=NARROWS if narrows and functional.dtype == np.float64 else "",
@@ -139,7 +144,7 @@ class JaxModel(BatchedModel):
             self,
             program=replace(self.program, functional=touching, row_terms=terms),
             evaluator=Evaluator(replace(touching, strict=True)),
-            replicates=None,  # far from where it touches
+            facts=self.facts.with_training(replicates=None),  # far from where it touches
         )
 
     @in_context

@@ -10,6 +10,7 @@ from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.runaway import level_ways
@@ -17,15 +18,7 @@ from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
-OF_TRAINING = (
-    "start",
-    "no_start",
-    "held",
-    "checkpoints",
-    "replicates",
-    "penalty_note",
-    "precision",
-)
+OTHERS = ("penalty_note", "precision")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +26,7 @@ class Described:
     """All that has to be alike in the shards, or is added up once.
 
     `weights` is None where all are one; `value` is the log-likelihood of these rows, `level` are
-    directions in which these rows hold nothing, and `others` is known of the training.
+    directions in which these rows hold nothing, and `others` are further fields.
     """
 
     label: str
@@ -54,6 +47,7 @@ class Described:
     fixed: dict[int, float]
     bends: bool
     noise_rule: str | None
+    facts: Facts
     value: float
     seen: Print
     looks: Looks
@@ -86,11 +80,12 @@ def described(shard: Shard) -> Described:
         dict(model.fixed),
         model.bends,
         model.noise_rule or ("unbiased" if np.isfinite(model.df) else None),
+        Facts(model.facts.training),
         float(model.unpenalized().objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
-        {name: getattr(model, name) for name in OF_TRAINING},
+        {name: getattr(model, name) for name in OTHERS},
     )
 
 
@@ -293,10 +288,9 @@ def at(shard: Shard, theta: Array) -> FittedModel:
     return shard.model.at(theta)
 
 
-def tethered(shard: Shard, tether: tuple[float, float]) -> FittedModel:
-    """Tie a network to its start by a ridge of this strength, and effective parameters."""
-    strength, effective = tether
-    return replace(shard.model, tether=strength, effective=effective)  # type: ignore[type-var]
+def tethered(shard: Shard, tether: float) -> FittedModel:
+    """Tie a network to its start by a ridge of this strength."""
+    return replace(shard.model, tether=tether)  # type: ignore[type-var]
 
 
 def curvature_noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:

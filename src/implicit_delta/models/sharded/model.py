@@ -23,6 +23,7 @@ from implicit_delta.models.base import (
 )
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.loglik_model import SADDLE
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
@@ -103,15 +104,10 @@ class ShardedModel(FittedModel):
     whole: FittedModel | None = None
     fixed: Mapping[int, float] = field(default_factory=dict)
     bends: bool = False
-    start: Array | None = None
-    no_start: str = ""
-    held: int = 0
-    checkpoints: Array | None = None
-    replicates: Array | None = None
+    facts: Facts = NO_FACTS
     precision: Precision = DOUBLE
     penalty_note: str = ""
     tether: float = 0.0
-    effective: float = np.nan
     kind: str = ""
     _sent: LastCache = field(init=False, default_factory=LastCache)
 
@@ -279,9 +275,8 @@ class ShardedModel(FittedModel):
     def at(self, theta: Array) -> "ShardedModel":
         point = as_parameters(theta)
         engine = self.engine.changed(asks.at, [point] * self.engine.count)
-        if np.array_equal(point, self.theta):
-            return replace(self, engine=engine, theta=point)
-        return replace(self, engine=engine, theta=point, checkpoints=None, replicates=None)
+        facts = self.facts.moved(point - _plain(self.theta))
+        return replace(self, engine=engine, theta=point, facts=facts)
 
     def along(self, chart: Chart) -> "ShardedModel":
         engine = self.engine.changed(asks.along, [chart] * self.engine.count)
@@ -313,10 +308,10 @@ class ShardedModel(FittedModel):
         model = self.with_noise(mean_square_over) if self.noise_rule else self
         scale = float(self.engine.first(scale_of_weights, self.weights))
         tie = evidence_of(model, scale)
-        held = scale * tie.strength, tie.effective
-        ties = [held if i == 0 else (0.0, np.nan) for i in range(self.shards)]
-        engine = model.engine.changed(asks.tethered, ties)
-        return replace(model, engine=engine, tether=held[0], effective=held[1], curvature="ggn")
+        tether = scale * tie.strength
+        engine = model.engine.changed(asks.tethered, [tether, *[0.0] * (self.shards - 1)])
+        facts = model.facts.with_training(effective=tie.effective)
+        return replace(model, engine=engine, tether=tether, facts=facts, curvature="ggn")
 
     def with_noise(self, rule: Callable[[Engine, FittedModel], Noise]) -> "ShardedModel":
         """Plug a noise variance of all shards in."""

@@ -11,6 +11,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import Bonus
 from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_context
+from implicit_delta.models.facts import Facts, Training
 from implicit_delta.models.module_checks import EVIDENCE, Options, reason_of
 from implicit_delta.models.module_prediction import checked_columns
 from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
@@ -73,18 +74,22 @@ def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> 
         weight_kind=options.weight_kind,
         l2=options.ridge,
         names=functional.names,
-        held=_trainable(module) - theta.size if options.parameters is not None else 0,
-        start=start_of(options.start, module, options.parameters),
-        checkpoints=states_of("checkpoints", options.checkpoints, module, options.parameters),
-        replicates=states_of("replicates", options.replicates, module, options.parameters),
+        facts=Facts(_training_of(module, theta.size, options)),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,
         columns=columns,
         own=OwnParameters(uncertain(unwrapped(module), options.parameters)),
     ).checked(options.l2 == EVIDENCE)
 
 
-def _trainable(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+def _training_of(module: nn.Module, d: int, options: Options) -> Training:
+    chosen = options.parameters
+    trainable = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    return Training(
+        start=start_of(options.start, module, chosen),
+        checkpoints=states_of("checkpoints", options.checkpoints, module, chosen),
+        replicates=states_of("replicates", options.replicates, module, chosen),
+        frozen=0 if chosen is None else trainable - d,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +129,8 @@ class TorchModel(BatchedModel):
         parts = {field.name: getattr(whole, field.name) for field in fields(whole)}
         tangent = TangentFunctional(**parts, center=center)
         program = replace(self.program, functional=tangent)
-        return replace(self, program=program, replicates=None)  # far from where it touches
+        facts = self.facts.with_training(replicates=None)  # far from where it touches
+        return replace(self, program=program, facts=facts)
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
