@@ -146,7 +146,7 @@ class FittedModel(ABC):
     shards : int
         Of a model over parts of the data: their number; 0 for any other.
     facts : Facts
-        What is known about the fit beside its likelihood.
+        Training, host library and noise: what is known about the fit apart from its likelihood.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """

@@ -1,4 +1,4 @@
-"""What is known about a fit beside its likelihood: data, not methods."""
+"""Facts about a fit apart from its likelihood: data, not methods."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +14,7 @@ from implicit_delta.models.prediction import Predictor
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """How a network was trained.
+    """Training of a network.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """What a library that has fitted the model knows of it.
+    """Facts from the library that has fitted the model.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Host:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All of them.
+    """Facts about a fit apart from its likelihood.
 
     Attributes
     ----------
