@@ -81,6 +81,7 @@ _HOMES = {
     "datagrid": "evaluation",
     "from_draws": "models.draws",
     "from_equations": "models.equations",
+    "from_estimates": "models.estimates",
     "from_jax": "models.jax",
     "from_loglik": "models.loglik",
     "from_residuals": "models.residuals",
@@ -176,6 +177,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.compress import compress as compress
     from implicit_delta.models.draws import from_draws as from_draws
     from implicit_delta.models.equations import from_equations as from_equations
+    from implicit_delta.models.estimates import from_estimates as from_estimates
     from implicit_delta.models.jax import from_jax as from_jax
     from implicit_delta.models.loglik import from_loglik as from_loglik
     from implicit_delta.models.residuals import from_residuals as from_residuals

@@ -192,6 +192,9 @@ def _crosses(
                 "call: `bootstrap(lambda data: (fit1(data), fit2(data)), data, psi)` with a psi of "
                 f"both, or a psi that returns both. {_other_way(one, other)}"
             )
+        if without.rows is not None and without.rows.unknown:
+            told = f"Joint errors of {names}: {without.rows.unknown}"
+            raise ValueError(f"{told} {_other_way(one, other)}")
         raise ValueError(
             f"How {names} depend on each other follows from the influences of the rows, which "
             f"were not kept for {without.names[0]!r}: ask for them with `infer(model, psi, "

@@ -16,7 +16,7 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.numerics.arrays import covariance_root, pseudo_solve, symmetric
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import conjugate_gradient, factorize
 
@@ -63,6 +63,9 @@ class NormalDraws:
 
     def steps(self) -> Iterator[Array]:
         """Blocks of steps, one per column: (d, b), `pairs` columns in all."""
+        if self.model.sandwiched:
+            yield covariance_root(self.model.covariance) @ self.z.T
+            return
         if self.dense:
             matrix = self.information(np.eye(self.model.d))
             yield factorize(symmetric(matrix)).half(self.z.T)
@@ -89,7 +92,7 @@ class NormalDraws:
     def information(self, v: Array) -> Array:
         """A times v: of a model that has a covariance and no curvature, its inverse."""
         if self.model.sandwiched:
-            return _inverse_times(self.model.covariance, v)
+            return pseudo_solve(self.model.covariance, v)
         self.budget.spend(v.size // self.model.d, "No draw was finished.")
         return self.model.information(self.model.theta, v, self.curvature)
 
@@ -139,17 +142,6 @@ def simulate(
     together = np.concatenate(odd)
     linear = draws.z @ (draws.z.T @ together) / draws.pairs if draws.matched else None
     return Pairs(together, np.concatenate(even), directions / draws.pairs, linear)
-
-
-def _inverse_times(V: Array, v: Array) -> Array:
-    """Multiply by the inverse of a covariance, (d, d), in standard errors: units do not matter."""
-    errors = np.sqrt(np.diag(V))
-    if not np.all(errors > 0):
-        raise UnsupportedModelError(
-            "A parameter has no error, so that the parameters have no normal distribution to draw "
-            "from. Hold it fixed outside of the model."
-        )
-    return np.asarray(np.linalg.solve(V / np.outer(errors, errors), (v.T / errors).T).T / errors).T
 
 
 def both_signs(steps: Array) -> Array:

@@ -141,10 +141,15 @@ class Question(Worded):
             raise UnsupportedModelError(
                 f"{_name_of(model)} has no predictions from tables, which questions such as "
                 "`average_comparison` need. Those of `from_statsmodels` (regressions, GLM, "
-                "discrete and ordered models) and `from_sklearn` have, and those of `from_torch` "
-                "and `from_jax` with `columns=[...]`, the names of the columns of their inputs. Or "
-                "write the question as a function of the model: `infer(model, lambda theta: ...)`."
+                "discrete and ordered models) and `from_sklearn` have, those of `from_estimates` "
+                "with `predict=`, a function of the parameters and a frame, and those of "
+                "`from_torch` and `from_jax` with `columns=[...]`, the names of the columns of "
+                "their inputs. Or write the question as a function of the model: "
+                "`infer(model, lambda theta: ...)`."
             )
+        if self.population:
+            model.check_rows()
+        predictor = predictor.reading(self.data)
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
         counted = training and len(table) == model.n and not model.grouped

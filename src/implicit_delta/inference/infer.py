@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.precision import cautious
-from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, Asked
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
@@ -35,14 +34,15 @@ from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
 from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.delta_method import DeltaMethod
 from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.posterior_covariance import PosteriorCovariance
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.claimed import checked_covariance
 from implicit_delta.models.draws import DrawsModel
 from implicit_delta.models.foreign import refuse_foreign
-from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
@@ -210,28 +210,7 @@ def _checked_covariance(
         return None
     if robust:
         raise ValueError("Give robust= and clusters=, or covariance=, but not both.")
-    given = np.asarray(_by_names(covariance, model), dtype=np.float64)
-    if given.shape != (model.d, model.d):
-        raise ValueError(
-            f"covariance has shape {given.shape}, but the model has {model.d} parameters: give "
-            f"({model.d}, {model.d}), in the order of `infer(model, parameters)`."
-        )
-    values = np.linalg.eigvalsh(symmetric(given)) if np.all(np.isfinite(given)) else np.array([-1])
-    if not is_symmetric(given) or values[0] < -1e-10 * abs(values[-1]):
-        raise ValueError("covariance is not symmetric and positive semi-definite.")
-    return symmetric(given)
-
-
-def _by_names(covariance: Any, model: FittedModel) -> Any:
-    """Put a labelled covariance in the order of the parameters."""
-    labels = [list(map(str, getattr(covariance, axis, []))) for axis in ("index", "columns")]
-    names = list(model.names or [])
-    if not names or labels == [names, names] or sorted(labels[0]) != sorted(names):
-        return covariance
-    if labels[0] != labels[1]:
-        raise ValueError("covariance has other labels in its rows than in its columns.")
-    order = [labels[0].index(name) for name in names]
-    return np.asarray(covariance)[np.ix_(order, order)]
+    return checked_covariance(covariance, model.names, model.d)
 
 
 def answer(
@@ -251,7 +230,7 @@ def answer(
     cost = cost or Cost.start(model)
     if sandwich is None and model.weight_kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
-    if sandwich is None and brought is None and model.sandwiched:
+    if sandwich is None and brought is None and model.sandwiched and model.claimed is None:
         sandwich = Sandwich.of(model, False, model.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
@@ -348,6 +327,8 @@ def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
+    if model.sandwiched and model.claimed is not None:
+        return DeltaMethod()
     if model.sandwiched:
         return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
     if not by_rows:

@@ -336,7 +336,7 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_
         return Rows(model.n)
     clusters = claimed.clusters if claimed is not None else sandwich.clusters
     ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
-    unknown = "" if claimed is None or claimed.by_rows else (
+    unknown = "" if claimed is None or claimed.by_rows else model.mixed or (
         f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
     )  # fmt: skip
     codes, outcomes = label_codes(model.rows), model.response.values

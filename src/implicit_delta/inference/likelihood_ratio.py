@@ -15,6 +15,7 @@ from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
+from implicit_delta.models.base import FittedModel
 from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.fit_statistics import FitStatistics
@@ -157,6 +158,8 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
 
 
 def _check_model(model: Any) -> None:
+    if isinstance(model, FittedModel) and model.sandwiched:
+        model.objective(model.theta)  # which says why there is none
     if not isinstance(model, LoglikModel):
         raise TypeError(
             f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "

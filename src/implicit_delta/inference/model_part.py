@@ -83,7 +83,7 @@ def model_part(
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
     if judged is not None and brought is None:
         warn_of_small_samples(judged, evaluation.model, response, rows)
-    claimed = None if brought is not None else _claimed(evaluation, response, robust)
+    claimed = None if brought is not None else _claimed(evaluation, response, robust, raw)
     covariance: Covariance = raw
     if brought is not None:
         covariance, notes = _brought(evaluation, brought), {**notes, "variance": "covariance="}
@@ -99,8 +99,8 @@ def model_part(
         notes = {**notes, "variance": str(evaluation.model.claimed)}
     elif robust is not None or by_rows:
         notes = {**notes, "variance": str(plain)}
-    replaced = any(other is not None for other in (robust, brought, claimed))
-    by_model = not (replaced or response.robust or by_rows or debias)
+    replaced = covariance is not raw and not debias
+    by_model = not (replaced or claimed is not None or response.robust or by_rows or debias)
     return ModelPart(
         raw, covariance, df, rows, plain, by_model and evaluation.fitted is not None, replaced,
         asymmetry, notes,
@@ -193,15 +193,18 @@ def _brought(evaluation: Evaluation, brought: Array) -> Covariance:
 
 
 def _claimed(
-    evaluation: Evaluation, response: Response, sandwich: Sandwich | None
+    evaluation: Evaluation, response: Response, sandwich: Sandwich | None, raw: Covariance
 ) -> Covariance | None:
     """Make the covariance J C J', (K, K), with C that of the fit, if nothing else was asked for.
 
-    A psi that jumps has no Jacobian J: the curvature times the directions stands for it.
+    Where C is all that is known of the model, it is that of the response, `raw`. A psi that jumps
+    has no Jacobian J: the curvature times the directions stands for it.
     """
     model = evaluation.fitted
     if model is None or model.claimed is None or response.refitted or sandwich is not None:
         return None
+    if model.sandwiched:
+        return raw
     slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
     smooth = response.draws is None and model.chart is not None  # zero if constraints fix it
     if not smooth and not np.all(np.any(slopes, axis=-1)):
@@ -215,6 +218,7 @@ def _of_rows(evaluation: Evaluation) -> Sandwich:
     if claimed is None or evaluation.sample != "training":
         return Sandwich()
     if not claimed.by_rows:
+        evaluation.model.check_rows()
         raise UnsupportedModelError(
             f"The error of an average over the training rows is made of these rows, and {claimed} "
             "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "

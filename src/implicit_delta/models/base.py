@@ -126,8 +126,8 @@ class FittedModel(ABC):
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
     sandwiched : bool
-        Whether the model is known by influences alone: it has no terms and no objective, and its
-        variance is always the sandwich of the rows.
+        Whether the model has no terms and no objective: its variance is always the sandwich of the
+        rows, or the one that is `claimed`.
     clusters : Clusters or None
         Groups of rows that the fit of a sandwiched model takes for dependent.
     tether : float

@@ -1,7 +1,7 @@
 """Contract of predictions: the protocol through which a question meets a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -10,6 +10,8 @@ import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
+from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.numerics.tracing import trace
 
 
 class Prediction(Protocol):
@@ -61,6 +63,10 @@ class Predictor(ABC):
 
     # Derived from the member above; a backend may know more.
 
+    def reading(self, data: Any) -> "Predictor":
+        """Return the predictor for a question with rows of its own; None: the training rows."""
+        return self
+
     def scenarios(self, data: Any, variable: Any, columns: Sequence[Any]) -> list[Prediction]:
         """Read a table several times, each time with another column (m,) of one variable."""
         return [self.on(replaced(data, variable, column)) for column in columns]
@@ -84,6 +90,33 @@ class Predictor(ABC):
     def changed(self) -> str:
         """Describe how `table` was changed since the fit, where that can be known; else empty."""
         return ""
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionPrediction:
+    """Predictions by a function of theta, (d,) to (m,) or (m, C), which is traced if it can be.
+
+    Otherwise its derivatives are differences in `units` of theta.
+    """
+
+    function: Callable[[Any], Any]
+    units: Callable[[Array], Array]
+    index: Any
+
+    def value(self, theta: Array) -> Array:
+        return np.asarray(self.function(theta), dtype=np.float64)
+
+    def slope(self, theta: Array, weights: Array | None) -> Array:
+        def sums(point: Any) -> Any:
+            found = self.function(point)
+            rows = found.reshape(-1) if hasattr(found, "reshape") else np.ravel(found)
+            return rows if weights is None else weights.reshape(len(weights), -1) @ rows
+
+        slopes = jacobian_of(sums, theta, self.units(theta), trace(sums, theta))
+        return slopes.reshape(*self.value(theta).shape, -1) if weights is None else slopes
+
+    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
+        return None
 
 
 class Coordinates(Protocol):

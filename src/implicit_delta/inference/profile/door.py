@@ -482,6 +482,8 @@ def check_likelihood(model: FittedModel) -> None:
             "grows with the unit of the weights, and has no chi-squared quantile. Use "
             "`infer(model, psi)`, whose variance is design-based, or `Bootstrap()`."
         )
+    if model.sandwiched:
+        model.objective(model.theta)  # which says why there is none
     if model.claimed is not None:
         warn(
             f"A profile is that of the likelihood, and the standard errors of the fit are not: "

@@ -1,7 +1,6 @@
 """From statsmodels results to a fitted model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +15,6 @@ from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
-from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
 from implicit_delta.models.statsmodels.prediction import predictor_of
@@ -27,10 +25,9 @@ from implicit_delta.models.statsmodels.table import (
     host_curvature,
     numerical,
 )
-from implicit_delta.models.statsmodels.traced_series import TracedSeries
 from implicit_delta.models.statsmodels.watch import Watch
+from implicit_delta.models.traced_series import LikeParams
 from implicit_delta.models.weights import observation_weights
-from implicit_delta.numerics.tracing.traced import Traced
 
 
 def from_statsmodels(
@@ -163,32 +160,6 @@ def _equalities(results: Any) -> list[LinearConstraint]:
         return []
     limits = np.ravel(given.constants)
     return [LinearConstraint(given.coefs, limits, limits)]
-
-
-@dataclass(frozen=True, eq=False)
-class LikeParams:
-    """Turn a flat vector, plain or traced, into an object like ``results.params``.
-
-    That is an array, a Series or, with the coefficients of each class in a column, a DataFrame.
-    """
-
-    params: Any
-    predictor: Predictor | None = None
-
-    def __call__(self, b: Any) -> Any:
-        """Give b the shape and the labels of the parameters, and a method `predict`."""
-        if self.predictor is not None:
-            from implicit_delta.models.statsmodels.params import like
-
-            return like(self.params, b, self.predictor)
-        if self.params.ndim == 2:
-            b = b.reshape(self.params.shape[::-1]).T
-        if not hasattr(self.params, "index"):
-            return b
-        if isinstance(b, Traced):
-            return b if self.params.ndim == 2 else TracedSeries(b, self.params.index)
-        labels = {"columns": self.params.columns} if self.params.ndim == 2 else {}
-        return type(self.params)(b, index=self.params.index, **labels)
 
 
 def _counts(given: Any, n: int, kind: WeightKind) -> Array:

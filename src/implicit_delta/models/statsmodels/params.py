@@ -13,7 +13,7 @@ import pandas as pd
 from implicit_delta._core.labels import near_match
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
-from implicit_delta.models.statsmodels.traced_series import TracedSeries
+from implicit_delta.models.traced_series import TracedSeries
 from implicit_delta.numerics.tracing.traced import Link, Traced, depending_on
 
 REMEDY = (

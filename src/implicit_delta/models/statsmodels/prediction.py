@@ -14,8 +14,7 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.glm.prediction import LinearPrediction, Mean, Response, Rows, Softmax
-from implicit_delta.models.jacobian import jacobian_of
-from implicit_delta.models.prediction import Prediction, Predictor, replaced
+from implicit_delta.models.prediction import FunctionPrediction, Prediction, Predictor, replaced
 from implicit_delta.models.statsmodels.design import ByColumns, ByFormulaic, ByPatsy, Design
 from implicit_delta.models.statsmodels.table import offset_of
 
@@ -193,38 +192,18 @@ class ByHost(StatsmodelsPredictor):
         X = rows.X.copy()
         if columns is not None:
             X[:, places] = columns
-        return HostPrediction(self.model, X, rows.offset, self.errors, index)
-
-
-@dataclass(frozen=True, eq=False)
-class HostPrediction:
-    """Predictions of rows by `model.predict`."""
-
-    model: Any
-    X: Array
-    offset: Array | float
-    errors: Array
-    index: Any
-
-    def value(self, theta: Array) -> Array:
-        offset = np.broadcast_to(self.offset, len(self.X))
-        return np.asarray(self.model.predict(theta, exog=self.X, offset=offset))
-
-    def slope(self, theta: Array, weights: Array | None) -> Array:
-        def sums(point: Array) -> Array:
-            value = self.value(point)
-            return value if weights is None else weights @ value
-
-        return jacobian_of(sums, theta, self._units(theta), None)
-
-    def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
-        return None
+        function = partial(_predicted, self.model, X, rows.offset)
+        return FunctionPrediction(function, self._units, index)
 
     def _units(self, theta: Array) -> Array:
         """Standard errors, as far as they are known and small enough for a step."""
         most = 0.1 * np.maximum(abs(theta), 1.0)
         known = np.isfinite(self.errors) & (self.errors > 0)
         return np.where(known, np.minimum(self.errors, most), 0.1 * most)
+
+
+def _predicted(model: Any, X: Array, offset: Array | float, theta: Array) -> Array:
+    return np.asarray(model.predict(theta, exog=X, offset=np.broadcast_to(offset, len(X))))
 
 
 def _design(model: Any) -> Design | None:

@@ -1,4 +1,4 @@
-"""Traced vectors in the place of pandas Series."""
+"""Parameters like those of a host library: vectors, plain or traced, in the place of Series."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.models.prediction import Predictor
 from implicit_delta.numerics.tracing.traced import Traced
 
 
@@ -52,3 +53,29 @@ class _Picker:
 
     def __getitem__(self, key: Any) -> Any:
         return self.pick(key)
+
+
+@dataclass(frozen=True, eq=False)
+class LikeParams:
+    """Turn a flat vector, plain or traced, into an object like ``results.params``.
+
+    That is an array, a Series or, with the coefficients of each class in a column, a DataFrame.
+    """
+
+    params: Any
+    predictor: Predictor | None = None
+
+    def __call__(self, b: Any) -> Any:
+        """Give b the shape and the labels of the parameters, and a method `predict`."""
+        if self.predictor is not None:
+            from implicit_delta.models.statsmodels.params import like
+
+            return like(self.params, b, self.predictor)
+        if self.params.ndim == 2:
+            b = b.reshape(self.params.shape[::-1]).T
+        if not hasattr(self.params, "index"):
+            return b
+        if isinstance(b, Traced):
+            return b if self.params.ndim == 2 else TracedSeries(b, self.params.index)
+        labels = {"columns": self.params.columns} if self.params.ndim == 2 else {}
+        return type(self.params)(b, index=self.params.index, **labels)

@@ -1,0 +1,294 @@
+"""A model from estimates and their covariance, whoever made them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.base import Curvature, FittedModel, Whitened
+from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
+from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, flattened
+from implicit_delta.models.prediction import (
+    FunctionPrediction,
+    Prediction,
+    Predictor,
+    as_table,
+    column_of,
+    names_of,
+    replaced,
+)
+from implicit_delta.models.traced_series import LikeParams
+from implicit_delta.numerics.lengths import sizes
+from implicit_delta.numerics.tracing import trace
+
+KNOWN = 1e-2  # of the size of a parameter: a step of one that has no error
+NO_ROWS = (
+    "This needs the log-likelihood of each row, and a model of `from_estimates` has parameters "
+    "and their covariance only. `infer(model, psi)`, with or without `Simulation()`, questions if "
+    "there is `predict=`, and contrasts, tests and intervals of the answers work. For robust or "
+    "clustered errors give a covariance of that kind, `from_estimates(params, covariance)`; for "
+    "anything else use `bootstrap(fit, data, psi)`, or give the log-likelihood to `from_loglik`."
+)
+NO_PREDICT = (
+    "Questions such as `average_comparison` need predictions. Give `predict=`, a function of the "
+    "parameters and a data frame: `from_estimates(params, covariance, predict=lambda params, "
+    "frame: ..., data=frame)`. Or write psi as a function of the parameters."
+)
+
+
+def from_estimates(
+    params: Any,
+    covariance: Any,
+    *,
+    predict: Callable[[Any, Any], Any] | None = None,
+    data: Any = None,
+    n: int | None = None,
+    df: float | None = None,
+) -> "EstimatesModel":
+    r"""Make a fitted model of estimates and their covariance, from any library or paper.
+
+    ``infer(model, psi)`` is then the delta method, :math:`g' V g` with g the gradient of psi, and
+    ``infer(model, psi, Simulation())`` draws from :math:`N(\hat\theta, V)`. Whether V is robust,
+    clustered or model-based is up to the library that made it.
+
+    Parameters
+    ----------
+    params : Series, dict or (d,) array
+        The estimates. Psi and `predict` get them as they are given here: a Series, parameters by
+        name (``th.S``), or an array.
+    covariance : DataFrame or (d, d) array
+        Symmetric and positive semi-definite; one with labels is put in the order of `params`. A
+        parameter with variance 0 is taken as known.
+    predict : callable, optional
+        ``predict(params, frame)``, predictions of the rows of a table on the scale of the response:
+        (m,), or (m, C) with C outcomes. With it, `average_comparison`, `average_slope` and the
+        other questions work.
+    data : DataFrame, dict or (m, p) array, optional
+        The rows that questions average over unless they have ``data=`` of their own.
+    n : int, optional
+        Number of observations behind the estimates, for tables; by default the rows of `data`.
+    df : float, optional
+        Degrees of freedom of t quantiles and tests; by default those of the normal distribution.
+
+    Returns
+    -------
+    EstimatesModel
+
+    Notes
+    -----
+    There are no rows: ``robust=``, ``clusters=``, ``influence=``, `profile`, `limit`,
+    `likelihood_ratio`, `Bootstrap` and the like are refused.
+
+    Examples
+    --------
+    Two coefficients of a logit, as printed in a paper:
+
+    >>> import implicit_delta as idm
+    >>> V = [[0.25, -0.02], [-0.02, 0.0025]]
+    >>> model = idm.from_estimates({"const": -2.0, "dose": 0.4}, V, df=46)
+    >>> half = idm.infer(model, lambda th: -th.const / th.dose)
+    >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
+    5.00 +- 0.84
+    """
+    theta, names, to_host, layout = _parameters(params, covariance)
+    V = checked_covariance(covariance, names, theta.size)
+    _check_counts(n, df)
+    freedom = np.inf if df is None else float(df)
+    model = EstimatesModel(
+        theta=theta,
+        claimed=Claimed(V, "given", freedom, by_rows=False, description="covariance as given"),
+        weights=np.ones(n or 0),
+        names=names,
+        to_host=to_host,
+        layout=layout,
+        df=freedom,
+    )
+    if predict is None and data is not None:
+        raise TypeError(
+            f"data= are the rows that predict= reads, and it is not given. {NO_PREDICT}"
+        )
+    return model if predict is None else model.predicting(predict, data, n)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class EstimatesModel(FittedModel):
+    """Estimates and their covariance; made by `from_estimates`."""
+
+    theta: Array
+    claimed: Claimed
+    weights: Array
+    names: tuple[str, ...] | None = None
+    to_host: Callable[[Any], Any] = np.asarray
+    layout: Layout | None = None
+    df: float = np.inf
+    predictor: Predictor | None = None
+    rows: Any = None
+    l2: float = 0.0
+    passes = 0
+    sandwiched = True
+    mixed = NO_ROWS
+    maker = "from_estimates"
+
+    @property
+    def covariance(self) -> Array:
+        return self.claimed.covariance
+
+    @property
+    def units(self) -> Array:
+        """Standard error of each parameter, or a part of its size where that is zero."""
+        errors = np.sqrt(np.diag(self.covariance))
+        return np.where(errors > 0, errors, KNOWN * sizes(self.theta))
+
+    def predicting(
+        self, predict: Callable[[Any, Any], Any], data: Any, n: int | None
+    ) -> "EstimatesModel":
+        """Build the same model with predictions, by default of the rows of data."""
+        table = None if data is None else as_table(data, None)
+        predictor = EstimatesPredictor(predict, self.to_host, self.theta, self.units, table)
+        if table is None:
+            return replace(self, predictor=predictor)
+        known = len(table) if n is None else n
+        rows = getattr(table, "index", None) if known == len(table) else None
+        predictor = replace(predictor, classes=_outcomes(predictor, table))
+        return replace(self, predictor=predictor, weights=np.ones(known), rows=rows)
+
+    def evaluate(self, psi: Psi, theta: Array) -> Array:
+        return np.asarray(psi(self.to_host(theta.copy())))
+
+    def jacobian(self, psi: Psi, theta: Array) -> Array:
+        traced = trace(lambda point: psi(self.to_host(point)), theta)
+        return jacobian_of(partial(self.evaluate, psi), theta, self.units, traced)
+
+    def score(self, theta: Array) -> Array:
+        return np.full(self.d, np.nan)  # not known, and neither is drift
+
+    def describe(self) -> dict[str, str]:
+        return {"variance": str(self.claimed)}
+
+    def headline(self) -> str:
+        return f"{self.maker}: {f'{self.n} rows, ' if self.n else ''}{self.d} parameters"
+
+    def __repr__(self) -> str:
+        return self._told(f"EstimatesModel: {self.d} parameters")
+
+    def terms(self, theta: Array) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def objective(self, theta: Array) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def terms_along(self, theta: Array, v: Array) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def reweighted(self, weights: Array) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def at(self, theta: Array) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def redrawn(self, rng: np.random.Generator) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+    def release(self, *names: Any) -> NoReturn:
+        raise UnsupportedModelError(NO_ROWS)
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatesPredictor(Predictor):
+    """Predictions by a function of parameters and a table."""
+
+    predict: Callable[[Any, Any], Any]
+    to_host: Callable[[Any], Any]
+    theta: Array
+    steps: Array
+    table: Any
+    classes: tuple[Any, ...] | None = None
+
+    def reading(self, data: Any) -> Predictor:
+        if self.table is not None:
+            return self
+        if data is None:
+            raise UnsupportedModelError(
+                "There are no rows to average over. Give them to the question, "
+                "`average_comparison(..., data=frame)`, or to the model, `from_estimates(params, "
+                "covariance, predict=..., data=frame)`."
+            )
+        table = as_table(data, None)
+        return replace(self, table=table, classes=_outcomes(self, table))
+
+    def on(self, data: Any) -> Prediction:
+        index = getattr(data, "index", None)
+        function = partial(_predicted, self.predict, self.to_host, data)
+        return FunctionPrediction(function, lambda _: self.steps, index)
+
+    def reads(self, name: Any) -> bool:
+        """Whether predictions change when the column is shuffled."""
+        column = np.asarray(column_of(self.table, name))
+        shuffled = np.random.default_rng(0).permutation(column)
+        before = self.on(self.table).value(self.theta)
+        after = self.on(replaced(self.table, name, shuffled)).value(self.theta)
+        return not np.array_equal(before, after)
+
+
+def _predicted(predict: Any, to_host: Any, data: Any, theta: Any) -> Any:
+    return predict(to_host(theta), data)
+
+
+def _outcomes(predictor: EstimatesPredictor, table: Any) -> tuple[Any, ...] | None:
+    """Check the predictions of a table, and label their columns if there are several."""
+    found = predictor.predict(predictor.to_host(predictor.theta.copy()), table)
+    values = np.asarray(found, dtype=np.float64)
+    if values.ndim not in (1, 2) or len(values) != len(table):
+        raise ValueError(
+            f"predict returned shape {values.shape} for {len(table)} rows: it must return one "
+            "number per row, (m,), or one per row and outcome, (m, C)."
+        )
+    if values.ndim == 1:
+        return None
+    return tuple(names_of(found if hasattr(found, "columns") else values))
+
+
+def _parameters(
+    params: Any, covariance: Any
+) -> tuple[Array, tuple[str, ...] | None, Callable[[Any], Any], Layout | None]:
+    """Take the numbers, their names, and the shape in which functions get them."""
+    labels = label_names(getattr(params, "index", ()))
+    layout = None if labels else flattened(params, "params")[1]
+    theta = np.array(params if layout is None else flattened(params, "params")[0], dtype=np.float64)
+    if theta.ndim != 1 or theta.size == 0 or not np.all(np.isfinite(theta)):
+        raise ValueError(
+            f"params must be finite numbers, one per parameter, (d,), and not of shape "
+            f"{theta.shape}{'' if np.all(np.isfinite(theta)) else ' with NaN or infinity'}."
+        )
+    if layout is not None:
+        return theta, layout.names, layout.named, layout
+    own = labels or label_names(getattr(covariance, "index", ()))
+    if len(set(own)) < len(own):
+        raise ValueError("Two parameters have the same name: names of parameters must differ.")
+    return theta, tuple(own) if len(own) == theta.size else None, LikeParams(_like(params)), None
+
+
+def _like(params: Any) -> Any:
+    return params.copy() if hasattr(params, "index") and hasattr(params, "iloc") else np.empty(0)
+
+
+def _check_counts(n: Any, df: Any) -> None:
+    """Check the number of observations and the degrees of freedom."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+        raise ValueError(f"n must be a number of observations, 1 or more, not {n!r}.")
+    if df is not None and not float(df) > 0:
+        raise ValueError(f"df must be degrees of freedom above 0, not {df!r}.")
