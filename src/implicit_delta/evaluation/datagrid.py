@@ -41,8 +41,9 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
     0  0  b
     1  1  b
     """
-    predictor = model_or_frame.predictor if isinstance(model_or_frame, FittedModel) else None
-    if isinstance(model_or_frame, FittedModel) and predictor is None:
+    fitted = model_or_frame if isinstance(model_or_frame, FittedModel) else None
+    predictor = None if fitted is None else fitted.facts.host.predictor
+    if fitted is not None and predictor is None:
         raise UnsupportedModelError("The model has no table of training rows. Give a frame.")
     table = model_or_frame if predictor is None else predictor.table
     if not hasattr(table, "columns"):
@@ -54,8 +55,8 @@ def datagrid(model_or_frame: Any, **values: Any) -> Any:
     lists = [v if np.ndim(v) else [v] for v in values.values()]
     rows = optional("pandas", "datagrid").DataFrame(list(product(*lists)), columns=list(values))
     weights = RowWeights(np.ones(len(table)))
-    if isinstance(model_or_frame, FittedModel):
-        weights = RowWeights.of(model_or_frame, len(table))
+    if fitted is not None:
+        weights = RowWeights.of(fitted, len(table))
     for name in names_of(table):
         if name not in values and _used(name, predictor):
             rows[name] = _typical(table[name], predictor, weights)

@@ -533,7 +533,7 @@ def _units(
         return None, sampling_of_moments(found, psi.summary.total), None
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
-        check_order(raw, model.rows)
+        check_order(raw, model.facts.host.labels)
     units, sampling = psi.sampled(raw, model.shares)
     if psi.sample == "training":
         model.check_order(psi.units)
@@ -590,7 +590,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     rows = raw_at(model, own, model.theta)
     training = psi.sample == "training"
     if training:
-        check_order(rows, model.rows)
+        check_order(rows, model.facts.host.labels)
     scores = checked_scores(rows, psi.sample, model.n)
     if training:
         model.check_order(psi.units)

@@ -136,7 +136,7 @@ class Question(Worded):
 
     def bound(self, model: FittedModel) -> "Bound":
         """Read the tables of the question for a model."""
-        predictor = model.predictor
+        predictor = model.facts.host.predictor
         if predictor is None:
             raise UnsupportedModelError(
                 f"{_name_of(model)} has no predictions from tables, which questions such as "
@@ -152,16 +152,16 @@ class Question(Worded):
         predictor = predictor.reading(self.data)
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
-        counted = training and len(table) == model.n and not model.grouped
+        counted = training and len(table) == model.n and not model.facts.host.grouped
         weights = model.shares if counted else np.ones(len(table))
         if self.population and not counted:
             raise EvaluationError(
                 "population=True needs one training row per observation, and the observations of "
                 "this model are groups of rows. Leave it out."
             )
-        rows = model.rows if training else getattr(table, "index", None)
+        rows = model.facts.host.labels if training else getattr(table, "index", None)
         fits = RowWeights.of(model, len(predictor.table))
-        outcome = model.response.name
+        outcome = model.facts.host.response.name
         bound = self._read(predictor, table, weights, rows, fits, outcome)
         self.scenarios.check(predictor)
         self._check_smooth(bound, predictor, table, model.theta)

@@ -19,7 +19,7 @@ class RowWeights:
     @classmethod
     def of(cls, model: FittedModel, n: int) -> "RowWeights":
         """Take those of averages over n training rows; rows of groups count once."""
-        counted = n == model.n and not model.grouped
+        counted = n == model.n and not model.facts.host.grouped
         copies = model.weight_kind != "sampling"
         return cls(model.shares, copies) if counted else cls(np.ones(n))
 

@@ -149,7 +149,7 @@ def assemble(
         warn(str(response.doubt), type(response.doubt))
     errors = np.sqrt(total.covariance.diagonal())
     own = sandwich is not None or brought is not None or response.refitted
-    claimed = None if own or evaluation.fitted is None else evaluation.model.claimed
+    claimed = None if own or evaluation.fitted is None else evaluation.model.facts.host.covariance
     to_come = moves_to_come(evaluation, response)
     if to_come is not None:
         drift = check_stop(to_come, errors)

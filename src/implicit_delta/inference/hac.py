@@ -77,7 +77,7 @@ class HAC:
                 "HAC needs one row for each point in time, but these have weights, which count "
                 "repetitions. Repeat the rows in the order of time, and leave `weights=` out."
             )
-        if _unsorted(model.rows):
+        if _unsorted(model.facts.host.labels):
             raise ValueError(
                 "HAC needs the rows in the order of time, but the index of the data goes back in "
                 "time. Fit the model to `data.sort_index()`."

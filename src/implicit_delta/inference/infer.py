@@ -230,8 +230,9 @@ def answer(
     cost = cost or Cost.start(model)
     if sandwich is None and model.weight_kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
-    if sandwich is None and brought is None and model.sandwiched and model.claimed is None:
-        sandwich = Sandwich.of(model, False, model.clusters) or Sandwich()
+    host = model.facts.host
+    if sandwich is None and brought is None and model.sandwiched and host.covariance is None:
+        sandwich = Sandwich.of(model, False, host.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
             f"method is {method!r:.60}, but must be a method with its settings, such as "
@@ -327,7 +328,7 @@ def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
-    if model.sandwiched and model.claimed is not None:
+    if model.sandwiched and model.facts.host.covariance is not None:
         return DeltaMethod()
     if model.sandwiched:
         return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()

@@ -78,11 +78,10 @@ class Sandwich:
             model.check_rows()
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
-        ways = (
-            ()
-            if clusters is None
-            else ways_of(model.joined(clusters), model.weights, model.rows, model.grouped)
-        )
+        ways: tuple[Clusters, ...] = ()
+        if clusters is not None:
+            host, labels = model.facts.host, model.joined(clusters)
+            ways = ways_of(labels, model.weights, host.labels, host.grouped)
         for way in ways:
             _warn_of_one_cluster(way, model.weights)
         first = ways[0] if ways else None
@@ -339,7 +338,8 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_
     unknown = "" if claimed is None or claimed.by_rows else model.mixed or (
         f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
     )  # fmt: skip
-    codes, outcomes = label_codes(model.rows), model.response.values
+    host = model.facts.host
+    codes, outcomes = label_codes(host.labels), host.response.values
     return Rows(
         model.n,
         None if np.all(model.counts == 1) else model.counts,
@@ -348,8 +348,8 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_
         tuple(factor for _, factor in ways),
         () if sandwich.hac is None else tuple(sandwich.hac.weights()),
         unknown,
-        model.response.digest,
-        label_texts(model.rows, codes) if by_row else None,
+        host.response.digest,
+        label_texts(host.labels, codes) if by_row else None,
         all(way.labels is not None for way, _ in ways),
         outcomes if outcomes is not None and outcomes.size == model.n else None,
     )

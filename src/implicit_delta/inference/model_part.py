@@ -96,7 +96,7 @@ def model_part(
     elif debias and np.isfinite(evaluation.model.df):
         covariance, df = _renoised(evaluation, raw)
     if claimed is not None and not by_rows:
-        notes = {**notes, "variance": str(evaluation.model.claimed)}
+        notes = {**notes, "variance": str(evaluation.model.facts.host.covariance)}
     elif robust is not None or by_rows:
         notes = {**notes, "variance": str(plain)}
     replaced = covariance is not raw and not debias
@@ -201,7 +201,8 @@ def _claimed(
     has no Jacobian J: the curvature times the directions stands for it.
     """
     model = evaluation.fitted
-    if model is None or model.claimed is None or response.refitted or sandwich is not None:
+    claimed = None if model is None else model.facts.host.covariance
+    if model is None or claimed is None or response.refitted or sandwich is not None:
         return None
     if model.sandwiched:
         return raw
@@ -209,12 +210,12 @@ def _claimed(
     smooth = response.draws is None and model.chart is not None  # zero if constraints fix it
     if not smooth and not np.all(np.any(slopes, axis=-1)):
         slopes = model.information(model.theta, checked_directions(model, response)).T
-    return quadratic(slopes, model.claimed.covariance)
+    return quadratic(slopes, claimed.covariance)
 
 
 def _of_rows(evaluation: Evaluation) -> Sandwich:
     """Return the sandwich of an average over the training rows where none was asked for."""
-    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    claimed = None if evaluation.fitted is None else evaluation.fitted.facts.host.covariance
     if claimed is None or evaluation.sample != "training":
         return Sandwich()
     if not claimed.by_rows:
@@ -241,7 +242,7 @@ def _judged(
     """Return the robust variance whose small samples matter: asked for, of rows, or claimed."""
     if asked is not None or of_rows is not None:
         return asked or of_rows
-    claimed = None if evaluation.fitted is None else evaluation.fitted.claimed
+    claimed = None if evaluation.fitted is None else evaluation.fitted.facts.host.covariance
     if claimed is None or response.refitted or not claimed.by_rows:
         return None
     return _sandwich_of(claimed)
@@ -253,7 +254,7 @@ def _model_df(
     """Degrees of freedom of the model's part, one number or (K,)."""
     if evaluation.fitted is None:
         return np.inf
-    claimed = evaluation.model.claimed
+    claimed = evaluation.model.facts.host.covariance
     if sandwich is None and claimed is not None and not response.refitted:
         return claimed.df
     if sandwich is None or (response.robust and sandwich.clusters is None):

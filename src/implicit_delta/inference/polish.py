@@ -167,9 +167,10 @@ def polish(
         before=model.theta if trained.before is None else trained.before
     )
     object.__setattr__(finished, "facts", facts)  # models are frozen, and `at` knows no polish
-    if model.claimed is not None and finished.claimed is None:
+    claimed = model.facts.host.covariance
+    if claimed is not None and finished.facts.host.covariance is None:
         warn(
-            f"The parameters have moved, and the covariance of the fit ({model.claimed.name}) is "
+            f"The parameters have moved, and the covariance of the fit ({claimed.name}) is "
             "not that of the new ones: the inverse information is used from here on. Ask for "
             "`robust=` or `clusters=`, or fit again to the end.",
             ImplicitDeltaWarning,

@@ -171,7 +171,8 @@ def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning 
 
 def refuse_flat(what: str, model: FittedModel) -> NoReturn:
     """Refuse a psi whose derivative is exactly zero."""
-    hint = "" if model.predictor is None else model.predictor.constant
+    predictor = model.facts.host.predictor
+    hint = "" if predictor is None else predictor.constant
     raise EvaluationError(
         f"{what} Does psi use its argument?{hint} If it does, it is piecewise constant (a count, "
         "an accuracy, a rank, an argmax), or its parameters are detached. Such a psi still has a "

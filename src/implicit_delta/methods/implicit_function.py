@@ -45,7 +45,8 @@ class ImplicitFunction(Method):
         if not np.any(jacobian):
             raise EvaluationError(FLAT)
         v = model.duals(jacobian.T)
-        covariance = scatter_of(model.influences(model.theta, v), model.counts, model.clusters)
+        rows, clusters = model.influences(model.theta, v), model.facts.host.clusters
+        covariance = scatter_of(rows, model.counts, clusters)
         _check_noise(evaluation, jacobian, covariance)
         score, steps = model.score(model.theta), model.moves(v)
         seen, doubt = Probe(np.nan), None
@@ -70,7 +71,7 @@ class ImplicitFunction(Method):
 def _notes(model: EquationsModel, clustered: bool) -> Mapping[str, float | str]:
     if model.hansen is None:
         return {}
-    if clustered and model.clusters is None:
+    if clustered and model.facts.host.clusters is None:
         return {"hansen_j": "made for independent rows; give `clusters=` to `from_equations`"}
     J, df, p = model.hansen
     return {"hansen_j": J, "hansen_df": float(df), "hansen_p_value": p}

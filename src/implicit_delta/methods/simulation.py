@@ -131,7 +131,7 @@ class Simulation(Method):
         return draws if model.chart is None else np.array([*map(model.chart.point, draws)])
 
     def _normal_draws(self, model: FittedModel) -> NormalDraws:
-        if model.sandwiched and model.claimed is None:
+        if model.sandwiched and model.facts.host.covariance is None:
             model.objective(model.theta)  # which says why there is none
         tangent = model.bends if self.tangent is None else self.tangent
         curvature = self.curvature or ("ggn" if tangent else model.curvature)

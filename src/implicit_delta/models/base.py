@@ -12,18 +12,15 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import as_rate
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.doors import door
-from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
-from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
-from implicit_delta.models.prediction import Predictor
 from implicit_delta.numerics.solvers import Factor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -100,13 +97,6 @@ class FittedModel(ABC):
         Names of the d parameters, if they have any.
     layout : Layout or None
         Names by which functions of theta get its entries.
-    rows : sequence or None
-        Labels of the observations that were used, if the host library keeps them: cluster labels
-        and unit values that have an index are aligned with these.
-    grouped : bool
-        Whether the observations are groups of the host library's rows.
-    response : NamedColumn
-        The response, if it is a column of a data frame.
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
@@ -114,8 +104,6 @@ class FittedModel(ABC):
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
         By which a noise variance was estimated from the rows; None if none was. See `renoised`.
-    claimed : Claimed or None
-        The covariance that a host library's fit claims, if it is not the inverse information.
     precision : Precision
         The type of the numbers that it computes with.
     penalty_note : str
@@ -127,9 +115,7 @@ class FittedModel(ABC):
         then made in the tangent.
     sandwiched : bool
         Whether the model has no terms and no objective: its variance is always the sandwich of the
-        rows, or the one that is `claimed`.
-    clusters : Clusters or None
-        Groups of rows that the fit of a sandwiched model takes for dependent.
+        rows, or the covariance of the host.
     tether : float
         Strength of a ridge around `start` (or zero) that stands for the steps which a training
         that stopped early did not take; see `tethered`.
@@ -147,8 +133,6 @@ class FittedModel(ABC):
         Of a model over parts of the data: their number; 0 for any other.
     facts : Facts
         Training, host library and noise: what is known about the fit apart from its likelihood.
-    predictor : Predictor or None
-        Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
     """
 
     theta: Array
@@ -156,27 +140,21 @@ class FittedModel(ABC):
     l2: float
     names: tuple[str, ...] | None
     layout: Layout | None = None
-    rows: Any = None
-    grouped: bool = False
     curvature: Curvature = "hessian"
     df: float = np.inf
     noise_rule: str | None = None
     weight_kind: WeightKind = "frequency"
-    claimed: Claimed | None = None
     precision: Precision = DOUBLE
     penalty_note: str = ""
     penalty_by_rows: bool = False
     bends: bool = False
     sandwiched: bool = False
-    clusters: Clusters | None = None
     tether: float = 0.0
-    response: NamedColumn = UNNAMED
     mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
     fixed: Mapping[int, float] = MappingProxyType({})
-    predictor: Predictor | None = None
     shards: int = 0
     facts: Facts = NO_FACTS
 
@@ -620,7 +598,8 @@ class FittedModel(ABC):
         """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
         rows = self.influences(theta, v)
         order = by_size(rows, errors)[:k]
-        labels = None if self.rows is None else np.asarray(self.rows)
+        index = self.facts.host.labels
+        labels = None if index is None else np.asarray(index)
         counted = labels is None or np.array_equal(labels, np.arange(self.n))
         label = None if counted or labels is None else tuple(str(labels[i]) for i in order)
         return Strongest(order, rows[order], label)

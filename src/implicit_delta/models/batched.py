@@ -36,7 +36,6 @@ from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
-from implicit_delta.models.prediction import Predictor
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
@@ -134,11 +133,12 @@ class BatchedModel(FittedModel):
         a function that is given by its slope.
         """
 
-    @property
-    def predictor(self) -> Predictor | None:  # type: ignore[override]
+    def with_predictor(self) -> Self:
+        """Read tables for questions, if the columns of the inputs have names."""
         if self.columns is None:
-            return None
-        return ModulePredictor(self.columns, self._inputs, self.mean, self)
+            return self
+        predictor = ModulePredictor(self.columns, self._inputs, self.mean, self)
+        return replace(self, facts=self.facts.with_host(predictor=predictor))
 
     @abstractmethod
     def mean(self, parameters: Any, inputs: Array) -> Any:
@@ -441,7 +441,7 @@ class BatchedModel(FittedModel):
         """Plug in the noise, and a ridge by the evidence; refuse terms that are losses."""
         self._refuse_losses()
         check_near(self.facts.training, self.theta)
-        model = self.with_noise()
+        model = self.with_predictor().with_noise()
         return model.tethered() if by_evidence else model
 
     @in_context

@@ -9,12 +9,12 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from implicit_delta._core.arguments import as_parameters, as_weights
-from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened, scatter_of
 from implicit_delta.models.equation_roots import Hansen
 from implicit_delta.models.equation_system import BalancedLU, System, check_regular
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, speaking
 from implicit_delta.numerics.arrays import symmetric
@@ -51,7 +51,7 @@ class EquationsModel(FittedModel):
     theta: Array
     weights: Array
     weight_kind: WeightKind = "frequency"
-    clusters: Clusters | None = None
+    facts: Facts = NO_FACTS
     names: tuple[str, ...] | None = None
     slope: Array | None = None  # of the summed equations, (q, d); not kept for many parameters
     combination: Array | None = None
@@ -76,7 +76,7 @@ class EquationsModel(FittedModel):
     def scatter_at(self, theta: Array) -> Array:
         """Sum of outer products of the rows of all equations, (q, q)."""
         rows = self.per_observation(self.system.rows(theta))
-        return scatter_of(rows, self.counts, self.clusters)
+        return scatter_of(rows, self.counts, self.facts.host.clusters)
 
     def score(self, theta: Array) -> Array:
         return np.asarray(self.weights @ self.equations(theta))
@@ -109,7 +109,9 @@ class EquationsModel(FittedModel):
         return changed._relinearized()
 
     def at(self, theta: Array) -> "EquationsModel":
-        return replace(self, theta=as_parameters(theta))._relinearized()
+        point = as_parameters(theta)
+        facts = self.facts.moved(point - np.asarray(self.theta))
+        return replace(self, theta=point, facts=facts)._relinearized()
 
     def terms(self, theta: Array) -> NoReturn:
         raise UnsupportedModelError(NO_OBJECTIVE)
@@ -186,7 +188,7 @@ class EquationsModel(FittedModel):
     @cached_property
     def _scatter(self) -> Array:
         rows = self.per_observation(self.equations(self.theta))
-        return scatter_of(rows, self.counts, self.clusters)
+        return scatter_of(rows, self.counts, self.facts.host.clusters)
 
     def _gmres(self, g: Array) -> Array:
         """Solve with products of B' alone, each a traced pass."""

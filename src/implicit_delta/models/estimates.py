@@ -11,6 +11,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened
 from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
+from implicit_delta.models.facts import FITTED_BY_LIBRARY, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, flattened
 from implicit_delta.models.prediction import (
@@ -99,9 +100,10 @@ def from_estimates(
     V = checked_covariance(covariance, names, theta.size)
     _check_counts(n, df)
     freedom = np.inf if df is None else float(df)
+    given = Claimed(V, "given", freedom, by_rows=False, description="covariance as given")
     model = EstimatesModel(
         theta=theta,
-        claimed=Claimed(V, "given", freedom, by_rows=False, description="covariance as given"),
+        facts=FITTED_BY_LIBRARY.with_host(covariance=given),
         weights=np.ones(n or 0),
         names=names,
         to_host=to_host,
@@ -120,14 +122,12 @@ class EstimatesModel(FittedModel):
     """Estimates and their covariance; made by `from_estimates`."""
 
     theta: Array
-    claimed: Claimed
+    facts: Facts
     weights: Array
     names: tuple[str, ...] | None = None
     to_host: Callable[[Any], Any] = np.asarray
     layout: Layout | None = None
     df: float = np.inf
-    predictor: Predictor | None = None
-    rows: Any = None
     l2: float = 0.0
     passes = 0
     sandwiched = True
@@ -136,7 +136,8 @@ class EstimatesModel(FittedModel):
 
     @property
     def covariance(self) -> Array:
-        return self.claimed.covariance
+        assert self.facts.host.covariance is not None
+        return self.facts.host.covariance.covariance
 
     @property
     def units(self) -> Array:
@@ -151,11 +152,12 @@ class EstimatesModel(FittedModel):
         table = None if data is None else as_table(data, None)
         predictor = EstimatesPredictor(predict, self.to_host, self.theta, self.units, table)
         if table is None:
-            return replace(self, predictor=predictor)
+            return replace(self, facts=self.facts.with_host(predictor=predictor))
         known = len(table) if n is None else n
-        rows = getattr(table, "index", None) if known == len(table) else None
+        labels = getattr(table, "index", None) if known == len(table) else None
         predictor = replace(predictor, classes=_outcomes(predictor, table))
-        return replace(self, predictor=predictor, weights=np.ones(known), rows=rows)
+        facts = self.facts.with_host(predictor=predictor, labels=labels)
+        return replace(self, weights=np.ones(known), facts=facts)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
         return np.asarray(psi(self.to_host(theta.copy())))
@@ -168,7 +170,7 @@ class EstimatesModel(FittedModel):
         return np.full(self.d, np.nan)  # not known, and neither is drift
 
     def describe(self) -> dict[str, str]:
-        return {"variance": str(self.claimed)}
+        return {"variance": str(self.facts.host.covariance)}
 
     def headline(self) -> str:
         return f"{self.maker}: {f'{self.n} rows, ' if self.n else ''}{self.d} parameters"

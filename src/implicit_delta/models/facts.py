@@ -93,11 +93,17 @@ class Facts:
         """Replace some facts of the training."""
         return replace(self, training=replace(self.training, **changes))
 
+    def with_host(self, **changes: Any) -> "Facts":
+        """Replace some facts from the host library."""
+        return replace(self, host=replace(self.host, **changes))
+
     def moved(self, step: Array) -> "Facts":
         """Keep what still holds after a step of theta, (d,): states belong to one theta."""
         if not np.any(step):
             return self
-        return self.with_training(checkpoints=None, replicates=None, before=None)
+        covariance = self.host.covariance and self.host.covariance.after(step)
+        facts = self.with_training(checkpoints=None, replicates=None, before=None)
+        return facts.with_host(covariance=covariance)
 
 
 NO_FACTS = Facts()

@@ -484,10 +484,11 @@ def check_likelihood(model: FittedModel) -> None:
         )
     if model.sandwiched:
         model.objective(model.theta)  # which says why there is none
-    if model.claimed is not None:
+    covariance = model.facts.host.covariance
+    if covariance is not None:
         warn(
             f"A profile is that of the likelihood, and the standard errors of the fit are not: "
-            f"{model.claimed}. For these use `infer(model, psi)`.",
+            f"{covariance}. For these use `infer(model, psi)`.",
             ImplicitDeltaWarning,
         )
 

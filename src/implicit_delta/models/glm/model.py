@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import Counter, as_parameters, as_weights, check_finite_terms
 from implicit_delta._core.cache import LastCache
-from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
@@ -35,7 +34,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.facts import FITTED_BY_LIBRARY, Facts
 from implicit_delta.models.jacobian import jacobian_of
-from implicit_delta.models.prediction import InCoordinates, Predictor
+from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
@@ -174,12 +173,8 @@ class HostModel(FittedModel):
     to_tangent: Callable[[Array, Array], Any] | None = None
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
-    rows: Any = None
-    grouped: bool = False
-    response: NamedColumn = UNNAMED
     weight_kind: WeightKind = "frequency"
     df: float = np.inf
-    claimed: Claimed | None = None
     penalty_note: str = ""
     penalty_by_rows: bool = False
     tether: float = 0.0
@@ -187,7 +182,6 @@ class HostModel(FittedModel):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
-    predictor: Predictor | None = None
     facts: Facts = FITTED_BY_LIBRARY
     watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
@@ -197,6 +191,11 @@ class HostModel(FittedModel):
     def l2(self) -> float:  # type: ignore[override]
         """The smallest ridge: a lower bound of the curvature when nothing was left out."""
         return float(np.min(self.ridge)) if self.coordinates.basis is None else 0.0
+
+    @property
+    def claimed(self) -> Claimed | None:
+        """The covariance of a robust fit; None if the fit has the inverse information."""
+        return self.facts.host.covariance
 
     @property
     def bends(self) -> bool:  # type: ignore[override]
@@ -213,14 +212,17 @@ class HostModel(FittedModel):
         z = chart.coordinates(self.theta)
         basis = chart.slope(self.theta)
         along = Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis))
+        predictor, claimed = self.facts.host.predictor, self.facts.host.covariance
+        facts = self.facts.with_host(
+            predictor=predictor and InCoordinates(predictor, along),
+            covariance=claimed and replace(claimed, covariance=chart.part(claimed.covariance)),
+        )
         return replace(
             self,
             theta=z,
             coordinates=along,
-            predictor=self.predictor and InCoordinates(self.predictor, along),
+            facts=facts,
             names=self.names and tuple(self.names[j] for j in chart.free),
-            claimed=self.claimed
-            and replace(self.claimed, covariance=chart.part(self.claimed.covariance)),
             chart=chart,
             whole=self,
         )
@@ -280,12 +282,13 @@ class HostModel(FittedModel):
         if self.to_tangent is None:
             return super().tangent()
         b, to_tangent = self.coordinates.coefficients(self.theta), self.to_tangent
+        predictor = self.facts.host.predictor
         return replace(
             self,
             likelihood=self.likelihood.touching(b),
             to_host=partial(_moved_from, to_tangent, b),
             to_tangent=partial(_moved_from, to_tangent, b),
-            predictor=self.predictor and self.predictor.tangent(self.theta),
+            facts=self.facts.with_host(predictor=predictor and predictor.tangent(self.theta)),
         )
 
     def tethered(self) -> "HostModel":
@@ -321,18 +324,17 @@ class HostModel(FittedModel):
 
     def reweighted(self, weights: Array) -> "HostModel":
         same = np.array_equal(weights, self.weights)
-        claimed = self.claimed if same else None
-        return replace(self, weights=as_weights(weights, self.n), claimed=claimed)
+        facts = self.facts if same else self.facts.with_host(covariance=None)
+        return replace(self, weights=as_weights(weights, self.n), facts=facts)
 
     def at(self, theta: Array) -> "HostModel":
         point = as_parameters(theta)
-        claimed = None if self.claimed is None else self.claimed.after(point - self.theta)
-        return replace(self, theta=point, claimed=claimed)
+        return replace(self, theta=point, facts=self.facts.moved(point - self.theta))
 
     def redrawn(self, rng: np.random.Generator) -> "HostModel":
         b = self.coordinates.coefficients(self.theta)
         drawn = self.likelihood.redrawn(b, self.weights, rng)
-        return replace(self, likelihood=drawn, claimed=None)
+        return replace(self, likelihood=drawn, facts=self.facts.with_host(covariance=None))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))

@@ -145,7 +145,7 @@ class JaxModel(BatchedModel):
             program=replace(self.program, functional=touching, row_terms=terms),
             evaluator=Evaluator(replace(touching, strict=True)),
             facts=self.facts.with_training(replicates=None),  # far from where it touches
-        )
+        ).with_predictor()
 
     @in_context
     def evaluate(self, psi: Psi, theta: Array) -> Any:

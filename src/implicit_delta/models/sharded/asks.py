@@ -101,8 +101,9 @@ def _obstacle(model: FittedModel) -> str:
         return "its terms are not those of rows"
     if model.chart is not None or len(model.strata) > 1:
         return "it is itself made of several models"
-    if model.claimed is not None:
-        return f"its covariance ({model.claimed.name}) is that of a fit to this part alone"
+    covariance = model.facts.host.covariance
+    if covariance is not None:
+        return f"its covariance ({covariance.name}) is that of a fit to this part alone"
     return ""
 
 

@@ -193,8 +193,9 @@ class ShardedModel(FittedModel):
         order = by_size(influence, errors)[:k]
         known = None if None in labels else [text for own in labels for text in own or ()]
         label = None if known is None else tuple(known[i] for i in order)
-        if self.rows is not None:
-            label = tuple(str(self.rows[i]) for i in numbers[order])
+        rows = self.facts.host.labels
+        if rows is not None:
+            label = tuple(str(rows[i]) for i in numbers[order])
         return Strongest(numbers[order], influence[order], label)
 
     def squared_residuals(self) -> Array | None:

@@ -14,9 +14,10 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.facts import FITTED_BY_LIBRARY
 from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
-from implicit_delta.models.prediction import InCoordinates
+from implicit_delta.models.prediction import InCoordinates, Predictor
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
 from implicit_delta.models.sklearn.selection import refuse_supervised
@@ -115,7 +116,9 @@ def from_sklearn(
     for pipeline in reversed(pipelines):
         to_host = partial(pipeline_copy, pipeline, to_host)
         to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
-    predictor = _predictor(pipelines, last, table, features, built)
+    predictor: Predictor = _predictor(pipelines, last, table, features, built)
+    if coordinates.basis is not None:
+        predictor = InCoordinates(predictor, coordinates)
     names = None if built.names is None else coordinates.free(np.array(built.names))
     bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
     model = HostModel(
@@ -128,14 +131,16 @@ def from_sklearn(
         to_tangent=to_tangent,
         watch=Watch(last),
         names=None if names is None else tuple(map(str, names)),
-        rows=getattr(X, "index", None) if hasattr(X, "columns") else getattr(y, "index", None),
-        response=NamedColumn.of(y),
+        facts=FITTED_BY_LIBRARY.with_host(
+            labels=getattr(X if hasattr(X, "columns") else y, "index", None),
+            response=NamedColumn.of(y),
+            predictor=predictor,
+        ),
         weight_kind=weight_kind,
         df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
         penalty_by_rows=type(last).__name__ in OF_MEAN_LOSS,
         constraints=constraints_of(bounds, (), built.b, built.names),
-        predictor=predictor if coordinates.basis is None else InCoordinates(predictor, coordinates),
     )
     return checked_under_constraints(model)
 

@@ -13,6 +13,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.facts import FITTED_BY_LIBRARY
 from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
@@ -140,15 +141,17 @@ def from_statsmodels(
         watch=Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
         names=names,
         curvature=curvature,
-        rows=None if built.grouped else _rows(bare.model, n),
-        grouped=built.grouped,
-        response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
         weight_kind=weight_kind,
         df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
-        claimed=claimed,
+        facts=FITTED_BY_LIBRARY.with_host(
+            labels=None if built.grouped else _rows(bare.model, n),
+            grouped=built.grouped,
+            response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
+            covariance=claimed,
+            predictor=predictor,
+        ),
         notes=_precisions(bare.model),
         constraints=constraints_of(None, _equalities(bare), theta, names),
-        predictor=predictor,
     )
     return checked_under_constraints(model)
 

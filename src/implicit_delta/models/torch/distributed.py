@@ -32,6 +32,34 @@ from implicit_delta.models.torch.wrappers import unwrapped
 MOST_LABELS = 10**6  # texts, of 60 MB; beyond, rows have a number alone
 
 
+@dataclass(frozen=True, eq=False)
+class RowsOfRanks:
+    """Labels of rows, made when they are needed.
+
+    The number of each row in the dataset, or its rank and its number there.
+    """
+
+    sizes: tuple[int, ...]
+    strided: bool
+
+    @cached_property
+    def values(self) -> Any:
+        ranks, n = len(self.sizes), sum(self.sizes)
+        if self.strided:
+            return np.concatenate([np.arange(rank, n, ranks) for rank in range(ranks)])
+        each = enumerate(self.sizes)
+        return np.array([f"rank {rank}, row {i}" for rank, size in each for i in range(size)])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.values, dtype)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.values[row]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchRanks(ShardedModel):
     """A module at the maximum of all ranks' rows; made by ``from_torch(..., group=)``.
@@ -43,16 +71,6 @@ class TorchRanks(ShardedModel):
     """
 
     strided: bool = False
-
-    @cached_property
-    def rows(self) -> Any:
-        """Number of each row in the dataset, or its rank and its number there, if these are few."""
-        if self.strided:
-            return np.concatenate([np.arange(r, self.n, self.shards) for r in range(self.shards)])
-        if self.shards == 1 or self.n > MOST_LABELS:
-            return None
-        each = enumerate(self.sizes)
-        return np.array([f"rank {rank}, row {i}" for rank, size in each for i in range(size)])
 
     def check_order(self, units: Any) -> None:
         if self.shards > 1 and lives_on_shards(units) is None:
@@ -106,7 +124,10 @@ def make_over(
     model = model_over(engine, TorchRanks)
     model = model.tethered() if by_evidence else model
     assert isinstance(model, TorchRanks)
-    return replace(model, strided=_is_strided(model, data, ranks))
+    strided = _is_strided(model, data, ranks)
+    few = model.shards > 1 and model.n <= MOST_LABELS
+    labels = RowsOfRanks(model.sizes, strided) if strided or few else None
+    return replace(model, strided=strided, facts=model.facts.with_host(labels=labels))
 
 
 def _is_strided(model: TorchRanks, data: Any, ranks: Ranks) -> bool:

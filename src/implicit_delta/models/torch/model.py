@@ -130,7 +130,7 @@ class TorchModel(BatchedModel):
         tangent = TangentFunctional(**parts, center=center)
         program = replace(self.program, functional=tangent)
         facts = self.facts.with_training(replicates=None)  # far from where it touches
-        return replace(self, program=program, facts=facts)
+        return replace(self, program=program, facts=facts).with_predictor()
 
     @in_context
     def jacobian(self, psi: Psi, theta: Array) -> Array:
