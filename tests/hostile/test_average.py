@@ -182,7 +182,8 @@ RESULTS = sm.OLS(FRAME["y"], FRAME[["one", "x", "z"]]).fit()
 def labelled_model():
     """A fitted model that knows its rows."""
     found = idm.from_statsmodels(RESULTS)
-    object.__setattr__(found, "rows", RESULTS.model.data.row_labels)
+    labels = RESULTS.model.data.row_labels
+    object.__setattr__(found, "facts", found.facts.with_host(labels=labels))
     return found
 
 

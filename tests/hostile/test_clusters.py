@@ -204,7 +204,8 @@ def fitted(data, known=True):
     """A model of statsmodels that knows its rows, or does not."""
     results = smf.ols("y ~ x", data).fit()
     found = idm.from_statsmodels(results)
-    object.__setattr__(found, "rows", results.model.data.row_labels if known else None)
+    labels = results.model.data.row_labels if known else None
+    object.__setattr__(found, "facts", found.facts.with_host(labels=labels))
     return found
 
 
