@@ -1,0 +1,55 @@
+"""Findings: what a check of a result has found, as data; prose comes last."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from implicit_delta._core.warn import warn
+from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
+
+Level: TypeAlias = Literal["error", "refuse", "warn", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check has found.
+
+    Attributes
+    ----------
+    level : {"error", "refuse", "warn", "note"}
+        An error is raised always, a refusal unless ``strict=False``, where it is a warning.
+    code : str
+        Short name, such as "drift"; `docs/trust/refusals.md` has a section for each.
+    text : str
+        What was found, in one or two sentences.
+    number : float or None
+        The size that decided, if there is one.
+    causes, remedies : tuple of str
+        Usual causes, and what to do, each a clause.
+    error, warning : type
+        Classes that are raised and warned with.
+    """
+
+    level: Level
+    code: str
+    text: str
+    number: float | None = None
+    causes: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    error: type[ImplicitDeltaError] = ImplicitDeltaError
+    warning: type[ImplicitDeltaWarning] = ImplicitDeltaWarning
+
+    def __str__(self) -> str:
+        causes = f" Usual causes: {'; '.join(self.causes)}." if self.causes else ""
+        return " ".join([self.text + causes, *self.remedies])
+
+
+def report(findings: Iterable[Finding], strict: bool) -> None:
+    """Raise the first error or refusal, and warn of the rest: the only place that does."""
+    found = list(findings)
+    for finding in found:
+        if finding.level == "error" or (finding.level == "refuse" and strict):
+            raise finding.error(str(finding))
+    for finding in found:
+        if finding.level in ("refuse", "warn"):
+            warn(str(finding), finding.warning)
