@@ -27,7 +27,8 @@ from implicit_delta import __main__ as module
 from implicit_delta.command import wording
 from implicit_delta.command.main import main
 from implicit_delta.command.parser import EXAMPLES
-from implicit_delta.inference import guards
+from implicit_delta.inference.checks.bends import STRAIGHTENED
+from implicit_delta.inference.checks.parabola import ONE_SIDED
 
 N = 200
 
@@ -958,7 +959,7 @@ SAID = [
         'Use robust="CR2" with the labels of the way.',
         "Use --robust CR2 with the labels of the way.",
     ),
-    (f"psi bends. {guards.STRAIGHTENED}", f"The answer bends. {wording.SCALES}"),
+    (f"psi bends. {STRAIGHTENED}", f"The answer bends. {wording.SCALES}"),
     ('Few. Use `robust=True` (`robust="HC3"` if few).', "Few. Use --robust (--robust HC3 if few)."),
     (
         "Missing. Fill them in, or leave these rows out with data=.",
@@ -966,7 +967,7 @@ SAID = [
     ),
     ("Far off. Use `polish(model)`, or give the `l2=` that was used.", "Far off."),
     ("No. Pass `strict=False` to get the number anyway.", "No."),
-    (guards.ONE_SIDED, None),
+    (str(ONE_SIDED), None),
     (
         'Rare. Use `Bootstrap(kind="bayesian")`, a penalty (`l2=`), or `infer(model, psi, '
         "robust=True)`.",

@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from test_golden import GOLDEN, function
 
 import implicit_delta as idm
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.checks.small_samples import of_small_samples
 from implicit_delta.inference.influence import Sandwich
-from implicit_delta.inference.small_samples import warn_of_small_samples
 
 # The variances themselves are tested here, and the warnings below.
 pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
@@ -584,10 +583,9 @@ def test_degrees_of_freedom_of_sampling_weights():
 def warned(model, psi, robust, clusters=None):
     """The text of the warning, or none."""
     response = idm.Infinitesimal().respond(model, Evaluation.of(model, psi, None))
-    with warnings.catch_warnings(record=True) as record:
-        warnings.simplefilter("always")
-        warn_of_small_samples(Sandwich.of(model, robust, clusters), model, response)
-    return [str(w.message) for w in record if w.category is idm.SmallSampleWarning]
+    found = of_small_samples(Sandwich.of(model, robust, clusters), model, response)
+    assert found is None or found.warning is idm.SmallSampleWarning
+    return [] if found is None else [str(found)]
 
 
 def leveraged(n, seed=0):
@@ -671,7 +669,7 @@ def test_the_coverage_that_is_announced_is_that_of_a_simulation(robust, between)
     approximation may be off."""
     from scipy.stats import t
 
-    from implicit_delta.inference.small_samples import _forecast
+    from implicit_delta.inference.checks.small_samples import _forecast
 
     rng, hits, announced = np.random.default_rng(0), 0, []
     groups = None if between is None else np.repeat(np.arange(25), 8)

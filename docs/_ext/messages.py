@@ -1,4 +1,4 @@
-"""Directive ``messages``: every text that the source raises, or warns with, for one class."""
+"""Directive ``messages``: every text of the source for one class of errors, or one code."""
 
 import ast
 from functools import cache
@@ -9,17 +9,16 @@ from sphinx.util.docutils import SphinxDirective
 
 SOURCE = Path(__file__).parents[2] / "src" / "implicit_delta"
 HOLE = "…"  # what depends on the case
-DOUBTFUL = "refuse_or_warn"  # text, condition, warning: an error or a warning
 
 
 @cache
 def texts():
-    """Return the messages of each class, in the order of the source."""
+    """Return the messages of each class and each code, in the order of the source."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(path.read_text())
         constants = _assigned(tree.body, [])
-        for function, owner in _functions(tree):
+        for function, owner in [*_functions(tree), *((node, None) for node in _constants(tree))]:
             names = _assigned(ast.walk(function), constants)
             for kind, message in _messages(function, owner, names):
                 found.setdefault(kind, {})[message] = None
@@ -40,7 +39,23 @@ def _functions(tree):
 
 
 def _is_function(node):
-    return isinstance(node, ast.FunctionDef) and node.name != DOUBTFUL
+    return isinstance(node, ast.FunctionDef)
+
+
+def _constants(tree):
+    return [node for node in tree.body if isinstance(node, ast.Assign)]
+
+
+@cache
+def codes():
+    """Return the codes of all findings."""
+    trees = (ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py")))
+    return {call.args[1].value for tree in trees for call in ast.walk(tree) if _is_finding(call)}
+
+
+def _is_finding(node):
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id == "Finding" and len(node.args) == 3
 
 
 def _assigned(statements, known):
@@ -62,6 +77,8 @@ def _named(node, names):
 
 def _messages(function, owner, names):
     for node in ast.walk(function):
+        if _is_finding(node):
+            yield from _of_finding(node, names)
         if not isinstance(node, ast.Call) or not node.args:
             continue
         called = node.func.id if isinstance(node.func, ast.Name) else None
@@ -72,12 +89,33 @@ def _messages(function, owner, names):
             yield owner, text
         elif called.endswith("Error"):
             yield called, text
-        elif called == "warn" and len(node.args) > 1 and isinstance(node.args[1], ast.Name):
-            if node.args[1].id.endswith("Warning"):
-                yield node.args[1].id, text
-        elif called == DOUBTFUL and isinstance(node.args[2], ast.Name):
-            yield "ConvergenceError", text
-            yield node.args[2].id, text
+        elif called == "warn" and len(node.args) > 1:
+            kind = getattr(node.args[1], "id", "")
+            if kind.endswith("Warning"):
+                yield kind, text
+
+
+def _of_finding(call, names):
+    """Yield the message of a finding by its code, and by the classes that its levels allow."""
+    given = {item.arg: item.value for item in call.keywords}
+    text = _text(call.args[2], names) or HOLE
+    causes = "; ".join(_clauses(given.get("causes"), names))
+    text += f" Usual causes: {causes}." if causes else ""
+    text = " ".join([text, *_clauses(given.get("remedies"), names)])
+    level = {node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)}
+    classes = {"error": "ImplicitDeltaError", "warning": "ImplicitDeltaWarning"}
+    classes |= {kind: node.id for kind, node in given.items() if isinstance(node, ast.Name)}
+    if text == HOLE:
+        return
+    yield call.args[1].value, text
+    if level & {"error", "refuse"}:
+        yield classes["error"], text
+    if level & {"warn", "refuse"}:
+        yield classes["warning"], text
+
+
+def _clauses(node, names):
+    return [_text(part, names) or HOLE for part in getattr(node, "elts", [])]
 
 
 def _text(node, names):

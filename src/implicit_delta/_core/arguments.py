@@ -1,6 +1,6 @@
 """Validate and convert what users give to `from_*` functions; count passes over the data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,11 @@ class Counter:
         Of the last one, where that was measured.
     bar : optional
         Shows them while it is open; a pickled counter has none.
-    told : set of str
-        Warnings that were given once and for all.
     """
 
     count: int = 0
     seconds: float = 0.0
     bar: Any = None
-    told: set[str] = field(default_factory=set)
 
     def called(self, seconds: float) -> None:
         """Count a call that took this long."""

@@ -8,6 +8,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 
 Level: TypeAlias = Literal["error", "refuse", "warn", "note"]
+ANYWAY = " Pass `strict=False` to get the number anyway."
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,21 @@ class Finding:
     causes: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     error: type[ImplicitDeltaError] = ImplicitDeltaError
-    warning: type[ImplicitDeltaWarning] = ImplicitDeltaWarning
+    warning: type[Warning] = ImplicitDeltaWarning
 
     def __str__(self) -> str:
         causes = f" Usual causes: {'; '.join(self.causes)}." if self.causes else ""
         return " ".join([self.text + causes, *self.remedies])
 
+    def raises(self, strict: bool) -> bool:
+        """Whether `report` raises it."""
+        return self.level == "error" or (self.level == "refuse" and strict)
 
-def report(findings: Iterable[Finding], strict: bool) -> None:
-    """Raise the first error or refusal, and warn of the rest: the only place that does."""
-    found = list(findings)
-    for finding in found:
-        if finding.level == "error" or (finding.level == "refuse" and strict):
-            raise finding.error(str(finding))
-    for finding in found:
-        if finding.level in ("refuse", "warn"):
+
+def report(findings: Iterable[Finding | None], strict: bool) -> None:
+    """Warn of findings in their order, and raise the first error or refusal."""
+    for finding in filter(None, findings):
+        if finding.raises(strict):
+            raise finding.error(f"{finding}{ANYWAY * (finding.level == 'refuse')}")
+        if finding.level != "note":
             warn(str(finding), finding.warning)

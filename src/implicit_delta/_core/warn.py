@@ -55,17 +55,6 @@ def hushed() -> bool:
     return False
 
 
-def warn_of_model(owner: object, text: str, category: type[Warning]) -> None:
-    """Warn the first time only of what an owner's function is like; it is recorded every time."""
-    counter = getattr(owner, "counter", None)
-    told: set[str] = getattr(counter, "told", set())
-    if text not in told:
-        told.add(text)
-        warn(text, category)
-    else:
-        _record.append((perf_counter(), get_ident(), text))
-
-
 def warned_since(started: float) -> tuple[str, ...]:
     """Return the warnings of this thread since a time of `perf_counter`, each once."""
     own = get_ident()

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from implicit_delta import errors
 from implicit_delta._core.deprecated import old_names
+from implicit_delta._core.findings import Finding
 
+KINDS = {"error": errors.ImplicitDeltaError, "warning": errors.ImplicitDeltaWarning}
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 # Target of an estimate from which a penalty was taken; its drift has limits of its own.
 DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
@@ -50,6 +53,9 @@ class Diagnostics:
         difference of finished refits from one step, in standard errors.
     warnings : tuple of str
         Texts of the warnings that were issued while the question was answered.
+    findings : tuple of Finding
+        What the checks of the result have found, as data: ``code``, ``level``, ``number``,
+        ``text``, ``causes`` and ``remedies``.
     """
 
     drift: float = math.nan
@@ -63,10 +69,12 @@ class Diagnostics:
     seconds: float = 0.0
     notes: Mapping[str, float | str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", dict(self.notes))
         object.__setattr__(self, "warnings", tuple(map(str, self.warnings)))
+        object.__setattr__(self, "findings", tuple(self.findings))
 
     def _repr_html_(self) -> str:
         """Return a table that folds, for notebooks."""
@@ -75,13 +83,31 @@ class Diagnostics:
         return diagnostics_html(self)
 
 
+def described(found: Diagnostics) -> dict[str, Any]:
+    """Return the fields for a file, with findings as mappings of texts and numbers."""
+    findings = [
+        {**vars(one), **{kind: getattr(one, kind).__name__ for kind in KINDS}}
+        for one in found.findings
+    ]
+    return {**vars(found), "findings": findings}
+
+
 def restored(content: Mapping[str, Any]) -> Diagnostics:
     """Rebuild diagnostics from a file; those that this release does not know become notes."""
     found = {RENAMED.get(name, name): entry for name, entry in content.items()}
     notes, warnings = dict(found.pop("notes", {})), _texts(found.pop("warnings", []))
+    findings = tuple(map(_finding, found.pop("findings", [])))
     known = [item.name for item in fields(Diagnostics) if item.name in found]
     numbers = {name: _number(found.pop(name)) for name in known}
-    return Diagnostics(**numbers, notes={**found, **notes}, warnings=warnings)
+    return Diagnostics(**numbers, notes={**found, **notes}, warnings=warnings, findings=findings)
+
+
+def _finding(content: Mapping[str, Any]) -> Finding:
+    """Rebuild a finding; a class that this release does not know is the root of its kind."""
+    known = {item.name: content[item.name] for item in fields(Finding) if item.name in content}
+    parts = {name: _texts(known.get(name, [])) for name in ("causes", "remedies")}
+    classes = {kind: getattr(errors, str(known.get(kind)), root) for kind, root in KINDS.items()}
+    return Finding(**{**known, **parts, **classes})
 
 
 def _texts(content: Any) -> tuple[str, ...]:

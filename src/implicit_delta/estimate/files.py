@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from implicit_delta._core.factored import Covariance, Factored
 from implicit_delta._core.types import Array
 from implicit_delta.estimate.combination import adds
-from implicit_delta.estimate.diagnostics import restored
+from implicit_delta.estimate.diagnostics import described, restored
 from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.rows import Rows
 from implicit_delta.estimate.storage import FACTORED, LEFT, MIDDLE, plain
@@ -35,7 +34,7 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
         "target": estimate.target,
         "scale": estimate.scale,
         "identity": estimate.identity,
-        "diagnostics": plain(asdict(estimate.diagnostics)),
+        "diagnostics": plain(described(estimate.diagnostics)),
     }
     many: dict[str, Any] = {
         "influence": estimate.influence,

@@ -46,7 +46,7 @@ BY_ORDER = (
 TRAINED = "noise of each training as of its own seed and minibatches: less if these are the same"
 MODEL_BASED = "that of the model"
 # Diagnostics of which the worst is not the largest number.
-APART = {"notes", "passes", "seconds", "smallest_curvature", "warnings"}
+APART = {"notes", "passes", "seconds", "smallest_curvature", "warnings", "findings"}
 INDEFINITE = 1e-8  # of a correlation, times K: what rounding makes of zero
 
 
@@ -410,5 +410,6 @@ def worst(found: Sequence[Diagnostics]) -> Diagnostics:
             seconds=first.seconds + other.seconds,
             notes=notes,
             warnings=tuple(dict.fromkeys(first.warnings + other.warnings)),
+            findings=tuple(dict.fromkeys(first.findings + other.findings)),
         )
     return first

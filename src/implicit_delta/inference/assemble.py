@@ -8,41 +8,24 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored
+from implicit_delta._core.findings import report
 from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import begin_answer, warn, warned_since
-from implicit_delta.errors import NonlinearityWarning
+from implicit_delta._core.warn import begin_answer, warned_since
 from implicit_delta.estimate import Diagnostics, Estimate
-from implicit_delta.estimate.diagnostics import DEBIASED
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.evaluation.budget import TotalError, stretched, total_error
-from implicit_delta.inference.dispersion import warn_of_dispersion
-from implicit_delta.inference.guards import (
-    SANDWICHED,
-    STRAIGHTENED,
-    check_bend,
-    check_stop,
-    guard,
-)
+from implicit_delta.evaluation.budget import TotalError
+from implicit_delta.inference.checks import findings_of
+from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.influence import Sandwich, rows_of
-from implicit_delta.inference.limits import told_of_limits
 from implicit_delta.inference.model_part import model_part
 from implicit_delta.inference.polish import move_by_polish
 from implicit_delta.inference.sources import by_source
-from implicit_delta.inference.stopped import (
-    check_memorized,
-    moves_to_come,
-    told,
-    warn_of_what_data_do_not_tell,
-)
-from implicit_delta.inference.target import Target, target_of
+from implicit_delta.inference.stopped import told
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel, Strongest
-from implicit_delta.numerics.arrays import ratio
-
-BENT_DROPS, BENT_WARNS = 0.01, 0.05  # of the variance of psi over draws, by what is not linear
 
 
 @dataclass(frozen=True)
@@ -123,50 +106,22 @@ def assemble(
     """
     cost = cost or Cost.start()
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
-    drift, noise = np.nan, training_noise(evaluation)
-    if evaluation.fitted is not None:
-        drift = guard(evaluation.model, response, part.raw, strict, debias, noise.variance)
-    if sandwich is not None and sandwich.stopped and response.directions is not None:
-        errors = np.sqrt(part.covariance.diagonal())
-        check_memorized(evaluation.model, response, errors, strict)
-    if part.by_model:
-        warn_of_dispersion(evaluation.model)
-    limits = told_of_limits(evaluation)
-    total = total_error(
-        evaluation,
-        part.covariance,
-        part.rows,
-        _robust_draws(response, part.covariance, part.replaced),
-        lambda rows: part.sandwich.positive(part.sandwich.of_rows(evaluation.model, rows)),
-        whole=response.whole,
-        others=noise.parts,
-    )
-    bend = response.nonlinearity * _weight_of_bend(response, part.covariance, total)
-    plainly = evaluation.fitted is not None and evaluation.fitted.sandwiched
-    advice = SANDWICHED if plainly else STRAIGHTENED
-    check_bend(bend, strict, evaluation, response, advice)
-    if response.doubt is not None:
-        warn(str(response.doubt), type(response.doubt))
-    errors = np.sqrt(total.covariance.diagonal())
+    noise = training_noise(evaluation)
+    case = Case(evaluation, response, part, noise, sandwich, debias, strict)
+    findings = findings_of(case)
+    report(findings, strict)
+    total, target, fitted = case.total, case.target, evaluation.fitted
     own = sandwich is not None or brought is not None or response.refitted
-    claimed = None if own or evaluation.fitted is None else evaluation.model.facts.host.covariance
-    to_come = moves_to_come(evaluation, response)
-    if to_come is not None:
-        drift = check_stop(to_come, errors)
-        warn_of_what_data_do_not_tell(evaluation.model, response)
-    polished = move_by_polish(evaluation, errors)
-    fitted = evaluation.fitted
-    stop = {} if fitted is None else {**told(fitted), **fitted.precision.note}
-    target = Target(DEBIASED) if debias else target_of(evaluation, errors)
+    claimed = None if own or fitted is None else fitted.facts.host.covariance
     return Estimate(
         value=float(evaluation.value[0]) if evaluation.scalar else evaluation.value,
         covariance=total.covariance,  # type: ignore[arg-type]
         names=evaluation.names,
         method=response.method,
         diagnostics=Diagnostics(
-            drift=drift,
+            drift=case.drift,
             smallest_curvature=response.smallest_curvature,
-            nonlinearity=bend,
+            nonlinearity=case.bend,
             bias=response.bias,
             asymmetry=part.asymmetry,
             residual=response.residual,
@@ -176,14 +131,15 @@ def assemble(
             notes={
                 **evaluation.notes,
                 **response.notes,
-                **polished,
-                **stop,
-                **limits,
+                **move_by_polish(evaluation, case.errors),
+                **({} if fitted is None else {**told(fitted), **fitted.precision.note}),
+                **_constraints(case),
                 **part.notes,
                 **noise.notes(total.covariance),
                 **cost.travel,
             },
             warnings=cost.warnings,
+            findings=findings,
         ),
         influence=total.influence,
         parts=by_source(evaluation, response, part, total),  # type: ignore[arg-type]
@@ -197,7 +153,7 @@ def assemble(
         if evaluation.fitted is None
         else rows_of(evaluation.model, part.sandwich, claimed, total.influence is not None),
         deviations=_deviations(evaluation) if influence else None,
-        drift=to_come,
+        drift=case.to_come,
         strongest=_strongest(evaluation, response, part.sandwich)
         if total.influence is None
         else None,
@@ -257,33 +213,9 @@ def _sampled_df(
     return welch_df(variances, [known.get(name, np.inf) for name in parts])
 
 
-def _weight_of_bend(response: Response, covariance: Covariance, total: TotalError) -> float:
-    """Return how much of the bend of psi shows in the interval.
-
-    It grows with the errors of the parameters, which a robust variance may find larger, and is
-    diluted by errors of other sources.
-    """
-    model = total.parts.get("model", covariance)
-    found, own, whole = (
-        np.sqrt(V.diagonal()) for V in (response.covariance, model, total.covariance)
-    )
-    diluted = np.minimum(ratio(own, whole, otherwise=1.0), 1.0)
-    return float(np.max(ratio(own, found, otherwise=1.0) * diluted))
-
-
-def _robust_draws(response: Response, covariance: Covariance, replaced: bool) -> Array | None:
-    """Stretch draws to another covariance; none are kept of a psi that bends over them.
-
-    The sandwich is that of the linear part of psi, and a stretched draw of another psi may be a
-    value that psi never takes.
-    """
-    bent = float(response.notes.get("nonlinear_share", 0.0)) if replaced else 0.0
-    if bent > BENT_WARNS:
-        warn(
-            f"{bent:.0%} of the variance of psi over the draws is not linear in the parameters, "
-            "and a robust variance is that of the linear part: it is doubtful here, and there are "
-            "no percentiles. Use `Bootstrap()`, which is robust and follows a psi that bends.",
-            NonlinearityWarning,
-        )
-    draws = None if bent > BENT_DROPS else response.draws
-    return stretched(draws, response.covariance, covariance)
+def _constraints(case: Case) -> dict[str, str]:
+    """Note the active constraints with their multipliers, and limits close by."""
+    if case.model is None or case.model.constraints is None:
+        return {}
+    near = {"near": case.near} if case.near else {}
+    return {"constraints": str(case.model.active()), **near}

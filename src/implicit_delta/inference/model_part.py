@@ -8,11 +8,9 @@ import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored, quadratic
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
-from implicit_delta.inference.small_samples import warn_of_small_samples
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.claimed import Claimed
@@ -20,9 +18,6 @@ from implicit_delta.numerics.arrays import ratio, symmetric
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
 ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range
-# Of each entry over the two standard errors: what `testing.check_method` allows, 1% of a standard
-# error. Such errors move eigenvalues of K correlations by at most K times that.
-ACCURACY = 0.02
 MOST_KEPT = 10**7  # influences that a robust variance keeps unasked
 
 
@@ -41,6 +36,10 @@ class ModelPart:
         Influences of the observations, where they are needed or few.
     sandwich : Sandwich
         What makes covariances of rows.
+    judged : Sandwich or None
+        The robust variance whose small samples matter.
+    response : Response
+        That of the method, robust only where it accounts for what was requested.
     by_model : bool
         Whether it rests on the variance that the model has.
     replaced : bool
@@ -54,6 +53,8 @@ class ModelPart:
     df: float | Array
     rows: Array | None
     sandwich: Sandwich
+    judged: Sandwich | None
+    response: Response
     by_model: bool
     replaced: bool
     asymmetry: float
@@ -79,10 +80,8 @@ def model_part(
     robust = None if response.robust else asked
     rank = evaluation.size if evaluation.fitted is None else evaluation.fitted.d
     _check_response(evaluation, response)
-    raw, asymmetry, notes = _symmetric(response.covariance, rank, response.method)
+    raw, asymmetry, notes = _symmetric(response.covariance, rank)
     rows = _influence(evaluation, response, plain, influence or by_rows, robust is not None)
-    if judged is not None and brought is None:
-        warn_of_small_samples(judged, evaluation.model, response, rows)
     claimed = None if brought is not None else _claimed(evaluation, response, robust, raw)
     covariance: Covariance = raw
     if brought is not None:
@@ -102,8 +101,8 @@ def model_part(
     replaced = covariance is not raw and not debias
     by_model = not (replaced or claimed is not None or response.robust or by_rows or debias)
     return ModelPart(
-        raw, covariance, df, rows, plain, by_model and evaluation.fitted is not None, replaced,
-        asymmetry, notes,
+        raw, covariance, df, rows, plain, judged if brought is None else None, response,
+        by_model and evaluation.fitted is not None, replaced, asymmetry, notes,
     )  # fmt: skip
 
 
@@ -275,13 +274,10 @@ def _influence(
     return None
 
 
-def _symmetric(
-    raw: Covariance, rank: int, method: str = ""
-) -> tuple[Covariance, float, dict[str, float | str]]:
+def _symmetric(raw: Covariance, rank: int) -> tuple[Covariance, float, dict[str, float | str]]:
     """Symmetrize, measure the asymmetry, and drop negative eigenvalues if there are any.
 
-    Eigenvalues are those of the correlations, so that units of psi do not matter. A warning names
-    the method whose covariance is further from one than its accuracy explains.
+    Eigenvalues are those of the correlations, so that units of psi do not matter.
     """
     if isinstance(raw, Factored):
         found, count = raw.positive()
@@ -291,31 +287,15 @@ def _symmetric(
     asymmetry = float(np.max(ratio(abs(raw - raw.T), size)))
     covariance = symmetric(raw)
     units = np.where(errors > 0, errors, 1.0)
-    values, vectors = _eigen(covariance / np.outer(units, units), rank)
+    values, vectors = eigen(covariance / np.outer(units, units), rank)
     negative = values < -1e-12 * max(values[-1], 0.0)
     if not np.any(negative):
         return covariance, asymmetry, {}
-    if method:
-        _warn_of_negative(method, covariance / np.outer(units, units), float(values[0]))
     root = units[:, None] * vectors * np.sqrt(np.clip(values, 0, None))
     return root @ root.T, asymmetry, {"negative_eigenvalues_dropped": float(np.sum(negative))}
 
 
-def _warn_of_negative(method: str, correlations: Array, smallest: float) -> None:
-    """Warn of eigenvalues that errors of size `ACCURACY` in each entry cannot make negative."""
-    largest, K = float(np.max(abs(correlations))), len(correlations)
-    if largest > 1 + 2 * ACCURACY or smallest < -ACCURACY * K:
-        warn(
-            f"The covariance that {method} found is not positive semi-definite: a correlation is "
-            f"{largest:.3g}, an eigenvalue of the correlations {smallest:.2g}. Negative "
-            "eigenvalues are set to zero, and standard errors of differences of these values are "
-            "doubtful. Usual causes: refits that are not converged, or a push that is too large. "
-            "Use `Infinitesimal()`, or evaluate the difference itself.",
-            ImplicitDeltaWarning,
-        )
-
-
-def _eigen(covariance: Array, rank: int) -> tuple[Array, Array]:
+def eigen(covariance: Array, rank: int) -> tuple[Array, Array]:
     """Eigenvalues, ascending, and vectors; of many evaluations those of the range alone.
 
     With K much larger than d nearly all are zero, and take a minute for K = 5000.

@@ -13,19 +13,15 @@ import logging
 import numpy as np
 
 from implicit_delta._core.rounding import is_same
-from implicit_delta._core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, ShrinkageWarning, SmallSampleWarning
+from implicit_delta.errors import ConvergenceError, ShrinkageWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.inference.guards import refuse_or_warn
 from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
-from implicit_delta.numerics.arrays import ratio
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
-INFORMED = 0.01  # of the variance that the ridge allows
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 
@@ -60,49 +56,6 @@ def _check_trained(model: FittedModel) -> None:
             "otherwise, or the likelihood is another one. Give what was trained on, after all "
             "preprocessing."
         )
-
-
-def check_memorized(model: FittedModel, response: Response, errors: Array, strict: bool) -> None:
-    """Refuse standard errors, (K,), of residuals that are next to nothing, or warn of them.
-
-    If the model is right, they are about those of :math:`w'Gw`, with G its Gauss-Newton matrix;
-    residuals of rows that were memorized are smaller by far.
-    """
-    implied = np.sqrt(_informed(model, response))
-    share = np.where(implied > 0, ratio(errors, implied), 1.0)
-    k = int(np.argmin(share))
-    if not share[k] < MEMORIZED_WARNS:
-        return
-    text = (
-        "The residuals of the training rows are too small to tell the error of psi: it is "
-        f"{errors[k]:.2g} from them, and {implied[k]:.2g} from the curvature of the network. Usual "
-        "causes: the network has memorized its rows (few of them, classes that it separates, a "
-        "long training), and errors from its residuals are far too small; or class weights far "
-        "below one. Stop earlier or train on more rows; add a penalty and finish with it, "
-        "`polish(from_torch(module, data, likelihood, l2=1.0))`; or train again on resampled rows, "
-        "`bootstrap(fit, data, psi, replicates=20)`."
-    )
-    refuse_or_warn(text, strict and bool(share[k] < MEMORIZED_REFUSES), SmallSampleWarning)
-
-
-def warn_of_what_data_do_not_tell(model: FittedModel, response: Response) -> None:
-    """Warn of a psi that rests on the start: of its variance A^-1 the ridge has nearly all."""
-    if np.any(_informed(model, response) == 0):
-        warn(
-            "The data tell next to nothing about psi, or about one of its values: it is what the "
-            "start of the training has made it, and its standard error is that of other data from "
-            "the same start. Retrain from other starts (`replicates=`) to see what that means, or "
-            "ask for what the data determine.",
-            ShrinkageWarning,
-        )
-
-
-def _informed(model: FittedModel, response: Response) -> Array:
-    """Part of the variance A^-1 that is not the ridge's, (K,); zero where that has nearly all."""
-    assert response.directions is not None
-    whole = response.covariance.diagonal()
-    rest = whole - model.floor * np.sum(response.directions**2, axis=0)
-    return np.where(rest < INFORMED * whole, 0.0, rest)
 
 
 def without_idle_ridge(model: FittedModel) -> FittedModel:

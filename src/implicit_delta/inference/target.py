@@ -5,14 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from implicit_delta._core.thresholds import SHRINKAGE_WARNS
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
     NotAMaximumError,
-    ShrinkageWarning,
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
@@ -55,21 +52,7 @@ def target_of(evaluation: Evaluation, errors: Array) -> Target:
         move = evaluation(model.theta + step) - evaluation(model.theta)
     except EvaluationError:
         return Target(UNKNOWN.format(reason="psi is not defined without the penalty"))
-    shrinkage = float(np.max(ratio(abs(move), errors)))
-    if shrinkage > SHRINKAGE_WARNS:
-        _warn(shrinkage, model)
-    return Target(PENALIZED, shrinkage)
-
-
-def _warn(shrinkage: float, model: FittedModel) -> None:
-    warn(
-        f"The penalty has moved psi by {shrinkage:.2g} standard errors (shrinkage), and the "
-        "interval covers psi of the penalized fit, not the truth."
-        + (f" {model.penalty_note}" if model.penalty_note else "")
-        + " Fit the model without it, or use `infer(model, psi, debias=True)`, one Newton step "
-        "without the penalty.",
-        ShrinkageWarning,
-    )
+    return Target(PENALIZED, float(np.max(ratio(abs(move), errors))))
 
 
 def newton_step(model: FittedModel) -> Array | None:

@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import lsq_linear, minimize
 from scipy.special import fdtri, ndtr, stdtr
 
+from implicit_delta._core.findings import report
 from implicit_delta._core.hints import also
 from implicit_delta._core.precision import cautious
 from implicit_delta._core.progress import progress
@@ -31,7 +32,8 @@ from implicit_delta.errors import (
 )
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.inference.guards import check_drift, drift_of
+from implicit_delta.inference.checks.case import drift_of
+from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.following import Follower
@@ -128,7 +130,7 @@ def contour(
     if constraints is None or constraints.equal.all():
         score = evaluation.model.score(evaluation.model.theta)
         drift = drift_of(score, search.root @ search.tangent, np.ones(2))
-        check_drift(model, drift, strict)
+        report([of_drift(model, drift)], strict)
     return _found(search, levels, count)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.findings import report
 from implicit_delta._core.hints import also
 from implicit_delta._core.precision import cautious
 from implicit_delta._core.types import Array, Asked
@@ -25,7 +26,8 @@ from implicit_delta.estimate.quantiles import checked_level, t_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
-from implicit_delta.inference.guards import check_drift, drift_of
+from implicit_delta.inference.checks.case import drift_of
+from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.audit import Audit
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.hills import with_hills
@@ -335,7 +337,7 @@ def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Res
     errors = np.sqrt(response.covariance.diagonal())
     assert response.directions is not None
     drift = drift_of(model.score(model.theta), response.directions, errors)
-    check_drift(model, drift, strict)
+    report([of_drift(model, drift)], strict)
     return response
 
 

@@ -1,4 +1,4 @@
-"""Warnings of robust variances that rest on too few rows or clusters."""
+"""Small samples: robust variances that rest on too few rows or clusters."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,11 @@ from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.thresholds import FEW_CLUSTERS
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
+from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
@@ -43,20 +44,27 @@ class Vanishing(NamedTuple):
     own: float
 
 
-def warn_of_small_samples(
+def small_samples(case: Case) -> Finding | None:
+    """Find a robust variance of too few rows or clusters."""
+    part = case.part
+    if part.judged is None:
+        return None
+    return of_small_samples(part.judged, case.evaluation.model, part.response, part.rows)
+
+
+def of_small_samples(
     sandwich: Sandwich, model: FittedModel, response: Response, rows: Array | None = None
-) -> None:
-    """Warn where a nominal 95 % interval would cover less than 93 % even if the model is right.
+) -> Finding | None:
+    """Find where a nominal 95% interval would cover less than 93% even if the model is right.
 
     Where leverages are unknown, the influences of the rows, (n, K), tell how many carry psi.
     """
     few = sandwich.fewest is not None and sandwich.fewest < FEW_CLUSTERS
     if sandwich.name == "CR2" or sandwich.stopped:
-        return
+        return None
     vanishing = None if rows is None else _vanishing(model, response, rows)
     if vanishing is not None and vanishing.found > 0:
-        _warn_of_vanishing(vanishing)
-        return
+        return _of_vanishing(vanishing)
     forecast = _forecast(sandwich, model, response, rows)
     short = forecast.coverage < (ACCEPTED if forecast.leverages else ESTIMATED)
     covers = f"a nominal 95 % interval covers about {forecast.coverage:.1%}"
@@ -64,20 +72,29 @@ def warn_of_small_samples(
         reason = f" Even if the model is right, {covers} here." if short else ""
         what = {"design": "the design-based variance"}.get(sandwich.name, sandwich.name)
         what = "the bootstrap" if response.robust else what
-        warn(
+        return Finding(
+            "warn",
+            "few_clusters",
             f"There are only {sandwich.fewest} clusters, and {what} estimates the "
             "variance between them from these alone: it is too small on average, and uncertain."
-            f"{reason} {_advice(sandwich, forecast)}",
-            SmallSampleWarning,
+            f"{reason}",
+            number=sandwich.fewest,
+            remedies=(_advice(sandwich, forecast),),
+            warning=SmallSampleWarning,
         )
-    elif short:
-        warn(
+    if short:
+        return Finding(
+            "warn",
+            "coverage",
             f"Even if the model is right, {covers} with {sandwich.name}: {_cause(sandwich)}"
-            f"{'' if forecast.leverages else BINS}. {_advice(sandwich, forecast)}",
-            SmallSampleWarning,
+            f"{'' if forecast.leverages else BINS}.",
+            number=forecast.coverage,
+            remedies=(_advice(sandwich, forecast),),
+            warning=SmallSampleWarning,
         )
-    elif vanishing is not None:  # exactly nothing, and not of rows of leverage 1
-        _warn_of_vanishing(vanishing)
+    if vanishing is not None:  # exactly nothing, and not of rows of leverage 1
+        return _of_vanishing(vanishing)
+    return None
 
 
 def _vanishing(model: FittedModel, response: Response, rows: Array) -> Vanishing | None:
@@ -91,14 +108,19 @@ def _vanishing(model: FittedModel, response: Response, rows: Array) -> Vanishing
     return Vanishing(float(found[k]), float(own[k])) if shares[k] < np.inf else None
 
 
-def _warn_of_vanishing(errors: Vanishing) -> None:
-    warn(
+def _of_vanishing(errors: Vanishing) -> Finding:
+    return Finding(
+        "warn",
+        "vanishing_error",
         f"The robust standard error, {errors.found:.2g}, is next to nothing beside the "
-        f"{errors.own:.4g} of the model: the terms are not what was sampled. Usual causes: an "
-        "extended likelihood, whose number of events is random too, dependent data in few terms, "
-        "or a prior or penalty that is written into the terms (give it as `penalty=`). Leave out "
-        'robust=, or use `Bootstrap(kind="parametric")`.',
-        SmallSampleWarning,
+        f"{errors.own:.4g} of the model: the terms are not what was sampled.",
+        number=errors.found / errors.own,
+        causes=(
+            "an extended likelihood, whose number of events is random too, dependent data in few "
+            "terms, or a prior or penalty that is written into the terms (give it as `penalty=`)",
+        ),
+        remedies=('Leave out robust=, or use `Bootstrap(kind="parametric")`.',),
+        warning=SmallSampleWarning,
     )
 
 

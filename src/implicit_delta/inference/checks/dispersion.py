@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn, warn_of_model
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
+from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.leverage import gauss_newton_root
 from implicit_delta.models.base import FittedModel
 
@@ -22,35 +23,49 @@ FACTOR = (
 )
 
 
-def warn_of_dispersion(model: FittedModel) -> None:
-    """Warn where squared residuals exceed their variance, and those of fits to drawn data.
+def pseudo_likelihood(case: Case) -> Finding | None:
+    """Find model-based standard errors from terms that are not log-densities."""
+    if case.model is None or not case.part.by_model or not case.model.pseudo:
+        return None
+    return Finding(
+        "warn",
+        "pseudo_likelihood",
+        f"With {case.model.pseudo} the terms are no log-densities, and the standard errors here "
+        "take them for such: class weights of 2 count every row twice.",
+        remedies=("Use `robust=True`.",),
+        warning=DispersionWarning,
+    )
+
+
+def dispersion(case: Case) -> Finding | None:
+    """Find squared residuals that exceed their variance, and those of fits to drawn data.
 
     Only the model's own standard errors assume a variance: robust ones do not.
     """
-    if model.pseudo:
-        warn(
-            f"With {model.pseudo} the terms are no log-densities, and the standard errors here "
-            "take them for such: class weights of 2 count every row twice. Use `robust=True`.",
-            DispersionWarning,
-        )
+    model = case.model
+    if model is None or not case.part.by_model:
+        return None
     found = model.dispersion()
     if not TOO_MUCH < found < np.inf:
-        return
+        return None
     rng = np.random.default_rng(0)
     try:
         root = gauss_newton_root(model) if model.d <= DENSE_LIMIT else None
         usual = max(_drawn_dispersion(model, root, rng) for _ in range(REDRAWN))
     except UnsupportedModelError:
-        return
-    if found > usual:
-        text = (
-            f"The data vary more than the model has it: squared residuals are {found:.2g} times "
-            f"their variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model and "
-            "fitted). Its standard errors are then too small, by a factor of about "
-            f"{found**0.5:.2g}. "
-        )
-        least_squares = model.maker == "from_residuals"
-        warn_of_model(model, text + (FACTOR if least_squares else OTHERWISE), DispersionWarning)
+        return None
+    if not found > usual:
+        return None
+    return Finding(
+        "warn",
+        "dispersion",
+        f"The data vary more than the model has it: squared residuals are {found:.2g} times their "
+        f"variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model and fitted). "
+        f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}.",
+        number=found,
+        remedies=(FACTOR if model.maker == "from_residuals" else OTHERWISE,),
+        warning=DispersionWarning,
+    )
 
 
 def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Generator) -> float:

@@ -1,0 +1,98 @@
+"""Stopped: a training that stopped early, whose residuals or data say little about psi."""
+
+import numpy as np
+
+from implicit_delta._core.findings import Finding
+from implicit_delta._core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS, STOPPED_WARNS
+from implicit_delta._core.types import Array
+from implicit_delta.errors import (
+    ConvergenceError,
+    DriftWarning,
+    ShrinkageWarning,
+    SmallSampleWarning,
+)
+from implicit_delta.inference.checks.case import Case
+from implicit_delta.numerics.arrays import ratio
+
+INFORMED = 0.01  # of the variance that the ridge allows
+
+
+def memorized(case: Case) -> Finding | None:
+    """Find standard errors, (K,), of residuals that are next to nothing.
+
+    If the model is right, they are about those of :math:`w'Gw`, with G its Gauss-Newton matrix;
+    residuals of rows that were memorized are smaller by far.
+    """
+    if case.sandwich is None or not case.sandwich.stopped or case.response.directions is None:
+        return None
+    errors = np.sqrt(case.part.covariance.diagonal())
+    implied = np.sqrt(_informed(case))
+    share = np.where(implied > 0, ratio(errors, implied), 1.0)
+    k = int(np.argmin(share))
+    if not share[k] < MEMORIZED_WARNS:
+        return None
+    return Finding(
+        "refuse" if share[k] < MEMORIZED_REFUSES else "warn",
+        "memorized",
+        "The residuals of the training rows are too small to tell the error of psi: it is "
+        f"{errors[k]:.2g} from them, and {implied[k]:.2g} from the curvature of the network.",
+        number=float(share[k]),
+        causes=(
+            "the network has memorized its rows (few of them, classes that it separates, a long "
+            "training), and errors from its residuals are far too small",
+            "or class weights far below one",
+        ),
+        remedies=(
+            "Stop earlier or train on more rows; add a penalty and finish with it, "
+            "`polish(from_torch(module, data, likelihood, l2=1.0))`; or train again on resampled "
+            "rows, `bootstrap(fit, data, psi, replicates=20)`.",
+        ),
+        error=ConvergenceError,
+        warning=SmallSampleWarning,
+    )
+
+
+def stop(case: Case) -> Finding | None:
+    """Find a training that stopped early and whose end is outside of the interval."""
+    if case.to_come is None or not case.drift > STOPPED_WARNS:
+        return None
+    return Finding(
+        "warn",
+        "stop",
+        f"The training stopped early, and going on with it would move psi by {case.drift:.2g} "
+        "standard errors (drift): the interval is for psi of a training that stops there, and "
+        "not for where it leads.",
+        number=case.drift,
+        causes=(
+            "few steps, after which the error is rather too large",
+            "or the data, their scaling, the likelihood or a penalty given here are not those of "
+            "the training",
+        ),
+        warning=DriftWarning,
+    )
+
+
+def uninformed(case: Case) -> Finding | None:
+    """Find a psi that rests on the start: of its variance A^-1 the ridge has nearly all."""
+    if case.to_come is None or not np.any(_informed(case) == 0):
+        return None
+    return Finding(
+        "warn",
+        "uninformed",
+        "The data tell next to nothing about psi, or about one of its values: it is what the "
+        "start of the training has made it, and its standard error is that of other data from "
+        "the same start.",
+        remedies=(
+            "Retrain from other starts (`replicates=`) to see what that means, or ask for what "
+            "the data determine.",
+        ),
+        warning=ShrinkageWarning,
+    )
+
+
+def _informed(case: Case) -> Array:
+    """Part of the variance A^-1 that is not the ridge's, (K,); zero where that has nearly all."""
+    assert case.response.directions is not None
+    whole = case.response.covariance.diagonal()
+    rest = whole - case.evaluation.model.floor * np.sum(case.response.directions**2, axis=0)
+    return np.where(rest < INFORMED * whole, 0.0, rest)

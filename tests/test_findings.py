@@ -1,0 +1,164 @@
+"""Findings: what checks have found is data, is warned of once, raised if strict, and kept."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import implicit_delta as idm
+from implicit_delta._core.findings import Finding, report
+
+rng = np.random.default_rng(0)
+n = 60
+x = rng.normal(size=n)
+y = (rng.random(n) < 1 / (1 + np.exp(-0.5 - x))) * 1.0
+z = 1 + 0.5 * x + rng.normal(size=n)
+skewed = np.exp(1.5 * rng.normal(size=n))
+counts = rng.poisson(np.exp(0.5 + 0.3 * x) * rng.gamma(0.5, 2.0, size=n))
+
+
+def logit(b):
+    eta = b[0] + b[1] * x
+    return y * eta - np.logaddexp(0, eta)
+
+
+def separated(b):
+    eta = b[0] + b[1] * x
+    return (x > 0) * eta - np.logaddexp(0, eta)
+
+
+def slope(b):
+    return b[1]
+
+
+def line(x=x, y=z, **options):
+    return idm.from_residuals(lambda b: y - b[0] - b[1] * x, start=[0.0, 0.0], **options)
+
+
+def poisson():
+    sm = pytest.importorskip("statsmodels.api")
+    return idm.from_statsmodels(sm.Poisson(counts, sm.add_constant(x)).fit(disp=0))
+
+
+def stepped(*, away):
+    """A fit that is so many standard errors of the slope from its maximum, along its response."""
+    model = idm.from_loglik(logit, start=[0.0, 0.0])
+    V = np.linalg.inv(model.information(model.theta, np.eye(2)))
+    return idm.from_loglik(logit, theta=model.theta + away * V[1] / np.sqrt(V[1, 1]))
+
+
+def ridge(l2, terms=logit):
+    return idm.from_loglik(terms, start=[0.0, 0.0], l2=l2)
+
+
+CASES = {  # code: model, psi, options, level
+    "drift": (lambda: stepped(away=0.4), slope, {}, "warn"),
+    "drift, refused": (lambda: stepped(away=-1.5), slope, {}, "refuse"),
+    "bend": (lambda: stepped(away=0.0), lambda b: np.exp(2 * b[1]), {}, "warn"),
+    "bend, refused": (lambda: stepped(away=0.0), lambda b: np.sum((b - [0.5, 1]) ** 2), {}, None),
+    "debias, refused": (lambda: ridge(1.0, separated), slope, {"debias": True}, "refuse"),
+    "shrinkage": (lambda: ridge(3.0), slope, {}, "warn"),
+    "coverage": (lambda: line(skewed), slope, {"robust": True}, "warn"),
+    "few_clusters": (line, slope, {"clusters": np.arange(n) // 10}, "warn"),
+    "vanishing_error": (
+        lambda: idm.from_loglik(lambda b: np.r_[0 * b[0], np.sum(logit(b))], start=[0.0, 0.0]),
+        slope,
+        {"robust": True},
+        "warn",
+    ),
+    "dispersion": (poisson, slope, {}, "warn"),
+    "dispersion of residuals": (lambda: line(variance=0.25), slope, {}, "warn"),
+    "limit": (
+        lambda: idm.from_loglik(logit, start=[0.0, 0.0], bounds=[(None, None), (0.5, None)]),
+        slope,
+        {},
+        "warn",
+    ),
+    "bent_draws": (
+        lambda: stepped(away=0.0),
+        lambda b: np.exp(3 * b[1]),
+        {"method": idm.Simulation(2000, rng=0), "robust": True},
+        "warn",
+    ),
+}
+
+
+def asked(name, strict):
+    make, psi, options, _ = CASES[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = make()
+        caught.clear()
+        try:
+            return idm.infer(model, psi, strict=strict, **options), caught
+        except idm.ImplicitDeltaError as error:
+            return error, caught
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_finding_has_its_code_and_is_warned_of_once(name, tmp_path):
+    code = name.partition(",")[0].partition(" ")[0]
+    est, caught = asked(name, strict=False)
+    found = est.diagnostics.findings
+    (one,) = (finding for finding in found if finding.code == code)
+    assert one.level == (CASES[name][3] or one.level)
+    assert isinstance(one.number, float | int) or code == "limit"
+    assert one.remedies
+    assert [(str(w.message), w.category) for w in caught] == [(str(f), f.warning) for f in found]
+    assert est.diagnostics.warnings == tuple(map(str, found))
+    est.save(tmp_path / "est.npz")
+    for other in (idm.Estimate.load(tmp_path / "est.npz"), pickle.loads(pickle.dumps(est))):
+        assert other.diagnostics.findings == found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_refusal_is_raised_if_strict_and_nothing_else_is(name):
+    lenient, _ = asked(name, strict=False)
+    strict, _ = asked(name, strict=True)
+    refused = [finding for finding in lenient.diagnostics.findings if finding.level == "refuse"]
+    if refused:
+        assert type(strict) is refused[0].error
+        assert str(strict) == f"{refused[0]} Pass `strict=False` to get the number anyway."
+    else:
+        assert strict.diagnostics.findings == lenient.diagnostics.findings
+
+
+@pytest.mark.parametrize("options", [{}, {"robust": "HC3"}, {"influence": True}])
+@pytest.mark.parametrize("make", [line, lambda: idm.from_loglik(logit, start=[0.0, 0.0])])
+def test_ordinary_fits_have_no_findings(make, options):
+    if options.get("robust") and make is not line:
+        options = {"method": idm.FiniteDifference()}
+    assert idm.infer(make(), slope, **options).diagnostics.findings == ()
+
+
+def test_the_same_question_has_the_same_findings_again():
+    model = line(variance=0.25)
+    for _ in range(2):
+        with pytest.warns(idm.DispersionWarning):
+            assert [f.code for f in idm.infer(model, slope).diagnostics.findings] == ["dispersion"]
+
+
+def test_joined_estimates_keep_the_findings_of_both():
+    first, _ = asked("dispersion of residuals", strict=False)
+    other, _ = asked("shrinkage", strict=False)
+    found = idm.join(first, other, independent=True).diagnostics.findings
+    assert {finding.code for finding in found} == {"dispersion", "shrinkage"}
+
+
+def test_levels():
+    found = [Finding(level, level, level.title()) for level in ("note", "warn", "refuse", "error")]
+    with (
+        pytest.warns(idm.ImplicitDeltaWarning) as caught,
+        pytest.raises(idm.ImplicitDeltaError) as e,
+    ):
+        report(found, strict=True)
+    assert [str(w.message) for w in caught] == ["Warn"]
+    assert str(e.value) == "Refuse Pass `strict=False` to get the number anyway."
+    with (
+        pytest.warns(idm.ImplicitDeltaWarning) as caught,
+        pytest.raises(idm.ImplicitDeltaError) as e,
+    ):
+        report(found, strict=False)
+    assert [str(w.message) for w in caught] == ["Warn", "Refuse"]
+    assert str(e.value) == "Error"
