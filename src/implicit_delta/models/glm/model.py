@@ -213,7 +213,7 @@ class HostModel(FittedModel):
         basis = chart.slope(self.theta)
         along = Coordinates(chart.point(z) - basis @ z, scipy.sparse.csr_array(basis))
         predictor, claimed = self.facts.host.predictor, self.facts.host.covariance
-        facts = self.facts.with_host(
+        facts = self.facts.with_training(before=None).with_host(
             predictor=predictor and InCoordinates(predictor, along),
             covariance=claimed and replace(claimed, covariance=chart.part(claimed.covariance)),
         )

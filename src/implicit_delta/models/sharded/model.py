@@ -287,6 +287,7 @@ class ShardedModel(FittedModel):
             theta=chart.coordinates(self.theta),
             l2=self.l2 if chart.fixes else 0.0,
             names=self.names and tuple(self.names[j] for j in chart.free),
+            facts=self.facts.with_training(before=None),
             chart=chart,
             whole=self,
         )
