@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 import implicit_delta as idm
 from implicit_delta._core import thresholds
+from implicit_delta._core.findings import Finding
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.report.svg import Axis
 from implicit_delta.estimate.report.text import listed, shown
@@ -610,8 +611,8 @@ def test_degrees_of_freedom_have_their_own_reason(method, variance, df, words, t
 
 
 def test_a_bend_has_one_number_and_one_verdict(tmp_path):
-    warned = "psi bends within half a standard error (nonlinearity 0.14, where 0 is straight)."
-    found = Diagnostics(nonlinearity=0.0759, warnings=(warned,))
+    bend = Finding("warn", "bend", "psi bends within half a standard error.", number=0.1432)
+    found = Diagnostics(nonlinearity=0.0759, warnings=(str(bend),), findings=(bend,))
     said = text_of(written(replace(RATIO, diagnostics=found), tmp_path))
     assert said.count("nonlinearity 0.14 psi bends") == 1
     assert "0.0759" not in said

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,16 @@ class Page:
 
     def write(self, path: str, one: Answer, level: float) -> None:
         """Write the page of an answer; what was asked is one of its facts."""
-        found = one.estimate.diagnostics
-        texts = tuple(told(text, one.how.get("transform")) for text in found.warnings)
+        found, say = one.estimate.diagnostics, partial(told, scale=one.how.get("transform"))
+        findings = (
+            replace(item, text=say(item), causes=(), remedies=()) for item in found.findings
+        )
+        diagnostics = replace(
+            found, warnings=tuple(map(say, found.warnings)), findings=tuple(findings)
+        )
         write_page(
             path,
-            replace(one.estimate, diagnostics=replace(found, warnings=texts)),
+            replace(one.estimate, diagnostics=diagnostics),
             title=self.title,
             question=self.question,
             confidence_level=level,

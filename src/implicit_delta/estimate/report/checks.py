@@ -8,6 +8,13 @@ from typing import Literal
 from implicit_delta.estimate.report.text import tag
 
 Level = Literal["problem", "look", "ok", "note"]
+# Of a finding, by its own.
+LEVELS: Mapping[str, Level] = {
+    "error": "problem",
+    "refuse": "problem",
+    "warn": "look",
+    "note": "note",
+}
 WORDS: Mapping[Level, str] = {"problem": "Problem", "look": "Look", "ok": "OK", "note": "Note"}
 SIGNS: Mapping[Level, str] = {"problem": "✕", "look": "!", "ok": "✓", "note": "○"}
 COUNTED: Mapping[Level, tuple[str, str]] = {

@@ -6,7 +6,6 @@ The limits are those at which the library warns or refuses.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from implicit_delta._core.thresholds import (
 from implicit_delta.estimate.diagnostics import DEBIASED, Diagnostics
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import deviations, t_quantile
-from implicit_delta.estimate.report.checks import Check, graded, little, worst_first
+from implicit_delta.estimate.report.checks import LEVELS, Check, graded, little, worst_first
 from implicit_delta.estimate.report.facts import clusters_of, variance_of
 from implicit_delta.estimate.report.notes import noted, unknown
 from implicit_delta.estimate.report.text import brief, listed, share
@@ -38,16 +37,12 @@ if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
 
-# As the library warns of it.
-BEND = re.compile(r"\(nonlinearity ([\d.e+-]+)")
-
-
 def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
     """Judge every diagnostic of an estimate, the worst first."""
     found = [
         *others,
         *_no_error(estimate),
-        *map(_warned, estimate.diagnostics.warnings),
+        *_warned(estimate.diagnostics),
         *_measured(estimate),
         *_degrees(estimate),
         *_bound(estimate),
@@ -72,19 +67,21 @@ def _no_error(estimate: Estimate) -> list[Check]:
     return [Check("standard error", "0", "look", text)]
 
 
-def _warned(text: str) -> Check:
-    """Show a warning; one of a bend has its number, and is the verdict on it."""
-    bend = BEND.search(text)
-    if bend is None:
-        return Check("warning", "", "look", text)
-    level = "problem" if float(bend[1]) > BEND_REFUSES else "look"
-    return Check("nonlinearity", bend[1], level, text)  # type: ignore[arg-type]
+def _warned(found: Diagnostics) -> list[Check]:
+    """Show the warnings; one of a bend has its number, and is the verdict on it."""
+    bends = {str(one): one for one in found.findings if one.code == "bend"}
+    return [
+        Check("warning", "", "look", text)
+        if (bend := bends.get(text)) is None
+        else Check("nonlinearity", f"{bend.number:.2g}", LEVELS[bend.level], text)
+        for text in found.warnings
+    ]
 
 
 def _measured(estimate: Estimate) -> list[Check]:
     """Judge what was measured, but for a bend that a warning has judged already."""
     found = estimate.diagnostics
-    told = {"nonlinearity"} if any(map(BEND.search, found.warnings)) else set()
+    told = {"nonlinearity"} if any(one.code == "bend" for one in found.findings) else set()
     known = {name: getattr(found, name) for name in _MEASURES if name not in told}
     return [
         _MEASURES[name](x, estimate) for name, x in known.items() if not math.isnan(x)
