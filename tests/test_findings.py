@@ -1,7 +1,10 @@
 """Findings: what checks have found is data, is warned of once, raised if strict, and kept."""
 
+import ast
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +165,12 @@ def test_levels():
         report(found, strict=False)
     assert [str(w.message) for w in caught] == ["Warn", "Refuse"]
     assert str(e.value) == "Error"
+
+
+def test_every_code_has_a_section_and_every_section_a_code():
+    trees = [ast.parse(path.read_text()) for path in Path(idm.__file__).parent.rglob("*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    codes = {c.args[1].value for c in calls if ast.unparse(c.func) == "Finding" and len(c.args) > 1}
+    page = (Path(__file__).parents[1] / "docs" / "trust" / "refusals.md").read_text()
+    sections = re.findall(r"^### `(\w+)`$", page.split("## Findings")[1], re.MULTILINE)
+    assert sorted(sections) == sorted(codes)

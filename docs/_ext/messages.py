@@ -46,13 +46,6 @@ def _constants(tree):
     return [node for node in tree.body if isinstance(node, ast.Assign)]
 
 
-@cache
-def codes():
-    """Return the codes of all findings."""
-    trees = (ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py")))
-    return {call.args[1].value for tree in trees for call in ast.walk(tree) if _is_finding(call)}
-
-
 def _is_finding(node):
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Name) and called.id == "Finding" and len(node.args) == 3
