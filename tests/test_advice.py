@@ -247,15 +247,22 @@ def test_the_list_of_fits_is_whole():
     assert list(fits()) == FITS
 
 
+def told(results):
+    """Return the refusal of a fit or, of estimates without rows, that of robust errors."""
+    return refusal(lambda: idm.infer(idm.from_statsmodels(results), idm.parameters, robust=True))
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_statsmodels(name):
     results = quietly(fits()[name])
-    message = refusal(lambda: idm.from_statsmodels(results))
+    message = told(results)
     assert "`Bootstrap`" not in message
     assert "refit" not in message.replace("refitted", "")
     found = lines(message)
     assert found
     assert any("bootstrap(" in line for line in found) or name in FITS[-4:]
+    estimates = "`infer(model, psi)`" in message
+    model = quietly(lambda: idm.from_statsmodels(results)) if estimates else None
 
     def psi(params):
         if hasattr(results.params, "index") and "formula" in name:
@@ -263,7 +270,9 @@ def test_statsmodels(name):
         return np.ravel(np.asarray(params))[1] * 2
 
     for line in found:
-        answer = quietly(lambda line=line: run(line, results=results, psi=psi, alpha=0.1))
+        answer = quietly(
+            lambda line=line: run(line, results=results, psi=psi, alpha=0.1, model=model)
+        )
         if line.endswith("fit(reml=False))"):  # a model, to be asked
             answer = quietly(lambda model=answer: idm.infer(model, psi))
             assert answer.value == pytest.approx(psi(results.params), abs=0.1)
@@ -274,7 +283,7 @@ def test_statsmodels(name):
 
 def test_clusters_of_the_advice_agree_with_the_robust_errors_of_gee():
     results = quietly(fits()["GEE"])
-    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
+    line = lines(told(results))[-1]
     line = line[:-1] + ", replicates=300, jackknife=False, rng=0)"
     names = {name: getattr(idm, name) for name in idm.__all__}
     names |= {"results": results, "psi": lambda params: params}
@@ -287,7 +296,7 @@ def test_clusters_of_the_advice_agree_with_the_robust_errors_of_gee():
 def test_effects_of_groups_need_copies_with_their_own_labels():
     """The variance between groups halves if copies are merged: the bias shows it."""
     results = quietly(fits()["MixedLM"])
-    line = lines(refusal(lambda: idm.from_statsmodels(results)))[-1]
+    line = lines(told(results))[-1]
     answer = quietly(lambda: run(line, results=results, psi=lambda params: params[-1]))
     assert abs(answer.diagnostics.notes["bias"]) < 1
 

@@ -29,11 +29,14 @@ from implicit_delta.numerics.tracing import trace
 
 KNOWN = 1e-2  # of the size of a parameter: a step of one that has no error
 NO_ROWS = (
-    "This needs the log-likelihood of each row, and a model of `from_estimates` has parameters "
-    "and their covariance only. `infer(model, psi)`, with or without `Simulation()`, questions if "
-    "there is `predict=`, and contrasts, tests and intervals of the answers work. For robust or "
-    "clustered errors give a covariance of that kind, `from_estimates(params, covariance)`; for "
-    "anything else use `bootstrap(fit, data, psi)`, or give the log-likelihood to `from_loglik`."
+    "This needs the log-likelihood of each row, and the model has parameters and their covariance "
+    "only ({}). `infer(model, psi)`, with or without `Simulation()`, questions if there are "
+    "predictions, and contrasts, tests and intervals of the answers work. For robust or clustered "
+    "errors give a covariance of that kind: `from_estimates(params, covariance)`. {}"
+)
+AGAIN = (
+    "For anything else use `bootstrap(fit, data, psi)`, or give the log-likelihood to "
+    "`from_loglik`."
 )
 NO_PREDICT = (
     "Questions such as `average_comparison` need predictions. Give `predict=`, a function of the "
@@ -129,10 +132,14 @@ class EstimatesModel(FittedModel):
     layout: Layout | None = None
     df: float = np.inf
     l2: float = 0.0
+    again: str = AGAIN
     passes = 0
-    sandwiched = True
-    mixed = NO_ROWS
     maker = "from_estimates"
+    sandwiched = True
+
+    @property
+    def mixed(self) -> str:  # type: ignore[override]
+        return NO_ROWS.format(self.facts.host.covariance, self.again)
 
     @property
     def covariance(self) -> Array:
@@ -179,34 +186,34 @@ class EstimatesModel(FittedModel):
         return self._told(f"EstimatesModel: {self.d} parameters")
 
     def terms(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def objective(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def terms_along(self, theta: Array, v: Array) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def reweighted(self, weights: Array) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def at(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def redrawn(self, rng: np.random.Generator) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
     def release(self, *names: Any) -> NoReturn:
-        raise UnsupportedModelError(NO_ROWS)
+        raise UnsupportedModelError(self.mixed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,16 +9,9 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.foreign import WRITE
 
 REASONS = {
-    "GEE": "estimating equations, which are not a log-likelihood",
-    "NominalGEE": "estimating equations, which are not a log-likelihood",
-    "OrdinalGEE": "estimating equations, which are not a log-likelihood",
     "GLMGam": "a penalty on the shape of its smooth terms, which is not a ridge",
     "GLSAR": "a correlation that is estimated along with the coefficients",
-    "IV2SLS": "instruments, and no likelihood is maximized",
-    "MixedLM": "random effects, so its rows are dependent, and the criterion of REML (or a "
-    "penalty, or variances held fixed) is no sum over its groups",
-    "QuantReg": "the check loss, which is not a log-likelihood and has no curvature",
-    "RLM": "M-estimation, which is not maximum likelihood",
+    "MixedLM": "a penalty or variances held fixed, so that its criterion is no sum over its groups",
     "AutoReg": "lags of its own outcome, which are its regressors",
     "RecursiveLS": "the coefficients of OLS, found row by row",
     "VAR": "several outcomes, with least squares for each",

@@ -10,13 +10,14 @@ from implicit_delta._core.labels import NamedColumn
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import range_of
+from implicit_delta.models.base import FittedModel, range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.facts import FITTED_BY_LIBRARY
 from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
+from implicit_delta.models.statsmodels.estimated import estimated, is_estimated
 from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
 from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.statsmodels.table import (
@@ -37,7 +38,7 @@ def from_statsmodels(
     alpha: float | Sequence[float] | Array | None = None,
     observed: bool | None = None,
     weight_kind: WeightKind = "frequency",
-) -> HostModel:
+) -> FittedModel:
     r"""Make a fitted model of statsmodels results.
 
     Psi receives the parameters as ``results.params`` has them: a pandas Series (a DataFrame for
@@ -62,7 +63,8 @@ def from_statsmodels(
         OrderedModel, ConditionalLogit, ConditionalPoisson, PHReg, MixedLM
         (``fit(reml=False)``), ARIMA, SARIMAX and other state-space models, Markov switching, or
         any GenericLikelihoodModel (a Tobit, say); made from arrays or by a formula; of `fit` or,
-        where there is one, `fit_constrained`.
+        where there is one, `fit_constrained`. GEE, QuantReg, RLM, IV2SLS and MixedLM by REML have
+        no likelihood by rows, and come in with the covariance of the fit; see `from_estimates`.
     alpha : float or (d,) array, optional
         The penalty of ``fit_regularized(alpha=..., L1_wt=0)``, on statsmodels' scale. Results of
         `fit_regularized` keep no record of it, so it has to be given; a wrong one shows as drift.
@@ -77,7 +79,8 @@ def from_statsmodels(
 
     Returns
     -------
-    HostModel
+    FittedModel
+        Of GEE, QuantReg, RLM, IV2SLS and REML an `EstimatesModel`, of anything else a `HostModel`.
 
     Notes
     -----
@@ -117,6 +120,11 @@ def from_statsmodels(
             f"{': `from_statsmodels(model.fit())`.' if fits else f'. {WRITE}'}"
         )
     _refuse_other_fits(bare, alpha)
+    if is_estimated(bare, _class_of(bare.model)):
+        _counts(None, len(bare.model.endog), weight_kind)
+        return estimated(
+            results, _names(bare, results.params), _rows(bare.model, len(bare.model.endog))
+        )
     build = _builder(bare)
     theta = np.array(bare.params, dtype=np.float64).ravel(order="F")
     check_coefficients(theta, "statsmodels")
@@ -189,13 +197,17 @@ def _builder(results: Any) -> Builder:
     from statsmodels.base.model import GenericLikelihoodModel
 
     model = results.model
-    kind = type(model)
-    known = SUPPORTED.get(f"{kind.__module__.removeprefix('statsmodels.')}.{kind.__qualname__}")
+    known = SUPPORTED.get(_class_of(model))
     if known is not None:
         return known
     if isinstance(model, GenericLikelihoodModel):
         return numerical
     raise unsupported(results)
+
+
+def _class_of(model: Any) -> str:
+    kind = type(model)
+    return f"{kind.__module__.removeprefix('statsmodels.')}.{kind.__qualname__}"
 
 
 def _refuse_other_fits(results: Any, alpha: Any) -> None:

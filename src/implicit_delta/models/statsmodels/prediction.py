@@ -232,7 +232,7 @@ def _design(model: Any) -> Design | None:
 
 def _exposed(model: Any) -> bool:
     """Whether the link is logarithmic, so that means are in proportion to an exposure."""
-    if type(model).__name__ == "GLM":
+    if type(model).__name__ in ("GLM", "GEE"):
         return type(model.family.link).__name__ == "Log"
     return MEANS.get(type(model).__name__) is LOG
 
@@ -248,7 +248,7 @@ def _classes(model: Any) -> tuple[Any, ...] | None:
 
 def _response(model: Any) -> Response | None:
     kind = type(model).__name__ if type(model).__module__.startswith("statsmodels.") else ""
-    if kind == "GLM":
+    if kind in ("GLM", "GEE"):
         return Mean(model.family.fitted, model.family.link.inverse_deriv)
     if kind == "MNLogit":
         return Softmax(int(model.J) - 1)
@@ -300,6 +300,9 @@ MEANS: dict[str, Response] = {
     "WLS": LINEAR,
     "GLS": LINEAR,
     "MixedLM": LINEAR,
+    "QuantReg": LINEAR,
+    "RLM": LINEAR,
+    "IV2SLS": LINEAR,
     "Logit": Mean(expit, _logistic_density),
     "Probit": Mean(ndtr, _density),
     "Poisson": LOG,
