@@ -111,14 +111,14 @@ def test_without_a_robust_covariance_nothing_is_claimed(name):
     model = idm.from_statsmodels(results)
     assert model.claimed is None
     if name in ("OLS", "WLS", "GLS"):
-        assert model.df == results.df_resid
+        assert model.facts.df == results.df_resid
     elif name != "PHReg":
-        assert model.df == freedom_of(results)
+        assert model.facts.df == freedom_of(results)
 
 
 def test_normal_quantiles_of_least_squares_are_honored():
-    assert idm.from_statsmodels(sm.OLS(REAL, X).fit(use_t=False)).df == np.inf
-    assert idm.from_statsmodels(sm.OLS(REAL, X).fit(use_t=True)).df == N - 4
+    assert idm.from_statsmodels(sm.OLS(REAL, X).fit(use_t=False)).facts.df == np.inf
+    assert idm.from_statsmodels(sm.OLS(REAL, X).fit(use_t=True)).facts.df == N - 4
     fixed = sm.OLS(REAL, X).fit(cov_type="fixed scale", cov_kwds={"scale": 2.0})
     model = idm.from_statsmodels(fixed)
     assert model.claimed is None

@@ -67,7 +67,7 @@ def test_the_default_variance_is_unbiased_without_a_penalty_and_mle_with_one():
 
 
 def test_a_ridge_leaves_more_degrees_of_freedom():
-    assert N - 2 < line(l2=3.0).df < N
+    assert N - 2 < line(l2=3.0).facts.df < N
 
 
 def test_a_user_decides():

@@ -79,7 +79,7 @@ def test_bounds_come_back_when_released():
 
 def test_least_squares_counts_what_is_free():
     fixed = LINE.fix(b=0.0)
-    assert fixed.df == 89
+    assert fixed.facts.df == 89
     expected = Y.std(ddof=1) / np.sqrt(90)
     assert idm.infer(fixed, "a").standard_error == pytest.approx(expected)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -562,9 +563,9 @@ def test_hc3_has_the_degrees_of_freedom_of_hc2():
 def test_degrees_of_freedom_without_satterthwaite(robust, clusters, expected):
     X, y, _ = problem("gaussian", seed=9)
     model = plain(X, y)
-    object.__setattr__(model, "df", np.inf)
+    object.__setattr__(model, "facts", replace(model.facts, df=np.inf))
     assert degrees(model, lambda b: b[1], robust, clusters) == expected
-    object.__setattr__(model, "df", 37.0)
+    object.__setattr__(model, "facts", replace(model.facts, df=37.0))
     assert degrees(model, lambda b: b[1], robust, clusters) == min(expected, 37.0)
 
 

@@ -255,7 +255,7 @@ def test_repetitions_do_not_warn(scale, seed):
     model = idm.from_residuals(
         lambda b: scale * (rows[:, 1] - b[0] - b[1] * rows[:, 0]), start=[0.0, 0.0], weights=counts
     )
-    assert model.df == 398
+    assert model.facts.df == 398
 
 
 def test_a_fit_that_gauss_newton_misjudges_warns():

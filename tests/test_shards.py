@@ -177,8 +177,8 @@ def test_an_unbiased_variance_counts_the_parameters_once():
     make, rows = residuals("unbiased"), [slice(0, 50), slice(50, 61), slice(61, N)]
     theta = np.linalg.lstsq(np.sqrt(WEIGHTS)[:, None] * X, np.sqrt(WEIGHTS) * VALUES, rcond=None)[0]
     one, many = make(slice(None), theta), idm.from_shards(lambda part: make(part, theta), rows)
-    assert many.df == pytest.approx(one.df, rel=1e-12)
-    assert one.df == WEIGHTS.sum() - 3
+    assert many.facts.df == pytest.approx(one.facts.df, rel=1e-12)
+    assert one.facts.df == WEIGHTS.sum() - 3
     same(idm.infer(one, ratio_of), idm.infer(many, ratio_of))
 
 

@@ -516,12 +516,14 @@ def test_drift_names_its_causes(cause):
 
 def test_residual_degrees_of_freedom():
     linear = idm.from_sklearn(LinearRegression().fit(X, REAL), X, REAL)
-    assert linear.df == pytest.approx(N - 4)
+    assert linear.facts.df == pytest.approx(N - 4)
     weighted = LinearRegression().fit(X, REAL, REPEATS)
     for kind, count in (("frequency", REPEATS.sum()), ("precision", N)):
-        assert idm.from_sklearn(weighted, X, REAL, REPEATS, kind).df == pytest.approx(count - 4)
+        assert idm.from_sklearn(weighted, X, REAL, REPEATS, kind).facts.df == pytest.approx(
+            count - 4
+        )
     ridge = idm.from_sklearn(Ridge(alpha=7.0).fit(X, REAL), X, REAL)
     penalized = DESIGN.T @ DESIGN + np.diag([7.0, 7, 7, 0])
     used = np.trace(np.linalg.solve(penalized, DESIGN.T @ DESIGN))
-    assert ridge.df == pytest.approx(N - used)
-    assert idm.from_sklearn(logistic().fit(X, BINARY), X, BINARY).df == np.inf
+    assert ridge.facts.df == pytest.approx(N - used)
+    assert idm.from_sklearn(logistic().fit(X, BINARY), X, BINARY).facts.df == np.inf

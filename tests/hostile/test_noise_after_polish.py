@@ -54,7 +54,7 @@ def residuals_of(rows=EVERY, jacobian=True, **options):
 
 def answer(model):
     estimate = idm.infer(model, slope)
-    return estimate.value, estimate.standard_error, model.df
+    return estimate.value, estimate.standard_error, model.facts.df
 
 
 def least_squares(variance="unbiased", weights=None):
@@ -152,8 +152,8 @@ def test_bounds_and_fixed_parameters():
 
     fit = build(start=(0.0, 0.0))
     polished = idm.polish(build(theta=fit.theta)).fix({0: 0.5})
-    assert polished.df == fit.fix({0: 0.5}).df
-    assert idm.polish(fit).df == fit.df == N - 1
+    assert polished.facts.df == fit.fix({0: 0.5}).facts.df
+    assert idm.polish(fit).facts.df == fit.facts.df == N - 1
     assert fit.theta[1] == pytest.approx(1.5)
 
 
@@ -190,7 +190,7 @@ def line_of(rows=EVERY, variance=None, backend="torch", start=(0.0, 0.0), **opti
 def line_answer(model, backend):
     psi = (lambda b: b[1]) if backend == "jax" else (lambda net: net.weight[0, 1])
     estimate = idm.infer(model, psi, idm.Infinitesimal())
-    return estimate.value, estimate.standard_error, model.df
+    return estimate.value, estimate.standard_error, model.facts.df
 
 
 LINES = {

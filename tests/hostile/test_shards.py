@@ -261,7 +261,7 @@ def test_a_noise_variance_of_each_part_is_joined_or_refused():
     s2 = np.mean((y - X @ beta) ** 2)
     exact = s2 * np.linalg.inv(X.T @ X)
     assert np.allclose(idm.infer(many, idm.parameters).covariance, exact, rtol=1e-9)
-    assert many.df == N - 2
+    assert many.facts.df == N - 2
 
 
 def test_a_noise_variance_that_cannot_be_joined_is_refused():

@@ -215,7 +215,7 @@ class Sandwich:
         if model.weight_kind == "sampling":
             units = self.fewest or np.count_nonzero(model.weights)
             return float(max(units - model.d, 1))
-        return model.df if self.fewest is None else float(self.fewest - 1)
+        return model.facts.df if self.fewest is None else float(self.fewest - 1)
 
     def _satterthwaite(self, model: FittedModel, directions: Array) -> Array:
         """Degrees of freedom, (K,), of some evaluations after the other: (n, K) may be too much."""

@@ -92,7 +92,7 @@ def model_part(
         notes = {**notes, **projected}
     elif claimed is not None:
         covariance = claimed
-    elif debias and np.isfinite(evaluation.model.df):
+    elif debias and np.isfinite(evaluation.model.facts.df):
         covariance, df = _renoised(evaluation, raw)
     if claimed is not None and not by_rows:
         notes = {**notes, "variance": str(evaluation.model.facts.host.covariance)}
@@ -257,7 +257,7 @@ def _model_df(
     if sandwich is None and claimed is not None and not response.refitted:
         return claimed.df
     if sandwich is None or (response.robust and sandwich.clusters is None):
-        return evaluation.model.df
+        return evaluation.model.facts.df
     return sandwich.df(evaluation.model, response)
 
 

@@ -100,10 +100,6 @@ class FittedModel(ABC):
     curvature : {"hessian", "ggn"}
         The default method's choice for a variance that is not robust: "ggn" only where the
         host library's own standard errors rest on it.
-    df : float
-        Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
-    noise_rule : str or None
-        By which a noise variance was estimated from the rows; None if none was. See `renoised`.
     precision : Precision
         The type of the numbers that it computes with.
     penalty_note : str
@@ -141,8 +137,6 @@ class FittedModel(ABC):
     names: tuple[str, ...] | None
     layout: Layout | None = None
     curvature: Curvature = "hessian"
-    df: float = np.inf
-    noise_rule: str | None = None
     weight_kind: WeightKind = "frequency"
     precision: Precision = DOUBLE
     penalty_note: str = ""

@@ -116,9 +116,7 @@ class BatchedModel(FittedModel):
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
-    df: float = np.inf
     tether: float = 0.0
-    noise_rule: str | None = None  # by which the variance of a Gaussian was estimated
     facts: Facts = NO_FACTS
     columns: tuple[str, ...] | None = None  # of the inputs, for questions
     not_double: str = ""  # why float64 could not be used
@@ -366,7 +364,7 @@ class BatchedModel(FittedModel):
         """
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
-        model = self._with_mean_square() if self.noise_rule else self
+        model = self._with_mean_square() if self.facts.noise_rule else self
         scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
         facts = model.facts.with_training(effective=tie.effective)
@@ -396,7 +394,7 @@ class BatchedModel(FittedModel):
         count = float(np.sum(self.counts)) * self._output_size()
         scale = as_mean_one(self.weights, self.weight_kind) / count
         scale *= -2.0 * float(self.weights @ self.terms(self.theta))
-        return self.of_noise(Noise(scale * self.noise, np.inf))
+        return self.of_noise(Noise(scale * self.noise, np.inf), self.facts.noise_rule)
 
     def with_noise(self) -> Self:
         """Plug in the noise variance of a Gaussian likelihood that left it open."""
@@ -409,17 +407,18 @@ class BatchedModel(FittedModel):
         targets = [self.functional.numpy(targets_of(batch)) for batch in self.batches]
         columns = np.concatenate(targets).reshape(-1, self._output_size()).astype(np.float64)
         noise = estimated_noise(likelihood, self, columns, matrix)
-        return replace(self.of_noise(noise), noise_rule=str(likelihood.variance))
+        return self.of_noise(noise, str(likelihood.variance))
 
-    def of_noise(self, noise: Noise) -> Self:
-        """Take this noise variance of a Gaussian likelihood."""
-        return replace(self._of_likelihood(Gaussian(noise.variance)), df=noise.df)
+    def of_noise(self, noise: Noise, rule: str | None) -> Self:
+        """Take this noise variance of a Gaussian likelihood, estimated by a rule."""
+        facts = replace(self.facts, df=noise.df, noise_rule=rule)
+        return replace(self._of_likelihood(Gaussian(noise.variance)), facts=facts)
 
     def renoised(self) -> tuple[Self, float]:
         """As of any model; a tether goes with the variance by which it was found."""
-        if self.noise_rule is None or self.tether:
+        if self.facts.noise_rule is None or self.tether:
             return self, 1.0
-        rule: Any = None if self.noise_rule == "None" else self.noise_rule
+        rule: Any = None if self.facts.noise_rule == "None" else self.facts.noise_rule
         fresh = self._of_likelihood(Gaussian(rule)).with_noise()
         return fresh, fresh.noise / self.noise
 

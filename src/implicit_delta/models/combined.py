@@ -14,6 +14,7 @@ from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
+from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout, of_arrays
@@ -436,7 +437,7 @@ def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout
         names=layout.names,
         layout=layout,
         weight_kind=next(iter(kinds), "frequency"),
-        df=min(model.df for model in models),
+        facts=Facts(df=min(model.facts.df for model in models)),
         redraw=RedrawnParts(parts) if draws else None,
         measure=RedrawnParts(parts, single=True) if any(m.n == 1 for m in models) else None,
         constraints=_constraints(parts),

@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened
 from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
-from implicit_delta.models.facts import FITTED_BY_LIBRARY, Facts
+from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, flattened
 from implicit_delta.models.prediction import (
@@ -106,12 +106,11 @@ def from_estimates(
     given = Claimed(V, "given", freedom, by_rows=False, description="covariance as given")
     model = EstimatesModel(
         theta=theta,
-        facts=FITTED_BY_LIBRARY.with_host(covariance=given),
+        facts=Facts(BY_LIBRARY, Host(covariance=given), freedom),
         weights=np.ones(n or 0),
         names=names,
         to_host=to_host,
         layout=layout,
-        df=freedom,
     )
     if predict is None and data is not None:
         raise TypeError(
@@ -130,7 +129,6 @@ class EstimatesModel(FittedModel):
     names: tuple[str, ...] | None = None
     to_host: Callable[[Any], Any] = np.asarray
     layout: Layout | None = None
-    df: float = np.inf
     l2: float = 0.0
     again: str = AGAIN
     passes = 0

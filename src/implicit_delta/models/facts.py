@@ -107,4 +107,4 @@ class Facts:
 
 
 NO_FACTS = Facts()
-FITTED_BY_LIBRARY = Facts(Training(no_start="the library keeps no start"))
+BY_LIBRARY = Training(no_start="the library keeps no start")

@@ -70,7 +70,13 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     limits = model.limits
     under = with_equalities(limits, fixed, _layout(model), theta)
     return replace(
-        model, theta=theta, constraints=under, unfixed=limits, fixed=fixed, climbing=True
+        model,
+        theta=theta,
+        constraints=under,
+        unfixed=limits,
+        fixed=fixed,
+        facts=model.facts.with_training(before=None),
+        climbing=True,
     )
 
 

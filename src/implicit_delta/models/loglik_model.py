@@ -34,6 +34,7 @@ from implicit_delta.models.constrained_fit import (
     maximum_along,
 )
 from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, speaking
@@ -153,7 +154,7 @@ class LoglikModel(FittedModel):
     l2: float = 0.0
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
-    df: float = np.inf
+    facts: Facts = NO_FACTS
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
     curvature: Curvature = "hessian"
     mixed: str = ""
@@ -166,7 +167,6 @@ class LoglikModel(FittedModel):
     fixed: Mapping[int, float] = field(default_factory=dict)
     unfixed: Constraints | None = None  # constraints without those of `fixed`
     refit: "Callable[[LoglikModel], LoglikModel] | None" = None
-    noise_rule: str | None = None
     renoise: "Callable[[LoglikModel], tuple[LoglikModel, float]] | None" = None
     optima: tuple[Optimum, ...] = ()
     sources: tuple[Any, ...] = ()  # the data sets of a combined model
@@ -479,7 +479,9 @@ class LoglikModel(FittedModel):
 
     def at(self, theta: Array) -> "LoglikModel":
         recent = None if self.recent is None else self.recent.emptied()
-        return replace(self, theta=as_parameters(theta), climbing=False, recent=recent)
+        point = as_parameters(theta)
+        facts = self.facts.moved(point - np.asarray(self.theta))
+        return replace(self, theta=point, climbing=False, recent=recent, facts=facts)
 
     def renoised(self) -> "tuple[LoglikModel, float]":
         return (self, 1.0) if self.renoise is None else self.renoise(self)
@@ -547,6 +549,7 @@ class LoglikModel(FittedModel):
             penalty=penalty,
             l2=ridge,
             names=self.names and tuple(self.names[j] for j in chart.free),
+            facts=self.facts.with_training(before=None),
             redraw=self.redraw and RedrawAlong(self, chart, self.redraw),
             measure=self.measure and RedrawAlong(self, chart, self.measure),
             chart=chart,

@@ -22,6 +22,7 @@ from implicit_delta.models.constrained_fit import (
     constrained_maximum,
 )
 from implicit_delta.models.constraints import Constraints, constraints_of
+from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik import HINTS
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
@@ -184,16 +185,16 @@ def from_residuals(
         _traced(problem, point, start is not None, names_of(layout)) if jacobian is None else None
     )
     if traced is not None:
-        problem, point, (noise, df) = traced
+        problem, point, noise = traced
     elif start is not None:
-        point, (noise, df) = problem.fit(point, names_of(layout))
+        point, noise = problem.fit(point, names_of(layout))
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
-        noise, df = problem.noise(point)
+        noise = problem.noise(point)
     if weight_kind is None and not isinstance(rule, float) and look_repeated(weights):
         warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
-    model = replace(problem.model(point, noise), df=df, layout=layout)
+    model = replace(problem.model(point, noise), layout=layout)
     model = replace(model, names=names_of(layout))
     cause = "" if jacobian is None else model.wrong_beside()
     if cause:
@@ -215,7 +216,7 @@ def _traced(
             theta, noise = exact.fit(point, names) if fits else (point, exact.noise(point))
             rows = exact.jacobian(theta) / np.sqrt(noise.variance)
             units = 1 / np.linalg.norm(rows, axis=0)
-            terms = exact.model(theta, noise.variance).loglik
+            terms = exact.model(theta, noise).loglik
             right = np.isfinite(units).all() and tells_the_truth(terms, theta, units)
     except (ImplicitDeltaError, ArithmeticError, ValueError):  # differences tell what is wrong
         return None
@@ -240,10 +241,11 @@ class LeastSquares:
         """Remember residuals."""
         object.__setattr__(self, "recent", Recent(self.function))
 
-    def model(self, theta: Array, noise: float) -> LoglikModel:
+    def model(self, theta: Array, noise: Noise) -> LoglikModel:
         """Make the model of a noise variance."""
-        rows = GaussianResiduals(self, Gaussian(noise), np.zeros_like(self.weights))
+        rows = GaussianResiduals(self, Gaussian(noise.variance), np.zeros_like(self.weights))
         counter = Counter()
+        rule = None if isinstance(self.variance, float) else self.variance
         return LoglikModel(
             loglik=rows,
             theta=theta,
@@ -257,7 +259,7 @@ class LeastSquares:
             redraw=redraw_residuals,
             refit=refit_residuals,
             constraints=self.constraints,
-            noise_rule=None if isinstance(self.variance, float) else self.variance,
+            facts=Facts(df=noise.df, noise_rule=rule),
             renoise=renoise_residuals,
             curvature="ggn",
             mixed=MIXED if self.scale is not None and self.scale.mixes else "",
@@ -316,7 +318,7 @@ class LeastSquares:
         """Directions in which theta is free to vary, (d, k), of unit length and at right angles."""
         if self.constraints is None:
             return np.eye(theta.size)
-        model = self.model(theta, self._first_noise(theta))
+        model = self.model(theta, Noise(self._first_noise(theta), np.inf))
         active = model.active()
         chart = None if active is None else active.chart(theta, model.units)
         return np.eye(theta.size) if chart is None else np.linalg.qr(chart.slope(theta))[0]
@@ -485,7 +487,7 @@ class LeastSquares:
                 theta = np.full_like(start, np.nan)
             if self.constraints.holds(theta):
                 return theta
-        return constrained_maximum(replace(self.model(start, noise), climbing=True))
+        return constrained_maximum(replace(self.model(start, Noise(noise, np.inf)), climbing=True))
 
     def _unconstrained(self, start: Array, noise: float) -> Array:
         """Levenberg-Marquardt on the residuals, with the ridge as d further residuals.
@@ -691,7 +693,7 @@ def with_noise(model: LoglikModel, noise: Noise) -> LoglikModel:
         row_scores=rows.row_scores(model.counter),
         gauss_newton=rows.gauss_newton,
         residuals=rows.whitened,
-        df=noise.df,
+        facts=replace(model.facts, df=noise.df),
     )
 
 
@@ -699,7 +701,7 @@ def renoise_residuals(model: LoglikModel) -> tuple[LoglikModel, float]:
     """Estimate the noise variance at the theta of the model, and its ratio to the one before."""
     rows = model.loglik
     assert isinstance(rows, GaussianResiduals)
-    if model.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
+    if model.facts.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
         return model, 1.0
     under, weights, l2 = model.constraints, model.weights, model.l2
     problem = replace(rows.problem, constraints=under, weights=weights, l2=l2)
@@ -712,7 +714,7 @@ def refit_residuals(model: LoglikModel) -> LoglikModel:
     rows = model.loglik
     assert isinstance(rows, GaussianResiduals)
     problem = replace(rows.problem, constraints=model.constraints, weights=model.weights)
-    theta, (noise, df) = problem.solve(np.array(model.theta))
+    theta, noise = problem.solve(np.array(model.theta))
     fitted = problem.model(theta, noise)
     return replace(
         model,
@@ -721,6 +723,6 @@ def refit_residuals(model: LoglikModel) -> LoglikModel:
         row_scores=fitted.row_scores,
         gauss_newton=fitted.gauss_newton,
         residuals=fitted.residuals,
-        df=df,
+        facts=replace(model.facts, df=noise.df),
         climbing=False,
     )

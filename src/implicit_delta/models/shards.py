@@ -114,11 +114,10 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         fixed=first.fixed,
         bends=first.bends,
         kind=first.kind,
-        noise_rule=first.noise_rule,
         facts=first.facts,
         **first.others,
     )
-    model = model.with_noise(noise_over) if model.noise_rule else model
+    model = model.with_noise(noise_over) if model.facts.noise_rule else model
     if frozenset.intersection(*(own.level for own in found)):  # not even together
         check_runaways(model, False)
     _tell_plan(model)
@@ -161,7 +160,7 @@ def _check(first: Described, other: Described) -> None:
         ("names", first.names, other.names),
         ("weight_kind", first.weight_kind, other.weight_kind),
         ("curvature", first.curvature, other.curvature),
-        ("rule of the noise variance", first.noise_rule, other.noise_rule),
+        ("rule of the noise variance", first.facts.noise_rule, other.facts.noise_rule),
         ("fixed parameters", first.fixed, other.fixed),
         ("constraints", str(first.constraints), str(other.constraints)),
     ]

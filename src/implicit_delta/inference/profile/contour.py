@@ -136,7 +136,7 @@ def contour(
 
 def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
     angles = np.linspace(0, 2 * np.pi, rays, endpoint=False)
-    df, radii = search.model.df, dict[float, Array]()
+    df, radii = search.model.facts.df, dict[float, Array]()
     with (
         profiling(search.model, "deviance"),
         progress("contour", total=rays * len(levels), unit="ray") as bar,

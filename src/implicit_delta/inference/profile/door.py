@@ -208,7 +208,7 @@ def profile_of(
     if curvature is None:
         evaluation.model.check_maximum()
         curvature = evaluation.model.curvature
-    asked = _Asked.of(sorted(levels), evaluation.model.df, side)
+    asked = _Asked.of(sorted(levels), evaluation.model.facts.df, side)
     model = evaluation.model
     with profiling(model, f"profiling {evaluation.names[0]}"), model.apart(empty=False):
         if fixed is None:
@@ -234,7 +234,7 @@ def profile_of(
         penalized=evaluation.model.penalized,
         passes=cost.passes,
         seconds=cost.seconds,
-        df=evaluation.model.df,
+        df=evaluation.model.facts.df,
         limits=walked.limits,
         side=side,
     )

@@ -90,7 +90,7 @@ def key_of(evaluation: Evaluation, settings: str) -> str:
         evaluation(beside) - evaluation.value,
     ]
     texts = [type(model).__name__, str(model.constraints), model.weight_kind, *evaluation.names]
-    parts = [*map(_rounded, arrays), *texts, f"{model.df:.6g}", settings]
+    parts = [*map(_rounded, arrays), *texts, f"{model.facts.df:.6g}", settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

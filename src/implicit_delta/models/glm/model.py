@@ -32,7 +32,7 @@ from implicit_delta.models.base import (
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
-from implicit_delta.models.facts import FITTED_BY_LIBRARY, Facts
+from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.numerics.tracing import trace
@@ -174,7 +174,6 @@ class HostModel(FittedModel):
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
     weight_kind: WeightKind = "frequency"
-    df: float = np.inf
     penalty_note: str = ""
     penalty_by_rows: bool = False
     tether: float = 0.0
@@ -182,7 +181,7 @@ class HostModel(FittedModel):
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
-    facts: Facts = FITTED_BY_LIBRARY
+    facts: Facts = NO_FACTS
     watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)

@@ -46,7 +46,6 @@ class Described:
     constraints: Constraints | None
     fixed: dict[int, float]
     bends: bool
-    noise_rule: str | None
     facts: Facts
     value: float
     seen: Print
@@ -61,6 +60,7 @@ def described(shard: Shard) -> Described:
     if obstacle := _obstacle(model):
         raise UnsupportedModelError(f"This model is no part of a sum over parts: {obstacle}.")
     theta = np.asarray(model.theta, dtype=np.float64)
+    rule = model.facts.noise_rule or ("unbiased" if np.isfinite(model.facts.df) else None)
     return Described(
         shard.label,
         model.maker or type(model).__name__,
@@ -79,8 +79,7 @@ def described(shard: Shard) -> Described:
         model.constraints,
         dict(model.fixed),
         model.bends,
-        model.noise_rule or ("unbiased" if np.isfinite(model.df) else None),
-        Facts(model.facts.training),
+        Facts(model.facts.training, noise_rule=rule),
         float(model.unpenalized().objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),

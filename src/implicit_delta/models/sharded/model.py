@@ -96,8 +96,6 @@ class ShardedModel(FittedModel):
     layout: Layout | None = None
     weight_kind: WeightKind = "frequency"
     curvature: Curvature = "hessian"
-    df: float = np.inf
-    noise_rule: str | None = None
     noise: float = np.nan  # variance that all shards have estimated by that rule
     constraints: Constraints | None = None
     chart: Chart | None = None
@@ -307,7 +305,7 @@ class ShardedModel(FittedModel):
         """Tie the model to its start by the evidence of all shards; see `BatchedModel.tethered`."""
         if not self.bends:
             return super().tethered()
-        model = self.with_noise(mean_square_over) if self.noise_rule else self
+        model = self.with_noise(mean_square_over) if self.facts.noise_rule else self
         scale = float(self.engine.first(scale_of_weights, self.weights))
         tie = evidence_of(model, scale)
         tether = scale * tie.strength
@@ -319,10 +317,11 @@ class ShardedModel(FittedModel):
         """Plug a noise variance of all shards in."""
         noise = rule(self.engine, self)
         engine = self.engine.changed(with_noise, [noise] * self.shards)
-        return replace(self, engine=engine, df=noise.df, noise=noise.variance)
+        facts = replace(self.facts, df=noise.df)
+        return replace(self, engine=engine, facts=facts, noise=noise.variance)
 
     def renoised(self) -> "tuple[ShardedModel, float]":
-        if self.noise_rule is None or self.tether:
+        if self.facts.noise_rule is None or self.tether:
             return self, 1.0
         fresh = self.with_noise(noise_over)
         return fresh, fresh.noise / self.noise
@@ -397,7 +396,7 @@ class ShardedModel(FittedModel):
         raise UnsupportedModelError(NOT_FIXED)
 
     def log_likelihood(self) -> float:
-        if self.noise_rule:  # whose variance maximizes the sum, and not those of the shards
+        if self.facts.noise_rule:  # whose variance maximizes the sum, and not those of the shards
             return np.nan
         return float(self.engine.sum(asks.log_likelihood))
 

@@ -42,8 +42,8 @@ class Squares:
 def squares(shard: Shard) -> Squares:
     """Add up the squared residuals of a shard."""
     model = shard.model
-    if isinstance(model, BatchedModel) and model.noise_rule is not None:
-        rule = None if model.noise_rule == "None" else model.noise_rule
+    if isinstance(model, BatchedModel) and model.facts.noise_rule is not None:
+        rule = None if model.facts.noise_rule == "None" else model.facts.noise_rule
         total, outputs = model.sum_of_squares()
         return Squares(0.0 if shard.silent else total, outputs, rule, True)
     rows = model.loglik if isinstance(model, LoglikModel) else None
@@ -115,6 +115,6 @@ def with_noise(shard: Shard, noise: Noise) -> FittedModel:
     """Plug the variance of all shards in."""
     model = shard.model
     if isinstance(model, BatchedModel):
-        return model.of_noise(noise)
+        return model.of_noise(noise, model.facts.noise_rule)
     assert isinstance(model, LoglikModel)
     return residuals.with_noise(model, noise)

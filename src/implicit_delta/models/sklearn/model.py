@@ -14,7 +14,7 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
-from implicit_delta.models.facts import FITTED_BY_LIBRARY
+from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.prediction import InCoordinates, Predictor
@@ -121,6 +121,11 @@ def from_sklearn(
         predictor = InCoordinates(predictor, coordinates)
     names = None if built.names is None else coordinates.free(np.array(built.names))
     bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
+    host = Host(
+        labels=getattr(X if hasattr(X, "columns") else y, "index", None),
+        response=NamedColumn.of(y),
+        predictor=predictor,
+    )
     model = HostModel(
         likelihood=built.likelihood,
         theta=coordinates.free(built.b),
@@ -131,13 +136,8 @@ def from_sklearn(
         to_tangent=to_tangent,
         watch=Watch(last),
         names=None if names is None else tuple(map(str, names)),
-        facts=FITTED_BY_LIBRARY.with_host(
-            labels=getattr(X if hasattr(X, "columns") else y, "index", None),
-            response=NamedColumn.of(y),
-            predictor=predictor,
-        ),
+        facts=Facts(BY_LIBRARY, host, built.df),
         weight_kind=weight_kind,
-        df=built.df,
         penalty_note=penalty_note(last) if np.any(built.ridge) else "",
         penalty_by_rows=type(last).__name__ in OF_MEAN_LOSS,
         constraints=constraints_of(bounds, (), built.b, built.names),

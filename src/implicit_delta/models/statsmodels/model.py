@@ -13,7 +13,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import FittedModel, range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
-from implicit_delta.models.facts import FITTED_BY_LIBRARY
+from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
@@ -139,6 +139,14 @@ def from_statsmodels(
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
     names, predictor = _names(bare, results.params), predictor_of(bare)
+    host = Host(
+        labels=None if built.grouped else _rows(bare.model, n),
+        grouped=built.grouped,
+        response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
+        covariance=claimed,
+        predictor=predictor,
+    )
+    df = built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None)
     model = HostModel(
         likelihood=built.likelihood,
         theta=theta,
@@ -150,14 +158,7 @@ def from_statsmodels(
         names=names,
         curvature=curvature,
         weight_kind=weight_kind,
-        df=built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None),
-        facts=FITTED_BY_LIBRARY.with_host(
-            labels=None if built.grouped else _rows(bare.model, n),
-            grouped=built.grouped,
-            response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
-            covariance=claimed,
-            predictor=predictor,
-        ),
+        facts=Facts(BY_LIBRARY, host, df),
         notes=_precisions(bare.model),
         constraints=constraints_of(None, _equalities(bare), theta, names),
     )
