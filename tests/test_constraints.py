@@ -200,7 +200,7 @@ def test_residuals_count_what_is_free(jacobian, curvature, l2):
         lambda b: Y - X @ b, start=np.zeros(4), jacobian=jacobian, l2=l2, **given
     )
     other = idm.from_residuals(lambda c: Y - X @ embed(c), start=np.zeros(3), l2=l2)
-    assert bound.df == pytest.approx(other.df, rel=1e-9)
+    assert bound.facts.df == pytest.approx(other.facts.df, rel=1e-9)
     for options in ({"method": idm.Infinitesimal(curvature=curvature)}, {"robust": "HC3"}):
         ours = quietly(idm.infer, bound, lambda b: b[:3], **options)
         theirs = quietly(idm.infer, other, lambda c: c, **options)
