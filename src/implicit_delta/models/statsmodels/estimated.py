@@ -7,7 +7,7 @@ import numpy as np
 from implicit_delta._core.labels import NamedColumn
 from implicit_delta.models.claimed import Claimed, checked_covariance
 from implicit_delta.models.estimates import EstimatesModel
-from implicit_delta.models.facts import FITTED_BY_LIBRARY
+from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.statsmodels.claims import degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import advice
 from implicit_delta.models.statsmodels.prediction import predictor_of
@@ -39,18 +39,18 @@ def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> Estimat
     V = checked_covariance(np.asarray(bare.cov_params(), dtype=np.float64), None, theta.size)
     df, predictor = degrees_of_freedom(bare), predictor_of(bare)
     described = ", ".join(["covariance as estimated by statsmodels", *_kind(bare)])
+    host = Host(
+        covariance=Claimed(V, "given", df, by_rows=False, description=described),
+        predictor=predictor,
+        labels=rows,
+        response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
+    )
     return EstimatesModel(
         theta=theta,
         weights=np.ones(len(bare.model.endog)),
         names=names,
         to_host=LikeParams(results.params, predictor),
-        df=df,
-        facts=FITTED_BY_LIBRARY.with_host(
-            covariance=Claimed(V, "given", df, by_rows=False, description=described),
-            predictor=predictor,
-            labels=rows,
-            response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
-        ),
+        facts=Facts(BY_LIBRARY, host, df),
         again=advice(bare),
     )
 
