@@ -6,12 +6,10 @@ import numpy as np
 
 from implicit_delta._core.labels import as_names, distinct
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.composed import Composed, Owned
 
 SAME = 1e-6  # relative: rounding in parallel sums differs by less, the noise of a simulator by more
-BLUR_WARNS, BLUR_REFUSES = 0.01, 0.1  # of a standard error, by which psi itself is uncertain
 MAGNIFIED = 64  # times: differences divide what two calls differ by by twice 1/128 of a unit
 
 
@@ -99,23 +97,6 @@ def blur_of(raw: Any, first: Array, second: Array) -> Array:
     kind = np.asarray(raw).dtype
     rounding = float(np.finfo(kind).eps) if kind.kind == "f" and kind.itemsize < 8 else 0.0
     return np.atleast_1d(np.maximum(MAGNIFIED * abs(first - second), rounding * abs(first)))
-
-
-def check_blur(blur: Array, errors: Array, names: tuple[str, ...], strict: bool) -> None:
-    """Warn of a psi that is uncertain by part of its standard error, or refuse it."""
-    shares = np.divide(blur, errors, out=np.zeros_like(blur), where=errors > 0)
-    k = int(np.argmax(shares))
-    if shares[k] <= BLUR_WARNS:
-        return
-    text = (
-        f"{names[k]} is itself uncertain by {blur[k]:.1g}, {shares[k]:.0%} of its standard error: "
-        "it is rounded to single precision, or differs between two calls with the same parameters, "
-        "which numerical derivatives magnify. Compute psi in float64 and without a state of its "
-        "own, or leave out a large constant in it."
-    )
-    if strict and shares[k] > BLUR_REFUSES:
-        raise EvaluationError(text + " Pass `strict=False` to get the number anyway.")
-    warn(text, ImplicitDeltaWarning)
 
 
 def noise_of_mean(values: Array) -> Array | None:

@@ -1,6 +1,6 @@
 """Assemble an estimate: the only place that makes one of an evaluation and a response."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored
-from implicit_delta._core.findings import report
+from implicit_delta._core.findings import Finding, report
 from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import begin_answer, warned_since
@@ -80,6 +80,7 @@ def assemble(
     influence: bool = False,
     strict: bool = True,
     cost: Cost | None = None,
+    findings: Iterable[Finding | None] = (),
 ) -> Estimate:
     """Make the estimate: symmetry, guards, robust variance, sources of error, diagnostics.
 
@@ -103,13 +104,15 @@ def assemble(
         Refuse very doubtful results instead of warning of them.
     cost : Cost, optional
         Begun with the question.
+    findings : iterable of Finding, optional
+        Of the caller, before those of the checks.
     """
     cost = cost or Cost.start()
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
     noise = training_noise(evaluation)
     case = Case(evaluation, response, part, noise, sandwich, debias, strict)
-    findings = findings_of(case)
-    report(findings, strict)
+    found = (*filter(None, findings), *findings_of(case))
+    report(found, strict)
     total, target, fitted = case.total, case.target, evaluation.fitted
     own = sandwich is not None or brought is not None or response.refitted
     claimed = None if own or fitted is None else fitted.facts.host.covariance
@@ -139,7 +142,7 @@ def assemble(
                 **cost.travel,
             },
             warnings=cost.warnings,
-            findings=findings,
+            findings=found,
         ),
         influence=total.influence,
         parts=by_source(evaluation, response, part, total),  # type: ignore[arg-type]

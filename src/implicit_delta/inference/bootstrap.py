@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, NotDeterministicWarning
+from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.normal_draws import still
@@ -162,11 +162,9 @@ def bootstrap(
     _check_moved(evaluation.names, draws)
     covariance = np.atleast_2d(np.cov(draws, rowvar=False))
     errors, uncertain = np.sqrt(np.diag(covariance)), monte_carlo_error(draws)
-    _warn_of_ties(evaluation.names, abs(draws - evaluation.value) <= SAME * errors)
+    ties = _ties(evaluation.names, abs(draws - evaluation.value) <= SAME * errors)
     noise = np.atleast_1d(abs(again - first.value))
     random = bool(np.any(noise > SAME * np.max(abs(evaluation.value))))
-    if random:
-        _warn_of_noise(noise, errors)
     skewed = Acceleration.of(others, groups, rows.count, kind, random or not jackknife)
     bias = largest_ratio(abs(draws.mean(axis=0) - evaluation.value), errors)
     notes: dict[str, float | str] = {
@@ -189,7 +187,8 @@ def bootstrap(
         doubt=uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
         notes=notes,
     )
-    return assemble(evaluation, response, strict=False, cost=cost)
+    findings = (ties, _random_fit(noise, errors) if random else None)
+    return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
 
 
 OTHERWISE = (
@@ -290,24 +289,33 @@ def _check_moved(names: Sequence[str], draws: Array) -> None:
         )
 
 
-def _warn_of_ties(names: Sequence[str], tied: NDArray[np.bool_]) -> None:
+def _ties(names: Sequence[str], tied: NDArray[np.bool_]) -> Finding | None:
     share = tied.mean(axis=0)
     k = int(np.argmax(share))
-    if share[k] > MOST_TIED:
-        warn(
-            f"{share[k]:.0%} of the replicates of {names[k]} equal the estimate. The bootstrap is "
-            "not consistent for what rests on single rows (a maximum, a median of few values), and "
-            "its standard error may be far off. Use a smooth psi, such as a mean.",
-            ImplicitDeltaWarning,
-        )
+    if not share[k] > MOST_TIED:
+        return None
+    return Finding(
+        "warn",
+        "ties",
+        f"{share[k]:.0%} of the replicates of {names[k]} equal the estimate. The bootstrap is "
+        "not consistent for what rests on single rows (a maximum, a median of few values), and "
+        "its standard error may be far off.",
+        number=float(share[k]),
+        remedies=("Use a smooth psi, such as a mean.",),
+    )
 
 
-def _warn_of_noise(noise: Array, errors: Array) -> None:
+def _random_fit(noise: Array, errors: Array) -> Finding:
     k = int(np.argmax(ratio(noise, errors)))
-    warn(
+    return Finding(
+        "warn",
+        "random_fit",
         f"Two fits to the same data differ in psi by {noise[k]:.3g}, {noise[k] / errors[k]:.0%} of "
         "the standard error: `fit` draws random numbers, or goes on from where the last fit ended. "
-        "The standard error has this noise of one fit in it, and the value too. Fix a seed "
-        "(`random_state=`) and start every fit anew, or average several fits.",
-        NotDeterministicWarning,
+        "The standard error has this noise of one fit in it, and the value too.",
+        number=float(noise[k] / errors[k]),
+        remedies=(
+            "Fix a seed (`random_state=`) and start every fit anew, or average several fits.",
+        ),
+        warning=NotDeterministicWarning,
     )

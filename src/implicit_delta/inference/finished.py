@@ -1,13 +1,14 @@
 """Signs of trainings that do not finish: train again, to ends that are known if they do."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.thresholds import ENDS_APART, REACHED
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import DriftWarning, NonlinearityWarning
 from implicit_delta.inference.trainings import Bonus, CurvedBonus, Trainings
 
@@ -78,6 +79,8 @@ class Finish:
         Between ends that finished trainings make equal, in standard errors, the largest.
     out_of_proportion : float
         Of the response to half of a `lam` that pushes by more than a standard error, relative.
+    failure : str
+        The error of a training with a curved bonus, if it has failed twice.
 
     The first two are NaN where they are unknown: not checked, or lost in the noise of trainings.
     """
@@ -85,6 +88,7 @@ class Finish:
     response_difference: float = np.nan
     end_difference: float = np.nan
     out_of_proportion: float = 0.0
+    failure: str = ""
 
     @classmethod
     def of(cls, trainings: Trainings, ends: Ends) -> "Finish":
@@ -95,11 +99,12 @@ class Finish:
         spread = np.linspace(0, calm.size - 1, min(calm.size, MOST_CHECKED)).astype(int)
         ends = ends[calm[spread]]
         at_half = _missing_at_half(trainings, ends)
-        response, end = _curved(trainings, ends, LIFTED, WIDE)
+        response, end, _ = _curved(trainings, ends, LIFTED, WIDE)
         # A psi that bends may be led to another maximum, and Newton's method takes few steps.
         doubtful = np.flatnonzero(~((response <= APART) & (end <= ENDS_APART)))
+        failure = ""
         if doubtful.size:
-            again = _curved(trainings, ends[doubtful], WEAK, NARROW)
+            *again, failure = _curved(trainings, ends[doubtful], WEAK, NARROW)
             fine = doubtful[(again[0] <= STILL) & (again[1] <= STILL)]
             response[fine], end[fine] = 0.0, 0.0
         far = ends.push > FAR
@@ -110,27 +115,47 @@ class Finish:
             response_difference=_largest(response),
             end_difference=_largest(end),
             out_of_proportion=float(np.max(at_half[far], initial=0.0)),
+            failure=failure,
         )
 
-    def warn(self) -> None:
-        """Warn of what makes the standard error doubtful."""
+    def findings(self) -> Iterator[Finding]:
+        """Find what makes the standard error doubtful."""
+        if self.failure:
+            yield Finding(
+                "warn",
+                "unknown_finish",
+                "Whether the training runs finish is unknown, since one with a curved bonus failed "
+                f"({self.failure}).",
+                remedies=("Compare with a training twice as long.",),
+                warning=DriftWarning,
+            )
         if self.out_of_proportion > PROPORTION_WARNS:
-            warn(
+            yield Finding(
+                "warn",
+                "large_push",
                 "`lam` pushes psi so far that its response is no longer in proportion: that to "
                 f"half of `lam` differs by {self.out_of_proportion:.0%} from a parabola through "
-                "the others. Leave `lam` out: it is then chosen.",
-                NonlinearityWarning,
+                "the others.",
+                number=self.out_of_proportion,
+                remedies=("Leave `lam` out: it is then chosen.",),
+                warning=NonlinearityWarning,
             )
         elif self.response_difference > APART or self.end_difference > ENDS_APART:
-            warn(
+            yield Finding(
+                "warn",
+                "unfinished_trainings",
                 "The training runs do not finish: those that lead to the same end differ by "
                 f"{self.response_difference:.1%} of the response of psi, and by "
                 f"{self.end_difference:.2g} standard errors in psi itself. The standard error is "
-                "doubtful, and mostly too small; how much is missing is unknown. Train longer, "
-                "with a larger learning rate, to a tighter tolerance, or from a good fit, until "
-                "the standard error stays the same. If the model can be given to `from_torch` or "
-                "another `from_*` function, `infer` needs no training.",
-                DriftWarning,
+                "doubtful, and mostly too small; how much is missing is unknown.",
+                number=self.end_difference,
+                remedies=(
+                    "Train longer, with a larger learning rate, to a tighter tolerance, or from a "
+                    "good fit, until the standard error stays the same.",
+                    "If the model can be given to `from_torch` or another `from_*` function, "
+                    "`infer` needs no training.",
+                ),
+                warning=DriftWarning,
             )
 
 
@@ -149,8 +174,10 @@ def _missing_at_half(trainings: Trainings, ends: Ends) -> Array:
     return abs(_beyond(found - expected, ends.noise)) / (ends.rise / 4)
 
 
-def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tuple[Array, Array]:
-    """Train to all ends with curved bonuses; NaN where that fails.
+def _curved(
+    trainings: Trainings, ends: Ends, lift: float, reach: float
+) -> tuple[Array, Array, str]:
+    """Train to all ends with curved bonuses; NaN and the reason where that fails.
 
     Returns by how much the rise between two ends differs from that of straight bonuses, relative,
     and by how many standard errors both ends are off together.
@@ -165,21 +192,13 @@ def _curved(trainings: Trainings, ends: Ends, lift: float, reach: float) -> tupl
     try:
         found = trainings.at(bonuses)
     except Exception as error:  # of the user's own loop: a curved bonus may lead where it fails
-        if lift == WEAK:
-            _warn_unknown(error)
-        return np.full(ends.k.size, np.nan), np.full(ends.k.size, np.nan)
+        unknown = np.full(ends.k.size, np.nan)
+        return unknown, unknown.copy(), f"{type(error).__name__}: {error!s:.60}"
     own = np.array([psi[bonus.k] for psi, bonus in zip(found, bonuses, strict=True)]).reshape(-1, 2)
     rise = own[:, 0] - own[:, 1] - ends.rise
     move = (own.sum(axis=1) - ends.ahead - ends.behind) / 2
-    return abs(_beyond(rise, ends.noise)) / ends.rise, abs(_beyond(move, ends.noise)) / ends.error
-
-
-def _warn_unknown(error: Exception) -> None:
-    warn(
-        "Whether the training runs finish is unknown, since one with a curved bonus failed "
-        f"({type(error).__name__}: {error!s:.60}). Compare with a training twice as long.",
-        DriftWarning,
-    )
+    response, end = abs(_beyond(rise, ends.noise)) / ends.rise, abs(_beyond(move, ends.noise))
+    return response, end / ends.error, ""
 
 
 def _beyond(difference: Array, noise: Array) -> Array:

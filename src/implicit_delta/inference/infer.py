@@ -11,28 +11,26 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.hints import also
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.precision import cautious
 from implicit_delta._core.types import Array, Asked
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
-    ImplicitDeltaWarning,
     SaddlePointError,
 )
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.held import changed
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.entries import draws_from_model
-from implicit_delta.evaluation.values import check_blur
 from implicit_delta.inference.assemble import Cost, assemble
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
-from implicit_delta.inference.training_loss import refuse_training_loss, warn_of_training_loss
+from implicit_delta.inference.training_loss import refuse_training_loss
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.delta_method import DeltaMethod
 from implicit_delta.methods.implicit_function import ImplicitFunction
@@ -164,10 +162,10 @@ def infer(
     )
     try:
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
-        found = ask(evaluation, sandwich=sandwich(evaluation.model))
-        if doubt := model.doubt_of(psi):
-            warn(doubt, ImplicitDeltaWarning)
-        return _of_model(whole, found)
+        doubt = model.doubt_of(psi)
+        found = (Finding("warn", "host_results", doubt),) if doubt else ()
+        robust_by = sandwich(evaluation.model)
+        return _of_model(whole, ask(evaluation, sandwich=robust_by, findings=found))
     except SaddlePointError:
         if not by_default or not model.bends or not np.any(model.travelled):
             raise
@@ -224,6 +222,7 @@ def answer(
     influence: bool = False,
     strict: bool = True,
     cost: Cost | None = None,
+    findings: tuple[Finding, ...] = (),
 ) -> Estimate:
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
@@ -254,7 +253,7 @@ def answer(
         method = clustered
     _check_constant(evaluation, method)
     try:
-        estimate = assemble(
+        return assemble(
             evaluation,
             _response(model, evaluation, method),
             sandwich=sandwich,
@@ -264,14 +263,11 @@ def answer(
             influence=influence,
             strict=strict,
             cost=cost,
+            findings=findings,
         )
     except (ConvergenceError, EvaluationError) as error:
         refuse_training_loss(evaluation, error)
         raise
-    warn_of_training_loss(evaluation)
-    if evaluation.blur is not None:
-        check_blur(evaluation.blur, np.atleast_1d(estimate.standard_error), estimate.names, strict)
-    return _with_warnings(estimate, cost.warnings)
 
 
 def _check_constant(evaluation: Evaluation, method: Method) -> None:
@@ -317,13 +313,6 @@ def _still(model: FittedModel, evaluation: Evaluation, method: Method) -> Respon
         nonlinearity=0.0,
         notes={"model_part": "none: the statistic does not depend on the parameters"},
     )
-
-
-def _with_warnings(estimate: Estimate, texts: tuple[str, ...]) -> Estimate:
-    """Add the warnings that came after the estimate was made."""
-    if texts == estimate.diagnostics.warnings:
-        return estimate
-    return changed(estimate, diagnostics=replace(estimate.diagnostics, warnings=texts))
 
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:

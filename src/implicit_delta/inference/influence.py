@@ -13,7 +13,6 @@ from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
-    ImplicitDeltaWarning,
     SmallSampleWarning,
     UnsupportedModelError,
 )
@@ -29,7 +28,6 @@ from implicit_delta.numerics.arrays import ratio
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
 MOST_LABELS = 10**6  # in an estimate without influences: 8 MB
-FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
 POWERS = {"HC2": -0.5, "HC3": -1.0, "CR2": -0.5}  # of what the fit leaves of the noise
 SATTERTHWAITE = ("HC2", "CR2")
 MEMORIZED = 2.0  # times the error without an adjustment for leverage
@@ -82,8 +80,6 @@ class Sandwich:
         if clusters is not None:
             host, labels = model.facts.host, model.joined(clusters)
             ways = ways_of(labels, model.weights, host.labels, host.grouped)
-        for way in ways:
-            _warn_of_one_cluster(way, model.weights)
         first = ways[0] if ways else None
         if model.weight_kind == "sampling" and not robust:
             count = float(model.counts.sum()) if first is None else first.count
@@ -114,9 +110,13 @@ class Sandwich:
     @property
     def counts(self) -> tuple[int, ...]:
         """The number of clusters of each way."""
-        if self.clusters is None:
-            return ()
-        return (self.clusters.count, *(way.count for way, sign in self.crossed if sign > 0))
+        return tuple(way.count for way in self.ways)
+
+    @property
+    def ways(self) -> tuple[Clusters, ...]:
+        """Clusters of one way or two."""
+        own = () if self.clusters is None else (self.clusters,)
+        return (*own, *(way for way, sign in self.crossed if sign > 0))
 
     @property
     def by_terms(self) -> bool:
@@ -312,18 +312,6 @@ def _crossed(
         (second, small_sample_factor(model, robust, second)),
         (both, -small_sample_factor(model, robust, both)),
     )
-
-
-def _warn_of_one_cluster(clusters: Clusters, weights: Array) -> None:
-    """Warn of a cluster that holds most rows: the others fix its sum, and so the variance."""
-    effective = clusters.effective(weights)
-    if effective < FEWEST_EFFECTIVE:
-        warn(
-            f"One of the {clusters.count} clusters holds most of the observations: they vary as "
-            f"little as {effective:.2f} clusters of equal size, and clustered standard errors are "
-            "then far too small. Give labels of smaller groups.",
-            ImplicitDeltaWarning,
-        )
 
 
 def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_row: bool) -> Rows:

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array, Psi
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
@@ -125,8 +125,6 @@ def refit(
         )
         made = trainings.count[0]
         finish = Finish.of(trainings, ends) if check else Finish()
-    _warn_noise(floor, ends.rise)
-    finish.warn()
     response = Response(
         covariance=(rises / (2 * pushes[:, None])).T,
         method=f"refit(lam={described_range(pushes)})",
@@ -141,7 +139,8 @@ def refit(
             "noise_floor": float(np.max(floor)),
         },
     )
-    return assemble(evaluation, response, strict=False, cost=cost)
+    findings = (_noise(floor, ends.rise), *finish.findings())
+    return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
 
 
 def _known(difference: float) -> float | str:
@@ -234,13 +233,20 @@ def _bend(ends: Ends, evaluation: Evaluation) -> float:
     return float(max(bends))
 
 
-def _warn_noise(floor: Array, rises: Array) -> None:
+def _noise(floor: Array, rises: Array) -> Finding | None:
     noise = floor / rises / 2
     k = int(np.argmax(noise))
-    if noise[k] > NOISE:
-        warn(
-            f"Two training runs without bonus differ in psi by {floor[k]:.3g}, so the standard "
-            f"error is uncertain by about {noise[k]:.0%}. Fix the seed of `train`, start every run "
-            "at the same weights, train longer, or use a larger `lam`.",
-            NotDeterministicWarning,
-        )
+    if not noise[k] > NOISE:
+        return None
+    return Finding(
+        "warn",
+        "random_training",
+        f"Two training runs without bonus differ in psi by {floor[k]:.3g}, so the standard "
+        f"error is uncertain by about {noise[k]:.0%}.",
+        number=float(noise[k]),
+        remedies=(
+            "Fix the seed of `train`, start every run at the same weights, train longer, or use a "
+            "larger `lam`.",
+        ),
+        warning=NotDeterministicWarning,
+    )

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError, ImplicitDeltaError
 from implicit_delta.evaluation import Evaluation
 
 SAME = 1e-4  # relative: two moves of psi that are those of the log-likelihood
@@ -28,25 +27,18 @@ def refuse_training_loss(evaluation: Evaluation, error: ImplicitDeltaError) -> N
         raise EvaluationError(REASON + ADVICE) from error
 
 
-def warn_of_training_loss(evaluation: Evaluation) -> None:
-    """Warn of an average over training rows that is the loss of each of them."""
-    if evaluation.sample != "training" or evaluation.units is None:
-        return
+def optimism_of(evaluation: Evaluation) -> float | None:
+    """Return d / n in units of h, of an average over training rows that is the loss of each."""
+    if evaluation.sample != "training" or evaluation.units is None or evaluation.model.sandwiched:
+        return None
     model = evaluation.model
-    if model.sandwiched:
-        return
     terms = model.terms(model.theta)
     for column, value in zip(evaluation.units.T, evaluation.value, strict=True):
         own = column != value  # rows of other groups are at the value
         spread = np.ptp(column)
         if spread > 0 and abs(np.corrcoef(column[own], terms[own])[0, 1]) > 1 - 1e-9:
-            optimism = model.d / float(model.counts.sum()) * spread / np.ptp(terms)
-            warn(
-                "h is the loss of each training row: its mean is optimistic for new rows, by about "
-                f"{optimism:.2g} (d / n), and the interval is around that. {ADVICE}",
-                ImplicitDeltaWarning,
-            )
-            return
+            return float(model.d / float(model.counts.sum()) * spread / np.ptp(terms))
+    return None
 
 
 def _follows_the_likelihood(evaluation: Evaluation) -> bool:

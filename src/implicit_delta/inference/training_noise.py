@@ -9,9 +9,9 @@ from scipy.linalg import matmul_toeplitz
 from scipy.special import stdtr
 
 from implicit_delta._core.factored import Covariance
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
@@ -38,12 +38,16 @@ class TrainingNoise:
         Description of the states it was found from.
     remedy : str
         Advice for where it is most of the error.
+    apart, alike : Finding or None
+        Of a model that is not one of the states, and of states that are too close in time.
     """
 
     parts: Mapping[str, Array] = field(default_factory=dict)
     df: Mapping[str, Array] = field(default_factory=dict)
     states: str = ""
     remedy: str = ""
+    apart: Finding | None = None
+    alike: Finding | None = None
 
     @property
     def variance(self) -> Array | float:
@@ -91,12 +95,13 @@ def _over_replicates(evaluation: Evaluation, states: Array) -> TrainingNoise:
     deviations, df = values - values.mean(axis=0), float(len(values) - 1)
     covariance = np.asarray(deviations.T @ deviations / df)
     gap = abs(evaluation.value - values.mean(axis=0))
-    _warn_apart("replicates", gap, np.diag(covariance) * (1 + 1 / len(values)), df, evaluation)
+    variance = np.diag(covariance) * (1 + 1 / len(values))
     return TrainingNoise(
         {"initialization": covariance},
         {"initialization": np.full(evaluation.size, df)},
         f"{len(values)} replicates",
         "average psi over several trainings, or train an ensemble",
+        apart=_apart("replicates", gap, variance, df, evaluation),
     )
 
 
@@ -104,10 +109,7 @@ def _over_checkpoints(evaluation: Evaluation, model: FittedModel, states: Array)
     averaged = is_mean(model.theta, states)
     values = _values(evaluation, states, "checkpoints")
     wobble = Wobble.of(_batch_means(values) if averaged else values)
-    if not averaged:
-        gap = _beyond_line(evaluation.value, values)
-        _warn_apart("checkpoints", gap, wobble.variance * wobble.ahead, wobble.df, evaluation)
-    _warn_alike(wobble, len(states), averaged)
+    gap, variance = _beyond_line(evaluation.value, values), wobble.variance * wobble.ahead
     correlation = f"correlation of neighbors {float(np.median(wobble.correlation)):.2g}"
     which = "theta is their mean" if averaged else "theta is one state"
     return TrainingNoise(
@@ -117,6 +119,8 @@ def _over_checkpoints(evaluation: Evaluation, model: FittedModel, states: Array)
         "train longer before averaging, or average more states"
         if averaged
         else "`averaged(model)` has much less",
+        None if averaged else _apart("checkpoints", gap, variance, wobble.df, evaluation),
+        _alike(wobble, len(states), averaged),
     )
 
 
@@ -254,30 +258,41 @@ def _beyond_line(value: Array, values: Array) -> Array:
     return np.asarray(np.maximum(np.maximum(ends.min(axis=0) - value, value - ends.max(axis=0)), 0))
 
 
-def _warn_apart(
+def _apart(
     kind: str, gap: Array, variance: Array, df: float | Array, evaluation: Evaluation
-) -> None:
-    """Warn of a model that is not one of its own states, judged by psi."""
+) -> Finding | None:
+    """Find a model that is not one of its own states, judged by psi."""
     chance = 2 * stdtr(np.broadcast_to(df, gap.shape), -ratio(gap, np.sqrt(variance)))
     k = int(np.argmin(chance))
-    if chance[k] < APART / gap.size:
-        warn(
-            f"{evaluation.names[k]} at the model is {gap[k]:.3g} away from what it is at the "
-            f"{kind}, {gap[k] / np.sqrt(variance[k]):.2g} times as far as their noise explains. "
-            f"Usual causes: the {kind} come from another training (other data, another rate, other "
-            "steps), or from long before its end. The line of the budget is theirs, and may not be "
-            "that of this model.",
-            ImplicitDeltaWarning,
-        )
+    if not chance[k] < APART / gap.size:
+        return None
+    return Finding(
+        "warn",
+        "states_apart",
+        f"{evaluation.names[k]} at the model is {gap[k]:.3g} away from what it is at the "
+        f"{kind}, {gap[k] / np.sqrt(variance[k]):.2g} times as far as their noise explains.",
+        number=float(chance[k]),
+        causes=(
+            f"the {kind} come from another training (other data, another rate, other steps), or "
+            "from long before its end",
+        ),
+        remedies=("The line of the budget is theirs, and may not be that of this model.",),
+    )
 
 
-def _warn_alike(wobble: Wobble, count: int, averaged: bool) -> None:
-    if np.mean(wobble.alike) > 0.5:
-        of = "batches of checkpoints" if averaged else "checkpoints"
-        warn(
-            f"psi at neighboring {of} is so much alike (correlation above "
-            f"{float(np.median(wobble.correlation)):.2g}) that {count} of them are worth "
-            f"{INDEPENDENT} or fewer, and the noise of the training may be larger than they show. "
+def _alike(wobble: Wobble, count: int, averaged: bool) -> Finding | None:
+    if not np.mean(wobble.alike) > 0.5:
+        return None
+    of = "batches of checkpoints" if averaged else "checkpoints"
+    correlation = float(np.median(wobble.correlation))
+    return Finding(
+        "warn",
+        "states_alike",
+        f"psi at neighboring {of} is so much alike (correlation above {correlation:.2g}) that "
+        f"{count} of them are worth {INDEPENDENT} or fewer, and the noise of the training may be "
+        "larger than they show.",
+        number=correlation,
+        remedies=(
             "Space them out: ends of epochs, or `continue_training(..., every=10)` and more.",
-            ImplicitDeltaWarning,
-        )
+        ),
+    )

@@ -8,14 +8,24 @@ from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.checks.covariance import negative_eigenvalues
 from implicit_delta.inference.checks.dispersion import dispersion, pseudo_likelihood
 from implicit_delta.inference.checks.drift import drift, parameter_drift
+from implicit_delta.inference.checks.evaluation import blur, training_loss
 from implicit_delta.inference.checks.parabola import parabola
-from implicit_delta.inference.checks.small_samples import small_samples
-from implicit_delta.inference.checks.stopped import memorized, stop, uninformed
+from implicit_delta.inference.checks.small_samples import one_cluster, small_samples
+from implicit_delta.inference.checks.stopped import (
+    memorized,
+    states_alike,
+    states_apart,
+    stop,
+    uninformed,
+)
 from implicit_delta.inference.checks.target import limit, shrinkage
 
 CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
+    one_cluster,
     negative_eigenvalues,
     small_samples,
+    states_apart,
+    states_alike,
     drift,
     parameter_drift,
     parabola,
@@ -29,6 +39,8 @@ CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
     stop,
     uninformed,
     shrinkage,
+    training_loss,
+    blur,
 )
 
 

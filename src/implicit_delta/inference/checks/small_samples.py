@@ -25,6 +25,7 @@ VANISHING = 0.02  # of the model's standard error
 ESTIMATED = 0.9  # the same where it is estimated from the influences, roughly
 BINS = ", or terms that were not sampled: the bins of a histogram are not, their counts are"
 MOST_PARAMETERS, MOST_NUMBERS, MOST_WORK = 1000, 2e7, 2e8  # that this check may cost
+FEWEST_EFFECTIVE = 2.0  # clusters of equal size: with two there is no variance between them
 MOST_CHECKED = 16  # evaluations
 LARGEST_MATRIX = 500  # clusters
 PREDICTED = ("HC0", "HC1", "CR0", "CR1", "CR1S")
@@ -42,6 +43,26 @@ class Vanishing(NamedTuple):
 
     found: float
     own: float
+
+
+def one_cluster(case: Case) -> Finding | None:
+    """Find a cluster that holds most rows: the others fix its sum, and so the variance."""
+    if case.sandwich is None or not case.sandwich.ways:
+        return None
+    weights = case.evaluation.model.weights
+    sizes = {way.effective(weights): way.count for way in case.sandwich.ways}
+    effective = min(sizes)
+    if not effective < FEWEST_EFFECTIVE:
+        return None
+    return Finding(
+        "warn",
+        "one_cluster",
+        f"One of the {sizes[effective]} clusters holds most of the observations: they vary as "
+        f"little as {effective:.2f} clusters of equal size, and clustered standard errors are "
+        "then far too small.",
+        number=float(effective),
+        remedies=("Give labels of smaller groups.",),
+    )
 
 
 def small_samples(case: Case) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Stopped: a training that stopped early, whose residuals or data say little about psi."""
+"""Trainings that stopped early: states, residuals or data that say little about psi."""
 
 import numpy as np
 
@@ -15,6 +15,16 @@ from implicit_delta.inference.checks.case import Case
 from implicit_delta.numerics.arrays import ratio
 
 INFORMED = 0.01  # of the variance that the ridge allows
+
+
+def states_apart(case: Case) -> Finding | None:
+    """Find checkpoints or replicates of another training."""
+    return case.noise.apart
+
+
+def states_alike(case: Case) -> Finding | None:
+    """Find checkpoints that are too close in time."""
+    return case.noise.alike
 
 
 def memorized(case: Case) -> Finding | None:
