@@ -197,3 +197,12 @@ def test_every_code_has_a_section_and_every_section_a_code():
     page = (Path(__file__).parents[1] / "docs" / "trust" / "refusals.md").read_text()
     sections = re.findall(r"^### `(\w+)`$", page.split("## Findings")[1], re.MULTILINE)
     assert sorted(sections) == sorted(codes)
+
+
+def test_checks_neither_raise_nor_warn():
+    """`report` does, and nothing else."""
+    for path in (Path(idm.__file__).parent / "inference" / "checks").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        assert not any(isinstance(node, ast.Raise) for node in nodes)
+        called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+        assert not {name for name in called if "warn" in name.rpartition(".")[2]}

@@ -92,7 +92,7 @@ def _of_finding(call, names):
     """Yield the message of a finding by its code, and by the classes that its levels allow."""
     given = {item.arg: item.value for item in call.keywords}
     text = _text(call.args[2], names) or HOLE
-    causes = "; ".join(_clauses(given.get("causes"), names))
+    causes = "; or ".join(_clauses(given.get("causes"), names))
     text += f" Usual causes: {causes}." if causes else ""
     text = " ".join([text, *_clauses(given.get("remedies"), names)])
     level = {node.value for node in ast.walk(call.args[0]) if isinstance(node, ast.Constant)}

@@ -41,7 +41,7 @@ class Finding:
     warning: type[Warning] = ImplicitDeltaWarning
 
     def __str__(self) -> str:
-        causes = f" Usual causes: {'; '.join(self.causes)}." if self.causes else ""
+        causes = f" Usual causes: {'; or '.join(self.causes)}." if self.causes else ""
         return " ".join([self.text + causes, *self.remedies])
 
     def raises(self, strict: bool) -> bool:

@@ -12,6 +12,7 @@ from implicit_delta.inference.checks.evaluation import blur, training_loss
 from implicit_delta.inference.checks.parabola import parabola
 from implicit_delta.inference.checks.small_samples import one_cluster, small_samples
 from implicit_delta.inference.checks.stopped import (
+    close_fit,
     memorized,
     states_alike,
     states_apart,
@@ -24,6 +25,7 @@ CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
     one_cluster,
     negative_eigenvalues,
     small_samples,
+    close_fit,
     states_apart,
     states_alike,
     drift,

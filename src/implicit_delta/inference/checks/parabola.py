@@ -82,8 +82,7 @@ def _by_gauss_newton(fall: float) -> Finding:
         number=fall,
         causes=(
             "the residuals are large and the curve bends, so that what this matrix leaves out "
-            "matters",
-            "a local maximum that does not fit the data, or none at all",
+            "matters; a local maximum that does not fit the data, or none at all",
         ),
         remedies=(
             'Fit from another `start=`, use `Infinitesimal(curvature="hessian")`, or '
