@@ -15,7 +15,6 @@ class Diagonal(FittedModel):
     center: np.ndarray
     theta: np.ndarray
     weights: np.ndarray
-    l2: float = 0.0
     names: None = None
 
     @classmethod

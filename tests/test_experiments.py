@@ -339,7 +339,7 @@ def test_public_routes_agree_with_themselves_point_by_point(task):
         assert np.all(abs(band.value - task.truth(points)) < 1)
     # the finished fit is at the maximum under its own penalty, which is the evidence's
     model = public._finished(network, x, y, theta, start)
-    assert model.l2 > 0
+    assert model.penalty.floor > 0
     assert np.linalg.norm(model.score(model.theta)) < 1e-3 * np.sqrt(model.n)
 
 

@@ -296,7 +296,7 @@ def test_a_network_of_scikit_learn_agrees_with_torch():
     fitted = fitted.item() if isinstance(fitted, np.ndarray) else fitted
     for layer, W, c in zip((net[0], net[2]), fitted.coefs_, fitted.intercepts_, strict=True):
         layer.weight.data[:], layer.bias.data[:] = torch.as_tensor(W.T), torch.as_tensor(c)
-    ridge = float(np.max(host.ridge))
+    ridge = float(np.max(host.penalty.ridges[0].strength))
     data = (torch.as_tensor(x), torch.as_tensor(y)[:, None])
     noise = host.likelihood.likelihood.variance
     penalty = lambda net: ridge / 2 * sum((layer.weight**2).sum() for layer in (net[0], net[2]))

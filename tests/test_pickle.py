@@ -18,6 +18,7 @@ from test_statsmodels import BINARY, EXACT, ROUGH, quietly
 from test_statsmodels import X as DESIGN
 
 import implicit_delta as idm
+from implicit_delta.models.penalty import Penalty, Ridge
 
 TIMES = np.linspace(0.1, 3.0, 40)
 DECAY = 2.0 * np.exp(-0.7 * TIMES) + 0.1 * np.random.default_rng(3).normal(size=40)
@@ -157,7 +158,7 @@ def test_the_print_names_the_objective():
 class Subclass(idm.FittedModel):
     """A backend of somebody else's, with nothing but the contract."""
 
-    theta, weights, l2, names = np.zeros(2), np.ones(3), 0.5, None
+    theta, weights, names, penalty = np.zeros(2), np.ones(3), None, Penalty((Ridge(0.5),))
     passes = terms = objective = score = information = terms_along = None
     evaluate = jacobian = reweighted = at = None
 

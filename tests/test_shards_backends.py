@@ -141,6 +141,6 @@ def test_equal_parts_of_a_mean_loss_add_up_their_penalties():
     build, _, parts = sklearn("even poisson")
     one, many = build(slice(None)), idm.from_shards(build, parts)
     v = np.eye(3)
-    found = many.penalty_information(many.theta, v)
-    assert np.allclose(found, one.penalty_information(one.theta, v), rtol=1e-12)
+    found = many.penalty.curvature(many.theta, v)
+    assert np.allclose(found, one.penalty.curvature(one.theta, v), rtol=1e-12)
     assert np.max(found) > 0

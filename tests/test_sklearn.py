@@ -484,12 +484,12 @@ PENALTY_NOTES = {
 def test_a_setting_that_penalizes_is_named(note):
     estimator, y = PENALTY_NOTES[note]
     pipe = make_pipeline(StandardScaler(), estimator).fit(X, y)
-    assert idm.from_sklearn(pipe, X, y).penalty_note == note
+    assert idm.from_sklearn(pipe, X, y).penalty.ridges[0].name == note
 
 
 def test_without_a_penalty_there_is_no_note():
     for estimator, y, _ in UNPENALIZED.values():
-        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty_note == ""
+        assert idm.from_sklearn(estimator.fit(X, y), X, y).penalty.ridges[0].name == ""
 
 
 DRIFTING = {

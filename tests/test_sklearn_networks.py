@@ -228,7 +228,7 @@ def test_a_training_that_stopped_early_is_answered(kind):
     assert 0.005 < est.standard_error < 0.3
     tied = model.tethered()
     theta, one = tied.theta, np.eye(tied.d)
-    own = model.information(theta, one, "ggn") + tied.tether * one
+    own = model.information(theta, one, "ggn") + tied.penalty.early_stop.strength * one
     np.testing.assert_allclose(tied.information(theta, one, "ggn"), own, rtol=1e-9, atol=1e-9)
     slope = [
         (tied.objective(theta + 1e-5 * v) - tied.objective(theta - 1e-5 * v)) / 2e-5 for v in one

@@ -13,8 +13,13 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.models import evidence
+from implicit_delta.models.penalty import Penalty
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
+
+
+def strength(model):
+    return model.penalty.early_stop.strength
 
 
 def classes(n=200, seed=0):
@@ -61,7 +66,7 @@ def mean_probability(X):
 def dense(model):
     """Whitened Jacobian, residuals and Gauss-Newton matrix, by hand."""
     one = np.eye(model.d)
-    parts = list(model.unpenalized().whitened(model.theta, one))
+    parts = list(model.with_penalty(Penalty()).whitened(model.theta, one))
     U = np.concatenate([part.rows for part in parts])
     e = np.concatenate([part.residuals for part in parts])
     return U, e, np.einsum("npd,npe->de", U, U)
@@ -71,14 +76,16 @@ def test_the_tether_is_where_the_evidence_has_it(stopped):
     model, _, _, _ = stopped
     tied = model.tethered()
     values = np.linalg.eigvalsh(dense(model)[2])
-    gamma = np.sum(values / (values + tied.tether))
+    gamma = np.sum(values / (values + strength(tied)))
     way = np.sum((model.theta - model.facts.training.start) ** 2)
-    np.testing.assert_allclose(tied.tether * way, gamma, rtol=1e-8)
+    np.testing.assert_allclose(strength(tied) * way, gamma, rtol=1e-8)
     np.testing.assert_allclose(tied.facts.training.effective, gamma, rtol=1e-8)
     assert tied.curvature == "ggn"
     away = tied.theta - tied.facts.training.start
     np.testing.assert_allclose(
-        tied.score(tied.theta), model.score(model.theta) - tied.tether * away, atol=1e-10
+        tied.score(tied.theta),
+        model.score(model.theta) - strength(tied) * away,
+        atol=1e-10,
     )
 
 
@@ -87,7 +94,7 @@ def test_the_error_is_the_sandwich_adjusted_for_leverage(stopped):
     est = idm.infer(model, mean_probability(X))
     tied = model.tethered()
     U, e, G = dense(model)
-    inverse = np.linalg.inv(G + tied.tether * np.eye(model.d))
+    inverse = np.linalg.inv(G + strength(tied) * np.eye(model.d))
     w = inverse @ model.jacobian(mean_probability(X), model.theta)[0]
     total = 0.0
     for rows, residual in zip(U, e, strict=True):
@@ -159,14 +166,14 @@ def test_few_random_directions_do_for_a_large_network(stopped, monkeypatch):
     exact = idm.infer(model, psi)
     monkeypatch.setattr(type(model), "formable", False)
     tied = model.tethered()
-    assert tied.tether == pytest.approx(model.tethered().tether)
+    assert strength(tied) == pytest.approx(strength(model.tethered()))
     gamma = dense(model)[2]
     values = np.linalg.eigvalsh(gamma)
     truth = evidence.Evidence.of(
         evidence.Spectrum(values, values), float(tied.travelled @ tied.travelled)
     )
     # Two probes leave sqrt(2 / gamma / 2) of the trace, and less of the strength.
-    assert abs(np.log(tied.tether / truth.strength)) < 3 / np.sqrt(truth.effective)
+    assert abs(np.log(strength(tied) / truth.strength)) < 3 / np.sqrt(truth.effective)
     rough = idm.infer(model, psi)
     np.testing.assert_allclose(rough.standard_error, exact.standard_error, rtol=0.15)
 
@@ -201,7 +208,7 @@ def test_a_model_by_evidence_needs_no_number():
     model = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2="evidence")
     plain = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
     psi = mean_probability(X)
-    assert model.tether == pytest.approx(plain.tethered().tether)
+    assert strength(model) == pytest.approx(strength(plain.tethered()))
     assert idm.infer(model, psi).standard_error == idm.infer(plain, psi).standard_error
     drawn = idm.infer(model, psi, idm.Simulation(200, rng=0))
     assert 0.3 < drawn.standard_error / idm.infer(plain, psi).standard_error < 3
@@ -306,7 +313,7 @@ def test_repeated_rows_are_counted_in_probed_leverages(monkeypatch):
         net, data, idm.Categorical(), start=start, **options
     ).tethered()
     counted, repeated = make((X, y), weights=times.astype(float)), make((X3, y3))
-    counted = replace(counted, tether=repeated.tether, facts=repeated.facts)
+    counted = replace(counted, penalty=repeated.penalty, facts=repeated.facts)
     psi = mean_probability(classes(50, seed=3)[0])
     ses = [idm.infer(each, psi).standard_error for each in (counted, repeated)]
     assert ses[0] == pytest.approx(ses[1], rel=1e-3)

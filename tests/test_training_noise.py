@@ -374,7 +374,7 @@ def test_a_training_that_stopped_early_has_the_line_by_default():
     trained_on = idm.continue_training(model, RATE, batch_size=BATCH, steps=8, rng=0)
     plain = idm.continue_training(fitted(wide[-1]), RATE, batch_size=BATCH, steps=8, rng=0)
     np.testing.assert_allclose(trained_on.checkpoints, plain.checkpoints)  # without that ridge
-    assert idm.averaged(model).tether > 0
+    assert idm.averaged(model).penalty.early_stop.strength > 0
 
 
 @pytest.mark.parametrize("form", ["state_dicts", "modules", "parameters", "wrapped"])

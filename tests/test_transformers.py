@@ -78,7 +78,7 @@ def dense(model, net, batch, outputs, targets, psi):
     for row in logits[kept]:
         J, p = torch.stack([slope(z) for z in row]), row.softmax(-1).detach()
         total += J.T @ (torch.diag(p) - torch.outer(p, p)) @ J
-    return total.numpy() + model.l2 * np.eye(model.d), slope(psi(net)).numpy()
+    return total.numpy() + model.penalty.floor * np.eye(model.d), slope(psi(net)).numpy()
 
 
 CASES = {

@@ -289,7 +289,7 @@ class Study:
         ]
         product = lambda v: model.information(model.theta, v, "ggn")
         ways = idm.conjugate_gradient(rtol=1e-2, certify=False).solve(
-            product, np.column_stack(slopes) - score[:, None], floor=model.l2
+            product, np.column_stack(slopes) - score[:, None], floor=model.penalty.floor
         )
         here = self.cost(model)
         bends = np.array([

@@ -49,7 +49,7 @@ def public_band(network, x, y, theta, start, grid):
 def _finished(network, x, y, theta, start):
     for _ in range(ROUNDS):
         module = as_module(network, theta)
-        l2 = idm.from_torch(module, _tensors(x, y), NOISE, l2="evidence").tether
+        l2 = idm.from_torch(module, _tensors(x, y), NOISE, l2="evidence").penalty.floor
         model = _fitted(network, x, y, (theta, start), l2)
         theta = model.theta
     return model

@@ -186,7 +186,7 @@ def _check_shapes(model: FittedModel) -> None:
     _require(model.theta.dtype == np.float64, "theta must be float64")
     _require(model.weights.shape == (model.n,), "weights must have shape (n,)")
     _require(model.weights.dtype == np.float64, "weights must be float64")
-    _require(model.l2 >= 0, "l2 must not be negative")
+    _require(model.penalty.floor >= 0, "the strengths of ridges must not be negative")
 
 
 def _check_terms(model: FittedModel, theta: Array) -> None:

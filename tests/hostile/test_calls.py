@@ -9,6 +9,7 @@ from scipy.special import expit
 from scipy.stats import chi2, norm
 
 import implicit_delta as idm
+from implicit_delta.models.penalty import Penalty
 
 RNG = np.random.default_rng(0)
 Y = RNG.normal(1.0, 2.0, size=60)
@@ -161,7 +162,7 @@ def test_a_model_of_other_weights_has_its_own_curvature():
 def test_a_penalty_that_is_taken_off_is_not_remembered():
     model = idm.from_loglik(normal, start=[0.0, 0.0], l2=3.0)
     idm.infer(model, idm.parameters)
-    free = model.unpenalized()
+    free = model.with_penalty(Penalty())
     difference = model.information(model.theta, np.eye(2)) - free.information(
         model.theta, np.eye(2)
     )

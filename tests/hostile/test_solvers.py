@@ -10,6 +10,7 @@ import pytest
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 
@@ -154,7 +155,7 @@ class Quadratic(FittedModel):
     curvatures: np.ndarray
     theta: np.ndarray
     weights: np.ndarray
-    l2: float = 0.0
+    penalty: Penalty = NO_PENALTY
     names: tuple | None = None
     bend: float = 0.0  # of the Hessian away from the Gauss-Newton matrix
     passes = 0
@@ -190,6 +191,10 @@ class Quadratic(FittedModel):
 
     def at(self, theta):
         return dataclasses.replace(self, theta=theta)
+
+
+def ridge(l2):
+    return Penalty((Ridge(l2),))
 
 
 def along(b):
@@ -245,7 +250,7 @@ def test_doubt_is_a_warning_where_the_solver_was_chosen():
 def test_advice_on_doubt_is_what_the_model_can_follow(monkeypatch, memory, l2, said, unsaid):
     monkeypatch.setattr("implicit_delta.methods.infinitesimal.MOST_MEMORY", memory)
     b = np.r_[np.zeros(595), np.full(5, 1e-5), np.ones(600)]
-    model = Quadratic.of(HOPELESS, l2=l2, bend=1.0)  # so that the ridge is no floor
+    model = Quadratic.of(HOPELESS, penalty=ridge(l2), bend=1.0)  # so that the ridge is no floor
     with pytest.warns(idm.ImplicitDeltaWarning, match=said) as caught:
         est = idm.infer(model, along(b), idm.Infinitesimal(idm.conjugate_gradient))
     doubts = [str(w.message) for w in caught if "may have missed" in str(w.message)]
@@ -271,7 +276,7 @@ def test_a_ridge_is_a_floor_of_a_hessian_that_is_gauss_newton(curvature, l2, ben
     values = l2 + np.r_[np.zeros(50), np.geomspace(1.0, 10.0, 1150)] + (l2 == damping == 0)
     b = np.random.default_rng(0).standard_normal(values.size)
     method = idm.Infinitesimal(idm.conjugate_gradient, curvature, damping)
-    est = idm.infer(Quadratic.of(values, l2=l2, bend=bend), along(b), method)
+    est = idm.infer(Quadratic.of(values, penalty=ridge(l2), bend=bend), along(b), method)
     assert ("accuracy" not in est.diagnostics.notes) == known
     exact = np.sqrt(np.sum(b**2 / (values + damping + (bend if curvature == "ggn" else 0))))
     assert abs(est.standard_error / exact - 1) <= est.diagnostics.residual <= 1.1e-3

@@ -614,7 +614,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         weight,
         Groups.of(weight, clusters),
         by_rows=training,
-        solve_once=partial(_slope_of_units, model, own) if model.tether else None,
+        solve_once=partial(_slope_of_units, model, own) if model.penalty.early_stop else None,
     )
     pseudo, sampling, notes = None, None, over.notes
     if training:
@@ -624,7 +624,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         pseudo = None if shares is None else value + len(shares) * shares
         errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
         notes = {**notes, "evaluation_part": way}
-        if not model.tether:  # which stands for itself: on average over trainings it is not off
+        if not model.penalty.early_stop:  # stands for itself: on average over trainings not off
             notes = {**notes, "statistic_shift": check_shift(over.shift, errors)}
     return Evaluation(
         value=value,

@@ -87,7 +87,7 @@ class NormalDraws:
         if noise is None:
             z = generator.standard_normal((self.model.d, count))
             return inverse_root(self.information, z)
-        return SOLVER.solve(self.information, noise, floor=self.model.floor).x
+        return SOLVER.solve(self.information, noise, floor=self.model.penalty.floor).x
 
     def information(self, v: Array) -> Array:
         """A times v: of a model that has a covariance and no curvature, its inverse."""

@@ -94,7 +94,7 @@ def continue_training(
             f"batch_size is {batch_size}, and there are {model.n} rows: a training on all of them "
             "in each step has no noise of minibatches, and needs no line for it."
         )
-    untied = replace(trained, tether=0.0)  # which stands for a stop, and was not in the training
+    untied = trained.with_penalty(trained.penalty.given)  # without what stands for a stop
     batches = islice(_epochs(model.n, int(batch_size), rng), warmup + steps * every)
     with progress("training on", total=warmup + steps * every, unit="step") as bar:
         states = []
@@ -157,8 +157,8 @@ def averaged(model: Model) -> Model:
         )
     mean = states.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
     facts = trained.facts.with_training(before=None)
-    moved = replace(trained, theta=mean, tether=0.0, facts=facts)
-    return moved.tethered() if trained.tether else moved  # type: ignore[return-value]
+    moved = replace(trained, theta=mean, penalty=trained.penalty.given, facts=facts)
+    return moved.tethered() if trained.penalty.early_stop else moved  # type: ignore[return-value]
 
 
 def _trainable(model: Any, name: str) -> BatchedModel:

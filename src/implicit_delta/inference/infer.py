@@ -44,7 +44,7 @@ from implicit_delta.models.foreign import refuse_foreign
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
-# A training that stopped early is known to its tether, to some percent; a solve need not be better.
+# A training that stopped early is known to its ridge, to some percent; a solve need not be better.
 LOOSE = conjugate_gradient(rtol=1e-3)
 
 
@@ -189,7 +189,7 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
     By default; and by draws in the tangent, which without any ridge may have no bounds.
     """
     drawn = isinstance(method, Simulation) and method.tangent is not False
-    return method is None or (drawn and not model.penalized)
+    return method is None or (drawn and not model.penalty.given)
 
 
 def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
@@ -238,7 +238,7 @@ def answer(
             "`Bootstrap(200)`, `FiniteDifference()` or `Infinitesimal(solver=cholesky)`."
         )
     if method is None:
-        if model.tether and sandwich is None and brought is None:
+        if model.penalty.early_stop and sandwich is None and brought is None:
             sandwich = Sandwich(name="HC2", stopped=True)
         method = _default_method(model, sandwich is not None or influence)
     robust = sandwich is not None and sandwich.asked
@@ -325,7 +325,7 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
         model.check_maximum()
         return Infinitesimal(curvature=model.curvature)
     dense = model.d <= DENSE_LIMIT
-    if model.tether:
+    if model.penalty.early_stop:
         solver: Solver = cholesky if dense and model.formable else LOOSE
         return Infinitesimal(solver=solver, curvature="ggn")
     return Infinitesimal(solver=cholesky if dense else conjugate_gradient(rtol=1e-6))

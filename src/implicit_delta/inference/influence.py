@@ -370,7 +370,7 @@ def small_sample_factor(
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
         n = float(model.counts.sum())
-        d = model.facts.training.effective if model.tether else model.d
+        d = model.facts.training.effective if model.penalty.early_stop else model.d
         if n <= d:
             raise ValueError(
                 f"robust={robust!r} divides by n - d, but there are {n:g} observations and "

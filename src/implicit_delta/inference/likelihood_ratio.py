@@ -166,7 +166,7 @@ def _check_model(model: Any) -> None:
             f"{type(model).__name__}. Host libraries keep their log-likelihood: with statsmodels "
             "`scipy.stats.chi2.sf(2 * (large.llf - small.llf), df)`."
         )
-    if model.penalized:
+    if model.penalty.given:
         raise UnsupportedModelError(
             "A fit is penalized, and a penalized likelihood has no chi-squared distribution. Fit "
             "both models without `l2=` and `penalty=`."

@@ -218,7 +218,7 @@ def _alternated(
             ) from error
         here, ratio_of_noise = here.at(found).renoised()
         iterations += steps
-        if abs(ratio_of_noise - 1) <= SETTLED or not (here.penalized or by_psi):
+        if abs(ratio_of_noise - 1) <= SETTLED or not (here.penalty.given or by_psi):
             return here, iterations, watch
     raise ConvergenceError(STILL_MOVES)
 

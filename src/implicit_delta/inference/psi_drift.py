@@ -65,7 +65,8 @@ class Look:
         def curve(v: Array) -> Array:
             return model.information(model.theta, v, curvature)
 
-        solution = SOLVER.solve(curve, slopes.T, floor=model.l2 if curvature == "ggn" else 0.0)
+        floor = model.penalty.floor if curvature == "ggn" else 0.0
+        solution = SOLVER.solve(curve, slopes.T, floor=floor)
         errors = np.sqrt(solution.quadratic.diagonal())
         move = solution.x.T @ model.score(model.theta)
         move = move + (slopes.T - curve(solution.x)).T @ step

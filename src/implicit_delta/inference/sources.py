@@ -42,8 +42,8 @@ def by_source(
             split[source.name] = _along(response, own)
         else:
             split[source.name] = _of_rows(part, model, source.rows)
-    if part.by_model and model.penalized:
-        split["penalty"] = _along(response, partial(model.penalty_information, model.theta))
+    if part.by_model and model.penalty.given:
+        split["penalty"] = _along(response, partial(model.penalty.given.curvature, model.theta))
     shares = {SOURCE + name: _without_rounding(V, part.covariance) for name, V in split.items()}
     if any(np.any(V.diagonal() < 0) for V in shares.values()):
         return parts  # a data set by itself may curve the other way

@@ -20,6 +20,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import NO_PENALTY
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
 OBEYED, NOISE = 0.5, 2.0  # of a ridge; standard errors of a slope
@@ -65,18 +66,18 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
     half of it, and not by the noise of the last steps, the ridge was never there, was another one,
     or had no time to act.
     """
-    theta = model.theta
-    pull = model.penalty_score(theta)
-    if not model.l2 or not is_same(pull, model.l2 * theta, ALIKE):
+    theta, l2 = model.theta, model.penalty.floor
+    pull = model.penalty.score(theta)
+    if not l2 or not is_same(pull, l2 * theta, ALIKE):
         return model
     size = float(theta @ theta)
     supported = float((model.score(theta) + pull) @ theta) / size
-    own = model.information(theta, theta, "ggn") - model.penalty_information(theta, theta)
+    own = model.information(theta, theta, "ggn") - model.penalty.curvature(theta, theta)
     noise = np.sqrt(max(float(theta @ own), 0.0)) / size
-    if supported + NOISE * noise >= OBEYED * model.l2:
+    if supported + NOISE * noise >= OBEYED * l2:
         return model
     warn(
-        f"l2={model.l2:.3g} is not what this training obeyed: at its weights the slope of the "
+        f"l2={l2:.3g} is not what this training obeyed: at its weights the slope of the "
         f"log-likelihood supports a ridge of {max(supported, 0.0):.2g}. Usual causes: the training "
         "stopped before the penalty could act; a decoupled weight decay (AdamW), which stands for "
         "n * weight_decay times the root of the mean squared gradient, and not for "
@@ -84,28 +85,30 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
         'by the evidence: leave l2= out, or give l2="evidence".',
         ShrinkageWarning,
     )
-    return model.unpenalized()
+    return model.with_penalty(NO_PENALTY)
 
 
 def told(model: FittedModel) -> dict[str, str]:
     """Tell what was done about a training that stopped early."""
-    if not model.tether:
+    stop, l2 = model.penalty.early_stop, model.penalty.given.floor
+    if stop is None:
         return {}
     training = model.facts.training
     center = f"zero, as {training.no_start}" if training.start is None else "the start"
-    given = f"l2 {model.l2:.3g} + " if model.l2 else ""
-    held = f"{given}ridge {model.tether:.3g} around {center} (evidence)"
+    given = f"l2 {l2:.3g} + " if l2 else ""
+    held = f"{given}ridge {stop.strength:.3g} around {center} (evidence)"
     return {"stopped": f"{held}; {training.effective:.0f} of {model.d} parameters determined"}
 
 
 def moves_to_come(evaluation: Evaluation, response: Response) -> Array | None:
     """Move of psi, (K,), that going on with a training which stopped early would make."""
     model = evaluation.fitted
-    if model is None or not model.tether or response.directions is None:
+    if model is None or not model.penalty.early_stop or response.directions is None:
         return None
     return np.asarray(own_score(model) @ response.directions)
 
 
 def own_score(model: FittedModel) -> Array:
     """Score of the training's own objective, without the ridge that stands for its stop."""
-    return np.asarray(model.score(model.theta) + model.tether * model.travelled)
+    stop, score = model.penalty.early_stop, model.score(model.theta)
+    return score if stop is None else np.asarray(score + stop.score(model.theta))

@@ -14,6 +14,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.numerics.arrays import ratio
 
 MOST = 1000  # parameters for which the likelihood's own information is formed
@@ -37,11 +38,11 @@ class Target(NamedTuple):
 def target_of(evaluation: Evaluation, errors: Array) -> Target:
     """Compare psi with what it would be without the penalty, in standard errors (K,)."""
     model = evaluation.fitted
-    if model is not None and model.tether:
+    if model is not None and model.penalty.early_stop:
         frozen = model.facts.training.frozen
         others = f"; the other {frozen} parameters are held as they are" * (frozen > 0)
         return Target(STOPPED + others)
-    if model is None or not model.penalized:
+    if model is None or not model.penalty:
         return Target()
     if model.d > MOST:
         return Target(UNKNOWN.format(reason=f"it is looked at with up to {MOST} parameters"))
@@ -57,7 +58,7 @@ def target_of(evaluation: Evaluation, errors: Array) -> Target:
 
 def newton_step(model: FittedModel) -> Array | None:
     """Return the step of theta toward the maximum without the penalty, (d,); None if unknown."""
-    rise = model.penalty_score(model.theta) + model.score(model.theta)
+    rise = model.penalty.given.score(model.theta) + model.score(model.theta)
     swift = _by_scores(model, rise)
     if swift is not None:
         return swift
@@ -68,7 +69,7 @@ def newton_step(model: FittedModel) -> Array | None:
         information = model.information(model.theta, one, curvature)
     except UnsupportedModelError:
         return None
-    own = information - model.penalty_information(model.theta, one)
+    own = information - model.penalty.given.curvature(model.theta, one)
     scale = np.sqrt(np.maximum(np.diag(own), 0.0))
     if not np.all(scale > 0):
         return None
@@ -85,7 +86,7 @@ def _by_scores(model: FittedModel, rise: Array) -> Array | None:
     """Solve in the metric of the score rows, where these tell the curvature without a penalty."""
     if model.outer_products is None or model.curvature != "hessian":
         return None
-    bare = model.unpenalized().outer_products
+    bare = model.with_penalty(NO_PENALTY).outer_products
     try:
         return None if bare is None else bare.solve(rise)
     except (ConvergenceError, NotAMaximumError):
@@ -94,7 +95,7 @@ def _by_scores(model: FittedModel, rise: Array) -> Array | None:
 
 def debiased(model: FittedModel) -> FittedModel:
     """Make one Newton step without the penalty."""
-    if not model.penalized:
+    if not model.penalty.given:
         raise ValueError(
             "debias=True takes the penalty out, but this model has none (l2=, penalty=): leave "
             "debias out."
@@ -106,4 +107,4 @@ def debiased(model: FittedModel) -> FittedModel:
             f"and at most {MOST} of them; here it does not, or there are more. The interval "
             "without debias covers psi of the penalized fit."
         )
-    return model.unpenalized().at(model.theta + step)
+    return model.with_penalty(NO_PENALTY).at(model.theta + step)

@@ -18,7 +18,7 @@ def stopped_early(model: FittedModel) -> bool:
 
     Never of one that did not leave its start, or that is tied to it already.
     """
-    is_training = model.bends and not model.tether and bool(np.any(model.travelled))
+    is_training = model.bends and not model.penalty.early_stop and bool(np.any(model.travelled))
     return is_training and gain_of(model) > FINISHED
 
 
@@ -35,7 +35,7 @@ def gain_of(model: FittedModel) -> float:
         root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
         return float(np.sum((root.T @ score) ** 2))
     product = lambda v: model.information(model.theta, v, "ggn")  # noqa: E731
-    return _quadratic(product, score, model.floor)
+    return _quadratic(product, score, model.penalty.floor)
 
 
 def _quadratic(product: Callable[[Array], Array], b: Array, floor: float) -> float:

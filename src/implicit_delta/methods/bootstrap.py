@@ -205,7 +205,7 @@ class Bootstrap(Method):
         _check_limits(model)
         replication.check(model)
         replication = replace(  # type: ignore[type-var]
-            replication, otherwise=otherwise_of(self.kind, model.penalized)
+            replication, otherwise=otherwise_of(self.kind, bool(model.penalty.given))
         )
         ascent = Ascent.of(model, self.maximizer, self.curvature)
         at_rest = ascent.climb(model)

@@ -150,7 +150,7 @@ class Infinitesimal(Method):
         """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
             solution = self._solved(self.solver, model, b)
-            known = self.damping + model.floor if self.curvature == "ggn" else 0.0
+            known = self.damping + model.penalty.floor if self.curvature == "ggn" else 0.0
             _warn_doubtful(solution, model, known)
             return self.solver, solution
         quick = self._by_scores(model, b)
@@ -217,7 +217,7 @@ class Infinitesimal(Method):
         generalized linear model: along a random vector they differ by at least a share of the
         largest eigenvalue of their difference.
         """
-        floor = self.damping + model.floor
+        floor = self.damping + model.penalty.floor
         if self.curvature == "ggn" or floor == 0:
             return floor
         z = np.random.default_rng(1).standard_normal(model.d).astype(model.theta.dtype)
@@ -275,7 +275,7 @@ def _probed(
 ) -> Probe:
     """Probe psi; of a network that stopped early in its tangent, if psi has one."""
     x, V = solution.x, solution.quadratic
-    if not evaluation.model.tether:
+    if not evaluation.model.penalty.early_stop:
         return probe(evaluation, jacobian, x, V, score, exact, draw)
     try:
         return probe(evaluation.in_tangent(), jacobian, x, V, score, exact, draw)
@@ -293,7 +293,7 @@ def _lines(evaluation: Evaluation, jacobian: Array, solution: Solution, draw: Dr
     errors = np.sqrt(solution.quadratic.diagonal())
     whitened = solution.factor is not None or solution.flat is not None
     try:
-        where = evaluation.in_tangent() if evaluation.model.tether else evaluation
+        where = evaluation.in_tangent() if evaluation.model.penalty.early_stop else evaluation
         return lines_of(where, jacobian, errors, draw, whitened=whitened)
     except UnsupportedModelError:
         return lines_of(evaluation, jacobian, errors, draw, whitened=whitened)
@@ -347,7 +347,7 @@ def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None
         f"little curvature (the smallest found is {smallest:.1e}), and there is "
         "no bound on what is missing. Usual causes: nearly redundant parameters, single precision. "
         f"{direct if gigabytes <= MOST_MEMORY else 'Fit'} with "
-        f"{'a larger `l2=`' if model.l2 else 'a penalty (`l2=`)'}."
+        f"{'a larger `l2=`' if model.penalty.floor else 'a penalty (`l2=`)'}."
     )
     if smallest < floor:
         text = (

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -21,6 +22,7 @@ from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.numerics.solvers import Factor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -89,8 +91,8 @@ class FittedModel(ABC):
     weight_kind : {"frequency", "precision", "sampling"}
         What that means: repetitions of a row, its precision, or how much of a population it
         stands for; see `counts`.
-    l2 : float
-        The ridge coefficient of the training.
+    penalty : Penalty
+        What is subtracted from the log-likelihood.
     passes : int
         How many times all n observations have been visited so far.
     names : tuple of str or None
@@ -102,19 +104,12 @@ class FittedModel(ABC):
         host library's own standard errors rest on it.
     precision : Precision
         The type of the numbers that it computes with.
-    penalty_note : str
-        Where a penalty comes from that a user may not know of, for messages.
-    penalty_by_rows : bool
-        Whether the penalty grows with the rows, as beside a mean loss: those of parts add up.
     bends : bool
         Whether the outputs of a row bend in the parameters, as those of a network do: draws are
         then made in the tangent.
     sandwiched : bool
         Whether the model has no terms and no objective: its variance is always the sandwich of the
         rows, or the covariance of the host.
-    tether : float
-        Strength of a ridge around `start` (or zero) that stands for the steps which a training
-        that stopped early did not take; see `tethered`.
     mixed : str
         Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
@@ -133,17 +128,14 @@ class FittedModel(ABC):
 
     theta: Array
     weights: Array
-    l2: float
+    penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None
     layout: Layout | None = None
     curvature: Curvature = "hessian"
     weight_kind: WeightKind = "frequency"
     precision: Precision = DOUBLE
-    penalty_note: str = ""
-    penalty_by_rows: bool = False
     bends: bool = False
     sandwiched: bool = False
-    tether: float = 0.0
     mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
@@ -200,11 +192,6 @@ class FittedModel(ABC):
         each of so many columns, take longer.
         """
         return None
-
-    @property
-    def floor(self) -> float:
-        """Lower bound of the Gauss-Newton curvature: that of the ridges."""
-        return self.l2 + self.tether
 
     @property
     def outer_products(self) -> OuterProducts | None:
@@ -441,7 +428,8 @@ class FittedModel(ABC):
 
     def describe(self) -> dict[str, str]:
         """Describe the objective for `print(model)`: short texts by label, three at most."""
-        return {"l2": f"{self.l2:g}"} if self.l2 else {}
+        l2 = self.penalty.given.floor
+        return {"l2": f"{l2:g}"} if l2 else {}
 
     def __repr__(self) -> str:
         """Print class, sizes and objective in at most five lines, without arrays.
@@ -532,26 +520,9 @@ class FittedModel(ABC):
         """Options with which the terms are no log-densities; usually none."""
         return ""
 
-    @property
-    def penalized(self) -> bool:
-        """Whether a penalty is subtracted from the log-likelihood."""
-        return self.l2 > 0
-
-    def penalty_score(self, theta: Array) -> Array:
-        """Gradient of the penalty, (d,)."""
-        return self.l2 * theta
-
-    def penalty_information(self, theta: Array, v: Array) -> Array:
-        """Hessian of the penalty times v, for (d,) or a block (d, k)."""
-        return self.l2 * v
-
-    def unpenalized(self) -> Self:
-        """Build the same model at the same theta without its penalty."""
-        if self.penalized:
-            raise UnsupportedModelError(
-                f"{type(self).__name__} cannot leave out its penalty: fit the model without it."
-            )
-        return self
+    def with_penalty(self, penalty: Penalty, **others: Any) -> Self:
+        """Build the same model at the same theta with another penalty, and what comes with it."""
+        return replace(self, penalty=penalty, **others)  # type: ignore[type-var]
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         r"""Sum over observations of outer products of `influences` along v: (d, k) to (k, k).

@@ -36,11 +36,11 @@ from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.module_prediction import ModulePredictor
 from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.weights import as_mean_one
-from implicit_delta.numerics.arrays import squared_length
 
 NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
@@ -57,7 +57,7 @@ PRODUCTS, OUTPUTS = 70, 50  # parameters for each column, and for each output
 MOST_KEPT = 0.5  # of the eigenvalues
 PASS_BYTES = 2**20  # of derivatives: a pass over fewer, such as one row, takes as long
 
-Data: TypeAlias = tuple[Any, ...]  # a batch and the weights of its rows; nothing for the penalty
+Data: TypeAlias = tuple[Any, Any]  # a batch and the weights of its rows
 Step: TypeAlias = Callable[[RowNumbers], Array]  # train on these rows: theta (d,) afterwards
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -112,11 +112,10 @@ class BatchedModel(FittedModel):
     sizes: tuple[int, ...]
     theta: Array
     weights: Array
-    l2: float = 0.0
+    penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
-    tether: float = 0.0
     facts: Facts = NO_FACTS
     columns: tuple[str, ...] | None = None  # of the inputs, for questions
     not_double: str = ""  # why float64 could not be used
@@ -127,8 +126,8 @@ class BatchedModel(FittedModel):
     def trainer(self, optimizer: Any, slope: Bonus) -> Step:
         """Start a stochastic training at theta; each call is a step on one batch of rows.
 
-        A step descends minus the mean of the weighted terms, plus the penalty over n, plus over n
-        a function that is given by its slope.
+        A step descends minus the mean of the weighted terms, plus over n a function that is given
+        by its slope: the penalty is part of it.
         """
 
     def with_predictor(self) -> Self:
@@ -176,7 +175,7 @@ class BatchedModel(FittedModel):
 
     @property
     def curvature(self) -> Curvature:  # type: ignore[override]
-        return "ggn" if self.tether else "hessian"
+        return "ggn" if self.penalty.early_stop else "hessian"
 
     @property
     def passes(self) -> int:
@@ -192,10 +191,7 @@ class BatchedModel(FittedModel):
 
     @in_context
     def objective(self, theta: Array) -> float:
-        value = float(self.weights @ self.terms(theta)) - self._ridge(theta)
-        if self.program.penalty is None:
-            return value
-        return value - float(self._run(self.program.loss, self.functional.flat(theta)))
+        return float(self.weights @ self.terms(theta)) - self.penalty.value(theta)
 
     @in_context
     def score(self, theta: Array) -> Array:
@@ -258,10 +254,10 @@ class BatchedModel(FittedModel):
     @in_context
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         r"""Draw :math:`\sum_i \sqrt{w_i} J_i' S_i \epsilon_i + \sqrt{\text{ridge}}\, z`."""
-        if self.program.penalty is not None or not isinstance(self.row_terms, SupervisedTerms):
+        if self.penalty.functions or not isinstance(self.row_terms, SupervisedTerms):
             return None
         flat = self.functional.flat(theta)
-        total = np.sqrt(self.floor) * rng.standard_normal((count, self.d))
+        total = np.sqrt(self.penalty.floor) * rng.standard_normal((count, self.d))
         for rows, (batch, weights) in zip(self._spans(), self._weighted(), strict=True):
             size = rows.stop - rows.start
             outputs = size * self.program.output_size(flat, batch)
@@ -312,8 +308,8 @@ class BatchedModel(FittedModel):
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
     ) -> Iterator[Array]:
         def slope(theta: Array, rows: RowNumbers) -> Array:
-            ridge = self._ridge_slope(theta)
-            return ridge if bonus is None else ridge - bonus(theta, rows)
+            pull = self.penalty.score(theta)
+            return pull if bonus is None else pull - bonus(theta, rows)
 
         step = self.trainer(optimizer, slope)
         for rows in batches:
@@ -330,31 +326,14 @@ class BatchedModel(FittedModel):
         terms = self.row_terms
         return terms.likelihood.pseudo if isinstance(terms, SupervisedTerms) else ""
 
-    @property
-    def penalized(self) -> bool:
-        return self.l2 > 0 or self.program.penalty is not None
-
-    @in_context
-    def penalty_score(self, theta: Array) -> Array:
-        slope = super().penalty_score(theta)
-        if self.program.penalty is None:
-            return slope
-        return np.asarray(slope + self._run(self.program.gradient, self.functional.flat(theta)))
-
-    @in_context
-    def penalty_information(self, theta: Array, v: Array) -> Array:
-        total = super().penalty_information(theta, v)
-        if self.program.penalty is None:
-            return total
-        flat, block = self.functional.flat(theta), v.reshape(self.d, -1)
-        product = self.program.product(self.program.hessian, flat)
-        own = self.functional.numpy(product(self._block(block)))[: block.shape[1]].T
-        return np.asarray(total + own.reshape(v.shape))
-
-    def unpenalized(self) -> Self:
-        if self.program.penalty is None:
-            return self._with_ridges(l2=0.0, tether=0.0)  # with what the program has compiled
-        return replace(self, l2=0.0, tether=0.0, program=replace(self.program, penalty=None))
+    def with_penalty(self, penalty: Penalty, **others: Any) -> Self:
+        """As of any model; a Gauss-Newton matrix that was formed is handed on."""
+        changed = super().with_penalty(penalty, **others)
+        if self._last.holds(self.theta, "matrix") and penalty.functions == self.penalty.functions:
+            matrix = self.gauss_newton_matrix(self.theta).copy()
+            matrix[np.diag_indices(self.d)] += penalty.floor - self.penalty.floor
+            changed._last.get(changed.theta, "matrix", lambda: matrix)
+        return changed
 
     def tethered(self) -> Self:
         """Tie the model to its start by the evidence.
@@ -368,16 +347,8 @@ class BatchedModel(FittedModel):
         scale = self.scale_of_weights(self.weights)
         tie = evidence_of(model, scale)
         facts = model.facts.with_training(effective=tie.effective)
-        return model._with_ridges(tether=scale * tie.strength, facts=facts)
-
-    def _with_ridges(self, **changes: Any) -> Self:
-        """Change ridges; a Gauss-Newton matrix that was formed is handed on, not formed again."""
-        changed = replace(self, **changes)
-        if self._last.holds(self.theta, "matrix"):
-            matrix = self.gauss_newton_matrix(self.theta).copy()
-            matrix[np.diag_indices(self.d)] += changed.floor - self.floor
-            changed._last.get(changed.theta, "matrix", lambda: matrix)
-        return changed
+        held = model.penalty.stopped_early(scale * tie.strength, facts.training.start)
+        return model.with_penalty(held, facts=facts)
 
     def scale_of_weights(self, weights: Array) -> float:
         """Mean of weights that are no counts, and so have no scale.
@@ -402,7 +373,7 @@ class BatchedModel(FittedModel):
         likelihood = terms.likelihood if isinstance(terms, SupervisedTerms) else None
         if not isinstance(likelihood, Gaussian) or isinstance(likelihood.variance, float):
             return self
-        matrix = None if self.program.penalty else lambda: self.gauss_newton_matrix(self.theta)
+        matrix = None if self.penalty.functions else lambda: self.gauss_newton_matrix(self.theta)
         targets_of = self.program.supervised.targets
         targets = [self.functional.numpy(targets_of(batch)) for batch in self.batches]
         columns = np.concatenate(targets).reshape(-1, self._output_size()).astype(np.float64)
@@ -415,8 +386,8 @@ class BatchedModel(FittedModel):
         return replace(self._of_likelihood(Gaussian(noise.variance)), facts=facts)
 
     def renoised(self) -> tuple[Self, float]:
-        """As of any model; a tether goes with the variance by which it was found."""
-        if self.facts.noise_rule is None or self.tether:
+        """As of any model; an early stop goes with the variance by which its ridge was found."""
+        if self.facts.noise_rule is None or self.penalty.early_stop:
             return self, 1.0
         rule: Any = None if self.facts.noise_rule == "None" else self.facts.noise_rule
         fresh = self._of_likelihood(Gaussian(rule)).with_noise()
@@ -450,7 +421,7 @@ class BatchedModel(FittedModel):
             return
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(self.d, PROBES))
         v = np.sqrt(self.d) * np.eye(self.d) if self.d <= PROBES else signs
-        bent = self.information(self.theta, v) - self.penalty_information(self.theta, v)
+        bent = self.information(self.theta, v) - self.penalty.curvature(self.theta, v)
         traces = np.sum(v * bent, axis=0)  # each an estimate, or together the trace itself
         error = 0.0 if self.d <= PROBES else float(np.std(traces)) / PROBES**0.5
         if np.mean(traces) + 2 * error < 0:
@@ -460,25 +431,13 @@ class BatchedModel(FittedModel):
             )
 
     def __repr__(self) -> str:
-        penalty = f"l2={self.l2:g}" + (", penalty" if self.program.penalty else "")
-        penalty += f", tether={self.tether:.3g} (evidence)" if self.tether else ""
+        stop = self.penalty.early_stop
+        penalty = f"l2={self.penalty.given.floor:g}" + ", penalty" * bool(self.penalty.functions)
+        penalty += f", early stop={stop.strength:.3g} (evidence)" if stop else ""
         sizes = f"n={self.n}, d={self.d}"
         if np.any(self.weights != 1):
             penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
         return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {self.precision})"
-
-    def _ridge(self, theta: Array) -> float:
-        """Sum of the ridges, which the objective has with a minus."""
-        start = self.facts.training.start
-        away = theta if start is None else theta - start
-        return self.l2 / 2 * squared_length(theta) + self.tether / 2 * squared_length(away)
-
-    def _ridge_slope(self, theta: Array) -> Array:
-        if not self.tether:
-            return self.l2 * theta
-        start = self.facts.training.start
-        away = theta if start is None else theta - start
-        return np.asarray(self.l2 * theta + self.tether * away)
 
     def _spans(self) -> list[slice]:
         """The rows of each batch."""
@@ -489,16 +448,10 @@ class BatchedModel(FittedModel):
         for rows, batch in zip(self._spans(), self.batches, strict=True):
             yield batch, self.functional.flat(self.weights[rows])
 
-    def _parts(self, weighted: Iterable[Data]) -> Iterator[Data]:
-        """Arguments of the losses that add up to minus L less the ridge."""
-        yield from weighted
-        if self.program.penalty is not None:
-            yield ()
-
     def _slope(self, theta: Array, weighted: Iterable[Data]) -> Array:
         """Gradient of the weighted terms of batches less the penalty."""
-        flat, total = self.functional.flat(theta), -self._ridge_slope(theta)
-        for data in self._parts(weighted):
+        flat, total = self.functional.flat(theta), -self.penalty.score(theta)
+        for data in weighted:
             total -= self._run(self.program.gradient, flat, *data)
         return total
 
@@ -549,14 +502,14 @@ class BatchedModel(FittedModel):
 
     def _products(self, theta: Array, v: Array, curvature: Curvature) -> Array:
         """The curvature times the columns of v, one part of L after the other."""
-        block, total = self._block(v), np.multiply(self.floor, v.T, order="C")
+        block, total = self._block(v), np.ascontiguousarray(self.penalty.curvature(theta, v).T)
         for product in self._curvatures(theta, curvature):
             total += self.functional.numpy(product(block))[: v.shape[1]]
         self.counter.count += v.shape[1]
         return total.T
 
     def _curvatures(self, theta: Array, curvature: Curvature) -> Iterable[Product]:
-        """Curvature of every part of minus L."""
+        """Curvature of every batch."""
         if not self.keep_graphs:
             return self._build(theta, curvature)
         make = lambda point: list(self._build(point, curvature))  # noqa: E731
@@ -566,7 +519,7 @@ class BatchedModel(FittedModel):
         build = self.program.gauss_newton if curvature == "ggn" else self.program.hessian
         flat = self.functional.flat(theta)
         self.counter.count += self.keep_graphs  # forwards, once for all products
-        for data in self._parts(self._weighted()):
+        for data in self._weighted():
             yield self.program.product(build, flat, *data)
 
     def _form(self, theta: Array) -> Array:
@@ -576,13 +529,12 @@ class BatchedModel(FittedModel):
         matrix = self._gram(flat)
         if matrix is None:
             return self._products(theta, np.eye(self.d), "ggn")
-        return self._with_penalty(matrix, flat)
+        return self._with_penalty(matrix, theta)
 
-    def _with_penalty(self, matrix: Array, flat: Any) -> Array:
-        if self.program.penalty is not None:
-            product = self.program.product(self.program.hessian, flat)
-            matrix += self.functional.numpy(product(self._block(np.eye(self.d))))[: self.d]
-        matrix[np.diag_indices(self.d)] += self.floor
+    def _with_penalty(self, matrix: Array, theta: Array) -> Array:
+        for function in self.penalty.functions:
+            matrix += function.curvature(theta, np.eye(self.d))
+        matrix[np.diag_indices(self.d)] += self.penalty.floor
         return matrix
 
     def _splits(self) -> bool:
@@ -603,7 +555,7 @@ class BatchedModel(FittedModel):
         cut = negligible_below(values, columns)
         if np.mean(values > cut) > MOST_KEPT:
             return None
-        return self._with_penalty(gram(self._factors_above(flat, cut), self.d), flat)
+        return self._with_penalty(gram(self._factors_above(flat, cut), self.d), theta)
 
     def _factors_above(self, flat: Any, cut: float) -> Iterator[Array]:
         """Factors of the Gauss-Newton matrix for larger eigenvalues of the outputs' curvature."""

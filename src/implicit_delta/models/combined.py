@@ -16,7 +16,7 @@ from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik import from_loglik
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel, penalty_of
 from implicit_delta.models.named_theta import Layout, of_arrays
 from implicit_delta.models.same_data import columns_in, unwrapped
 
@@ -369,11 +369,9 @@ class SummedPenalty:
     parts: tuple[Placed, ...]
 
     def __call__(self, theta: Array) -> float:
-        """Add them up, ridges too."""
+        """Add them up."""
         plain = np.asarray(theta)
-        own = [(p.model, plain[p.places]) for p in self.parts]
-        ridges = sum(model.l2 / 2 * point @ point for model, point in own)
-        return float(ridges) + sum(float(m.penalty(x)) for m, x in own if m.penalty is not None)
+        return sum(p.model.penalty.value(plain[p.places]) for p in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,12 +426,12 @@ def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout
         Source(label, slice(int(a), int(b)))
         for label, a, b in zip(labels, ends[:-1], ends[1:], strict=True)
     )
-    penalized = any(model.penalized for model in models)
+    penalized = any(model.penalty for model in models)
     draws = all(model.redraw is not None for model in models)
     model = LoglikModel(
         theta=_start(parts),
         weights=np.concatenate([model.weights for model in models]),
-        penalty=SummedPenalty(parts) if penalized else None,
+        penalty=penalty_of(SummedPenalty(parts) if penalized else None, 0.0),
         names=layout.names,
         layout=layout,
         weight_kind=next(iter(kinds), "frequency"),

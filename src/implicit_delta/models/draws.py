@@ -126,7 +126,6 @@ class DrawsModel(FittedModel):
     weights: Array
     weight_kind: WeightKind = "frequency"
     names: tuple[str, ...] | None = None
-    l2: float = 0.0
     counter: Counter = field(default_factory=Counter)
     layout: Layout | None = None
     sandwiched = True

@@ -56,7 +56,6 @@ class EquationsModel(FittedModel):
     slope: Array | None = None  # of the summed equations, (q, d); not kept for many parameters
     combination: Array | None = None
     hansen: Hansen | None = None
-    l2: float = 0.0
     layout: Layout | None = None
     sandwiched = True
     maker = "from_equations"

@@ -129,7 +129,6 @@ class EstimatesModel(FittedModel):
     names: tuple[str, ...] | None = None
     to_host: Callable[[Any], Any] = np.asarray
     layout: Layout | None = None
-    l2: float = 0.0
     again: str = AGAIN
     passes = 0
     maker = "from_estimates"

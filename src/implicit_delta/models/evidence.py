@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.numerics.lanczos import Lanczos
 
 PROBES = 2  # random vectors for the trace; each has gamma to about sqrt(2 / gamma)
@@ -57,7 +58,8 @@ def evidence_of(model: FittedModel, scale: float = 1.0) -> Evidence:
     """Find the ridge around its start that a training stands for, of L over a scale."""
     nodes, weights = spectrum_of(model)
     way = float(model.travelled @ model.travelled)
-    return Evidence.of(Spectrum(nodes / scale, weights / scale), way, model.l2 / scale)
+    l2 = model.penalty.given.floor / scale
+    return Evidence.of(Spectrum(nodes / scale, weights / scale), way, l2)
 
 
 def spectrum_of(model: FittedModel) -> Spectrum:
@@ -69,7 +71,7 @@ def spectrum_of(model: FittedModel) -> Spectrum:
     if model.formable:
         one = np.eye(model.d)
         own = model.information(model.theta, one, "ggn")
-        own = own - model.tether * one - model.penalty_information(model.theta, one)
+        own = own - model.penalty.curvature(model.theta, one)
         values = np.maximum(np.linalg.eigvalsh(own), 0.0)
         return Spectrum(values, values)
     return _quadrature(model)
@@ -77,7 +79,7 @@ def spectrum_of(model: FittedModel) -> Spectrum:
 
 def _quadrature(model: FittedModel) -> Spectrum:
     way = float(model.travelled @ model.travelled)
-    bare = model.unpenalized()
+    bare = model.with_penalty(NO_PENALTY)
     noise = bare.curvature_noise(model.theta, np.random.default_rng(SEED), PROBES)
     assert noise is not None
     lanczos, before = Lanczos.started(noise, keep=False), np.inf
@@ -85,7 +87,7 @@ def _quadrature(model: FittedModel) -> Spectrum:
         lanczos.extend(lambda v: bare.information(model.theta, v, "ggn"))
         if step % CHECK_EVERY == 0 or lanczos.exhausted or step == MOST_STEPS:
             spectrum = _nodes(lanczos)
-            strength = Evidence.of(spectrum, way, model.l2).strength
+            strength = Evidence.of(spectrum, way, model.penalty.given.floor).strength
             if abs(strength - before) <= SETTLED * strength or lanczos.exhausted:
                 return spectrum
             before = strength

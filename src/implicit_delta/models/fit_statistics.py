@@ -51,7 +51,7 @@ class FitStatistics:
             squares = model.weights @ residuals(model.theta) ** 2
         noise = model.loglik.likelihood.noise if problem is not None else np.nan  # type: ignore[attr-defined]
         return cls(
-            log_likelihood=np.nan if model.penalized else model.log_likelihood(),
+            log_likelihood=np.nan if model.penalty.given else model.log_likelihood(),
             observations=count,
             parameters=free + estimated + several,
             squares=float(squares),

@@ -31,7 +31,7 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.inside import Inside
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel, WrittenPenalty, penalty_of
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.restarts import idle_at
 from implicit_delta.models.runaway import check_runaways
@@ -163,8 +163,7 @@ def from_loglik(
         weights=observation_weights(weights, n, weight_kind),
         weight_kind=weight_kind,
         row_scores=score,
-        penalty=penalty,
-        l2=float(l2),
+        penalty=penalty_of(penalty, l2),
         names=names_of(layout),
         layout=layout,
         constraints=under,
@@ -199,12 +198,16 @@ def from_loglik(
 
 def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
     """Trace the log-likelihood, if that can be done and its penalty can be traced too."""
-    point, penalty = np.array(model.theta), model.penalty
-    if not can_be_traced(model.loglik, point, checked):
-        return model
-    if penalty is not None and not can_be_traced(OneTerm(penalty), point, checked):
+    point = np.array(model.theta)
+    if not all(can_be_traced(f, point, checked) for f in _functions(model)):
         return model
     return replace(model, row_scores=TracedScore(model.loglik, model.counter))
+
+
+def _functions(model: "LoglikModel") -> "list[Callable[[Array], Any]]":
+    """The log-likelihood and the penalty that were given, as functions to terms."""
+    written = [p for p in model.penalty.functions if isinstance(p, WrittenPenalty)]
+    return [model.loglik, *(OneTerm(p.function) for p in written)]
 
 
 def _bending_right(model: "LoglikModel") -> "LoglikModel":
@@ -219,14 +222,10 @@ def _verified(model: "LoglikModel") -> "LoglikModel":
     """Keep traced derivatives at a maximum only if differences over its units agree with them."""
     if not is_traced(model.row_scores):
         return model
-    functions: list[Callable[[Array], Any]] = [
-        model.loglik,
-        *([] if model.penalty is None else [OneTerm(model.penalty)]),
-    ]
     point = np.array(model.theta)
     try:
         with np.errstate(all="ignore"):
-            right = all(tells_the_truth(f, point, model.units) for f in functions)
+            right = all(tells_the_truth(f, point, model.units) for f in _functions(model))
     except (ArithmeticError, ValueError):
         right = False
     return model if right else replace(model, row_scores=None)

@@ -44,6 +44,13 @@ from implicit_delta.models.outer_products import (
     outer_products,
     worth_a_metric,
 )
+from implicit_delta.models.penalty import (
+    NO_PENALTY,
+    Penalty,
+    PenaltyFunction,
+    Ridge,
+    names_of,
+)
 from implicit_delta.models.starts import (
     Optimum,
     spelled_optima,
@@ -150,8 +157,7 @@ class LoglikModel(FittedModel):
     row_scores: Callable[[Array], Any] | None = None
     gauss_newton: Callable[[Array], Array] | None = None
     residuals: Callable[[Array], Array] | None = None
-    penalty: Callable[[Array], float] | None = None
-    l2: float = 0.0
+    penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None = None
     weight_kind: WeightKind = "frequency"
     facts: Facts = NO_FACTS
@@ -180,6 +186,9 @@ class LoglikModel(FittedModel):
             object.__setattr__(self, "theta", as_named(self.theta, self.layout))
         if self.recent is None or self.recent.function is not self.loglik:
             object.__setattr__(self, "recent", Recent(self.loglik))
+        if self.penalty.functions:
+            own = tuple(_differentiated_by(part, self) for part in self.penalty.functions)
+            object.__setattr__(self, "penalty", replace(self.penalty, functions=own))
 
     @property
     def passes(self) -> int:
@@ -212,7 +221,8 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         if self.recent.origin is not None and np.array_equal(theta, self.recent.origin):
             return self.recent.units
-        squares = weighted(self.weights, (self._rows(theta) ** 2).T).sum(axis=1) + self.l2
+        squares = weighted(self.weights, (self._rows(theta) ** 2).T).sum(axis=1)
+        squares = squares + self.penalty.floor
         return 1 / np.sqrt(squares) if self.n > 1 and np.all(squares > 0) else None
 
     @cached_property
@@ -224,34 +234,24 @@ class LoglikModel(FittedModel):
         if self._forms_hessian or not worth_a_metric(self.n, self.d):
             return None
         weights = self.weights**2 if self.weight_kind == "precision" else self.weights
-        ridges = self.l2 + self._swift_penalty_bend(theta)
-        return metric(self._counted(theta, self.weights), weights, ridges)
-
-    def swift_score(self, theta: Array) -> Array:
-        if self.row_scores is None or self.penalty is None:
-            return self.score(theta)
-        rows = self._weighted_rows(theta, self.weights)
-        return np.asarray(rows - self.l2 * theta - self._swift_penalty_score(theta))
-
-    def _swift_penalty_score(self, theta: Array) -> Array:
-        """Trace the derivative of the penalty, (d,); NaN if that cannot be done."""
-        penalty = self.penalty
-        traced = None if penalty is None else trace(penalty, theta)
-        if (
-            penalty is None
-            or traced is None
-            or not np.allclose(traced[0], penalty(theta.copy()), rtol=1e-12, atol=0)
-        ):
-            return np.full(self.d, np.nan)
-        return np.asarray(traced[1][0])
-
-    def _swift_penalty_bend(self, theta: Array) -> Array:
-        """Second derivative of the penalty along each parameter, (d,), as if these were apart."""
-        if self.penalty is None:
-            return np.zeros(self.d)
         step = SHORT * np.maximum(abs(theta), 1.0)
         ahead, behind = (self._swift_penalty_score(theta + way * step) for way in (1, -1))
-        return np.maximum((ahead - behind) / (2 * step), 0.0)
+        bends = np.maximum((ahead - behind) / (2 * step), 0.0)  # as if parameters were apart
+        return metric(self._counted(theta, self.weights), weights, bends)
+
+    def swift_score(self, theta: Array) -> Array:
+        if self.row_scores is None or not self.penalty.functions:
+            return self.score(theta)
+        rows = self._weighted_rows(theta, self.weights)
+        return np.asarray(rows - self._swift_penalty_score(theta))
+
+    def _swift_penalty_score(self, theta: Array) -> Array:
+        """Gradient of the penalty, (d,), by tracing; NaN if that cannot be done."""
+        total = replace(self.penalty, functions=()).score(theta)
+        for part in self.penalty.functions:
+            traced = part.traced_score(theta) if isinstance(part, WrittenPenalty) else None
+            total = total + (np.nan if traced is None else traced)
+        return total
 
     def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
         if self.row_scores is None:
@@ -531,14 +531,7 @@ class LoglikModel(FittedModel):
             return inner_slope(self.objective, theta, self.constraints)
 
     def along(self, chart: Chart) -> "LoglikModel":
-        """Eliminate parameters, as a user would by hand: all functions are those of the rest.
-
-        A ridge stays one where the rest is all that varies.
-        """
-        ridge = self.l2 if chart.fixes else 0.0
-        penalty: Callable[[Array], float] | None = None
-        if self.penalty is not None or self.l2 > ridge:
-            penalty = Along(partial(_penalty_of, self.penalty, self.l2 - ridge), chart)
+        """Eliminate parameters, as a user would by hand: all functions are those of the rest."""
         return replace(
             self,
             loglik=Along(self.loglik, chart),
@@ -546,8 +539,7 @@ class LoglikModel(FittedModel):
             row_scores=None if self.row_scores is None else RowsAlong(self.row_scores, chart),
             gauss_newton=self.gauss_newton and RowsAlong(self.gauss_newton, chart),
             residuals=self.residuals and Along(self.residuals, chart),
-            penalty=penalty,
-            l2=ridge,
+            penalty=self.penalty.along(chart),
             names=self.names and tuple(self.names[j] for j in chart.free),
             facts=self.facts.with_training(before=None),
             redraw=self.redraw and RedrawAlong(self, chart, self.redraw),
@@ -562,29 +554,9 @@ class LoglikModel(FittedModel):
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
 
-    @property
-    def penalized(self) -> bool:
-        return self.l2 > 0 or self.penalty is not None
-
-    def penalty_score(self, theta: Array) -> Array:
-        if self.penalty is None:
-            return super().penalty_score(theta)
-        traced = trace(self.penalty, theta) if is_traced(self.row_scores) else None
-        if traced is not None and np.all(np.isfinite(traced[1])):
-            return np.asarray(traced[1][0] + self.l2 * theta)
-        return self._gradient(self._penalty, theta)
-
-    def penalty_information(self, theta: Array, v: Array) -> Array:
-        if self.penalty is None:
-            return super().penalty_information(theta, v)
-        bilinear = second_differences(self._penalty, theta, np.diag(self.units)).value
-        return np.asarray(bilinear / np.outer(self.units, self.units) @ v)
-
-    def unpenalized(self) -> "LoglikModel":
-        return replace(self, penalty=None, l2=0.0)
-
     def describe(self) -> dict[str, str]:
-        penalty = {} if self.penalty is None else {"penalty": _name(self.penalty)}
+        written = names_of(self.penalty.functions)
+        penalty = {"penalty": written} if written else {}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         optima = {} if not self.optima else {"optima": spelled_optima(self.optima)}
         told = {"log-likelihood": _name(self.loglik), **self._derived}
@@ -603,8 +575,8 @@ class LoglikModel(FittedModel):
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
             other = None if weights is self.weights else weights
-            return self._gradient(lambda point: self._parts(point, other), theta)
-        return np.asarray(self._weighted_rows(theta, weights) - self.penalty_score(theta))
+            return self.gradient(lambda point: self._parts(point, other), theta)
+        return np.asarray(self._weighted_rows(theta, weights) - self.penalty.score(theta))
 
     def _weighted_rows(self, theta: Array, weights: Array) -> Array:
         if is_traced(self.row_scores):
@@ -637,8 +609,8 @@ class LoglikModel(FittedModel):
         return bool(self.weights.all())  # looked at once: L is evaluated hundreds of times
 
     def _penalty(self, theta: Array) -> Array:
-        ridge = self.l2 / 2 * theta @ theta
-        return np.array([ridge, 0.0 if self.penalty is None else float(self.penalty(theta.copy()))])
+        kinds = (self.penalty.ridges, self.penalty.functions)
+        return np.array([sum(part.value(theta) for part in parts) for parts in kinds], float)
 
     def _rows(self, theta: Array) -> Array:
         assert self.row_scores is not None
@@ -652,7 +624,8 @@ class LoglikModel(FittedModel):
             return rows
         return np.where(weights[:, None] > 0, rows, 0.0)
 
-    def _gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
+    def gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
+        """Sum of the gradients of f, (d,) to (m,), by differences that are certain."""
         try:
             rows, total = summed_slopes(f, theta, np.diag(self.units))
         except FloatingPointError:
@@ -752,7 +725,7 @@ class LoglikModel(FittedModel):
                 'only curvature="hessian".'
             )
         rows = self._gauss_newton_rows(theta)
-        ridges = self.penalty_information(theta, v)
+        ridges = self.penalty.curvature(theta, v)
         return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + ridges)
 
     def _gauss_newton_rows(self, theta: Array) -> Array:
@@ -763,6 +736,55 @@ class LoglikModel(FittedModel):
             self.counter.count += 1
         rows: Array = self._last.get(theta.copy(), "rows", lambda: make(theta))
         return rows
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenPenalty:
+    """A penalty function in NumPy: traced with the terms of a model, or by its differences."""
+
+    function: Callable[[Array], Any]
+    model: LoglikModel | None = None
+
+    @property
+    def name(self) -> str:
+        return _name(self.function)
+
+    def value(self, theta: Array) -> float:
+        return float(self.function(theta.copy()))
+
+    def score(self, theta: Array) -> Array:
+        assert self.model is not None
+        traced = trace(self.function, theta) if is_traced(self.model.row_scores) else None
+        if traced is not None and np.all(np.isfinite(traced[1])):
+            return np.asarray(traced[1][0])
+        return self.model.gradient(self._term, theta)
+
+    def traced_score(self, theta: Array) -> Array | None:
+        """Gradient, (d,), of a trace that agrees with the function; None otherwise."""
+        traced = trace(self.function, theta)
+        if traced is None or not np.allclose(traced[0], self.value(theta), rtol=1e-12, atol=0):
+            return None
+        return np.asarray(traced[1][0])
+
+    def curvature(self, theta: Array, v: Array) -> Array:
+        assert self.model is not None
+        units = self.model.units
+        bilinear = second_differences(self._term, theta, np.diag(units)).value
+        return np.asarray(bilinear / np.outer(units, units) @ v)
+
+    def _term(self, theta: Array) -> Array:
+        return np.array([self.value(theta)])
+
+
+def _differentiated_by(part: PenaltyFunction, model: LoglikModel) -> PenaltyFunction:
+    """Give a written penalty the steps of a model."""
+    return replace(part, model=model) if isinstance(part, WrittenPenalty) else part
+
+
+def penalty_of(function: Callable[[Array], Any] | None, l2: float) -> Penalty:
+    """Make the penalty of a function and a ridge."""
+    written = () if function is None else (WrittenPenalty(function),)
+    return Penalty((Ridge(float(l2)),) if l2 else (), written)
 
 
 @dataclass(frozen=True, eq=False)
@@ -784,12 +806,6 @@ def weighted(weights: Array, terms: Array) -> Array:
     if np.all(weights):
         return weights * terms
     return weights * np.where(weights > 0, terms, 0.0)
-
-
-def _penalty_of(penalty: Callable[[Array], float] | None, l2: float, theta: Array) -> float:
-    return (0.0 if penalty is None else float(penalty(theta.copy()))) + l2 / 2 * float(
-        theta @ theta
-    )
 
 
 def _name(function: Callable[..., Any]) -> str:

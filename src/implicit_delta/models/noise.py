@@ -89,13 +89,13 @@ def noise_by_rule(
     gauss_newton: Callable[[], Array] | None,
 ) -> Noise:
     """Estimate the variance from a sum of squares by a rule, or by the one that suits the model."""
-    counted = not model.penalized and model.d <= min(GAUSS_NEWTON_LIMIT, count - 1)
+    counted = not model.penalty and model.d <= min(GAUSS_NEWTON_LIMIT, count - 1)
     chosen = str(rule or ("unbiased" if counted else "mle"))
-    wanted = chosen == "unbiased" or (model.l2 > 0 and count <= T_MATTERS)
+    wanted = chosen == "unbiased" or (model.penalty.floor > 0 and count <= T_MATTERS)
     can = gauss_newton is not None and model.d <= GAUSS_NEWTON_LIMIT
     known = chosen == "unbiased" or (wanted and can)
     spectrum = _spectrum(model, gauss_newton) if known else None
-    return noise_variance(squares, count, spectrum, model.l2, chosen, model.d, Wording())
+    return noise_variance(squares, count, spectrum, model.penalty.floor, chosen, model.d, Wording())
 
 
 def noise_variance(
@@ -193,8 +193,8 @@ def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> A
             'Gaussian("unbiased") counts the effective parameters under no penalty or l2=, but '
             'penalty= was given. Use "mle", or give the variance as a number.'
         )
-    matrix = gauss_newton() - model.l2 * np.eye(model.d)
-    if model.l2 == 0:  # only the number of eigenvalues counts, and units must not hide any
+    matrix = gauss_newton() - model.penalty.floor * np.eye(model.d)
+    if not model.penalty:  # only the number of eigenvalues counts, and units must not hide any
         matrix = matrix * _units(matrix)
     values = np.linalg.eigvalsh(matrix)
     return np.where(values > 1e-12 * values.max(), values, 0.0)

@@ -1,47 +1,72 @@
 """Penalty of an objective: ridges, and functions of the parameters."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.constraints import Chart
+from implicit_delta.numerics.arrays import squared_length
+from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.lengths import sizes
+
+EARLY_STOP = "training that stopped early"
 
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    r"""Half of the sum of :math:`s_j (\theta_j - c_j)^2`.
+    r"""Half of the sum of :math:`s_j (b_j - c_j)^2`, with b the parameters or ``basis @ theta``.
 
     Attributes
     ----------
-    strength : float or (d,) array
+    strength : float or (D,) array
         Not negative.
-    center : float or (d,) array
+    center : float or (D,) array
         Where it is zero: the start, for a training that stopped early.
     name : str
         Where it comes from, for messages, if a user may not know of it.
+    basis : (D, d) sparse array, optional
+        Coefficients of a host library that has more of them than there are parameters.
     """
 
     strength: float | Array
     center: float | Array = 0.0
     name: str = ""
+    basis: Any = None
 
     def value(self, theta: Array) -> float:
-        return float(np.sum(self.strength * (theta - self.center) ** 2)) / 2
+        away = self._away(theta)
+        if np.ndim(self.strength) == 0:
+            return float(self.strength) / 2 * squared_length(away)
+        return float(np.sum(self.strength * away**2)) / 2
 
     def score(self, theta: Array) -> Array:
-        return np.asarray(self.strength * (theta - self.center))
+        return self._pull(self.strength * self._away(theta))
 
     def curvature(self, theta: Array, v: Array) -> Array:
-        return np.asarray((self.strength * v.T).T)
+        return self._pull((self.strength * (v if self.basis is None else self.basis @ v).T).T)
+
+    def noise(self, rng: np.random.Generator, d: int, count: int) -> Array:
+        """Draw vectors with the Hessian as covariance, (d, count)."""
+        drawn = rng.standard_normal((d if self.basis is None else self.basis.shape[0], count))
+        return self._pull((np.sqrt(self.strength) * drawn.T).T)
+
+    def _away(self, theta: Array) -> Array:
+        moved = theta if self.basis is None else self.basis @ theta
+        centered = np.ndim(self.center) == 0 and self.center == 0
+        return np.asarray(moved if centered else moved - self.center)
+
+    def _pull(self, slope: Array) -> Array:
+        return np.asarray(slope if self.basis is None else self.basis.T @ slope)
 
 
 class PenaltyFunction(Protocol):
     """A penalty that a user has written, or a host library: with its derivatives."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def value(self, theta: Array) -> float: ...
     def score(self, theta: Array) -> Array: ...
     def curvature(self, theta: Array, v: Array) -> Array: ...
@@ -49,7 +74,7 @@ class PenaltyFunction(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """What the objective subtracts from the log-likelihood; empty by default.
+    """Ridges and functions that the objective subtracts from the log-likelihood; none by default.
 
     Attributes
     ----------
@@ -69,23 +94,99 @@ class Penalty:
     @property
     def floor(self) -> float:
         """Lower bound of the curvature along any direction, as far as ridges tell."""
-        return float(np.min(sum((np.asarray(r.strength) for r in self.ridges), np.zeros(()))))
+        known = (np.asarray(ridge.strength) for ridge in self.ridges if ridge.basis is None)
+        return float(np.min(sum(known, np.zeros(()))))
 
     @property
     def parts(self) -> tuple[Ridge | PenaltyFunction, ...]:
         """Ridges and functions."""
         return (*self.ridges, *self.functions)
 
+    @property
+    def early_stop(self) -> Ridge | None:
+        """The ridge that stands for the steps which a training that stopped early did not take."""
+        return next((ridge for ridge in self.ridges if ridge.name == EARLY_STOP), None)
+
+    @property
+    def given(self) -> "Penalty":
+        """The penalty of the training itself: without the ridge of an early stop."""
+        return replace(self, ridges=tuple(r for r in self.ridges if r.name != EARLY_STOP))
+
+    def stopped_early(self, strength: float, start: Array | None) -> "Penalty":
+        """Add the ridge of an early stop, around the start of the training or zero."""
+        ridge = Ridge(float(strength), 0.0 if start is None else start, EARLY_STOP)
+        return replace(self, ridges=(*self.given.ridges, ridge))
+
     def value(self, theta: Array) -> float:
         return sum(part.value(theta) for part in self.parts)
 
     def score(self, theta: Array) -> Array:
         """Gradient, (d,): what `FittedModel.score` subtracts."""
-        return self._sum(lambda part: part.score(theta), np.zeros_like(theta))
+        return self._sum(lambda part: part.score(theta), theta)
 
     def curvature(self, theta: Array, v: Array) -> Array:
         """Hessian times v, (d,) or (d, k)."""
-        return self._sum(lambda part: part.curvature(theta, v), np.zeros_like(v))
+        return self._sum(lambda part: part.curvature(theta, v), v)
 
-    def _sum(self, ask: Callable[[Ridge | PenaltyFunction], Array], zero: Array) -> Array:
-        return np.asarray(sum(map(ask, self.parts), zero))
+    def along(self, chart: Chart) -> "Penalty":
+        """The same in the coordinates of a chart: a ridge stays one where these are all that vary.
+
+        What it is for parameters that are held is a constant, and left out.
+        """
+        ridges = tuple(_taken(ridge, chart) for ridge in self.ridges) if chart.fixes else ()
+        rest = replace(self, ridges=() if chart.fixes else self.ridges)
+        return replace(self, ridges=ridges, functions=(InChart(rest, chart),) if rest else ())
+
+    def _sum(self, ask: Callable[[Ridge | PenaltyFunction], Array], like: Array) -> Array:
+        found = [ask(part) for part in self.parts]
+        return np.asarray(sum(found[1:], found[0])) if found else np.zeros_like(like)
+
+
+NO_PENALTY = Penalty()
+
+
+@dataclass(frozen=True, eq=False)
+class InChart:
+    """A penalty in the coordinates of a chart."""
+
+    penalty: Penalty
+    chart: Chart
+
+    @property
+    def name(self) -> str:
+        return names_of(self.penalty.parts)
+
+    def value(self, z: Array) -> float:
+        return self.penalty.value(self.chart.point(z))
+
+    def score(self, z: Array) -> Array:
+        theta = self.chart.point(z)
+        return np.asarray(self.chart.slope(theta).T @ self.penalty.score(theta))
+
+    def curvature(self, z: Array, v: Array) -> Array:
+        """Apply the chain rule; how the slope of the chart changes is found by differences."""
+        theta = self.chart.point(z)
+        slope = self.chart.slope(theta)
+        own = np.asarray(slope.T @ self.penalty.curvature(theta, slope @ v))
+        if self.chart.linear:
+            return own
+        pull, block = self.penalty.score(theta), v.reshape(z.size, -1)
+        length = np.max(abs(block) / sizes(z)[:, None], axis=0)
+        length[length == 0] = 1.0
+        turned = differentiate(
+            lambda point: self.chart.slope(self.chart.point(point)).T @ pull, z, block / length
+        )
+        return np.asarray(own + (turned.value * length).reshape(v.shape))
+
+
+def names_of(parts: Sequence[Ridge | PenaltyFunction]) -> str:
+    """Join the names of parts that have one."""
+    return ", ".join(part.name for part in parts if part.name)
+
+
+def _taken(ridge: Ridge, chart: Chart) -> Ridge:
+    """Leave out parameters that a chart holds."""
+    strength, center = (
+        x if np.ndim(x) == 0 else np.asarray(x)[chart.free] for x in (ridge.strength, ridge.center)
+    )
+    return replace(ridge, strength=strength, center=center)

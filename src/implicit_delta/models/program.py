@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
 BLOCK_BYTES = 2**26  # of the second derivatives of a batch, times vectors
@@ -169,14 +170,8 @@ class Program(ABC):
         """Hessian of the loss."""
         return self.calculus.hessian(self.loss, flat, *data)
 
-    def gauss_newton(self, flat: Any, *data: Any) -> Product:
-        r"""Gauss-Newton matrix :math:`\sum_i w_i J_i' H_i J_i` of a batch: forwards, curve, back.
-
-        Of the penalty, the Hessian.
-        """
-        if not data:
-            return self.hessian(flat)
-        batch, weights = data
+    def gauss_newton(self, flat: Any, batch: Any, weights: Any) -> Product:
+        r"""Gauss-Newton matrix :math:`\sum_i w_i J_i' H_i J_i` of a batch: forth, curve, back."""
         linear = self.calculus.linearize(self.outputs, flat, batch)
         terms = self.supervised
         curve = terms.likelihood.curvature(linear.value)
@@ -251,6 +246,39 @@ class Program(ABC):
         """The terms, of a likelihood of outputs."""
         assert isinstance(self.row_terms, SupervisedTerms)
         return self.row_terms
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramPenalty:
+    """The penalty of a program, with blocks of directions as for batches of a size."""
+
+    program: Program
+    size: int
+    name: str = ""
+
+    def value(self, theta: Array) -> float:
+        return float(self._run(self.program.loss, theta))
+
+    def score(self, theta: Array) -> Array:
+        return np.asarray(self._run(self.program.gradient, theta))
+
+    def curvature(self, theta: Array, v: Array) -> Array:
+        functional, block = self.program.functional, v.reshape(theta.size, -1).T
+        with functional.context():
+            product = self.program.product(self.program.hessian, functional.flat(theta))
+            found = functional.numpy(product(self.program.block(block, self.size)))
+        return np.asarray(found[: len(block)].T.reshape(v.shape))
+
+    def _run(self, function: Function, theta: Array) -> Any:
+        functional = self.program.functional
+        with functional.context():
+            return functional.numpy(self.program.run(function, functional.flat(theta)))
+
+
+def penalty_of(program: Program, l2: float, size: int) -> Penalty:
+    """Make the penalty of a program, with a ridge."""
+    functions = () if program.penalty is None else (ProgramPenalty(program, size),)
+    return Penalty((Ridge(l2),), functions)
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:

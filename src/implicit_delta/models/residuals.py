@@ -24,7 +24,7 @@ from implicit_delta.models.constrained_fit import (
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik import HINTS
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.loglik_model import LoglikModel, penalty_of
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
 from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
@@ -254,7 +254,7 @@ class LeastSquares:
             counter=counter,
             gauss_newton=rows.gauss_newton,
             residuals=rows.whitened,
-            l2=self.l2,
+            penalty=penalty_of(None, self.l2),
             weight_kind=self.weight_kind,
             redraw=redraw_residuals,
             refit=refit_residuals,
@@ -703,7 +703,7 @@ def renoise_residuals(model: LoglikModel) -> tuple[LoglikModel, float]:
     assert isinstance(rows, GaussianResiduals)
     if model.facts.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
         return model, 1.0
-    under, weights, l2 = model.constraints, model.weights, model.l2
+    under, weights, l2 = model.constraints, model.weights, model.penalty.floor
     problem = replace(rows.problem, constraints=under, weights=weights, l2=l2)
     noise = problem.noise(np.array(model.theta))
     return with_noise(model, noise), noise.variance / rows.likelihood.noise

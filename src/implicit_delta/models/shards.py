@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.alike import check_double, check_pulls
@@ -89,13 +91,12 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
     found: list[Described] = list(engine.each(asks.described))
     for other in found:
         _check(found[0], other)
-    if not found[0].penalty_by_rows:
+    if not found[0].penalty.by_rows:
         check_pulls([own.label for own in found], [own.pull for own in found])
     check_double([own.looks for own in found], engine.own_rows or OWN_PARTS, not engine.follows)
     first, sizes = found[0], tuple(own.n for own in found)
     engine = engine.of_sizes(sizes)
-    alone = [i == 0 or first.penalty_by_rows for i in range(engine.count)]
-    whole = engine.changed(asks.penalized_if, alone)
+    whole = engine.changed(asks.with_functions, [i == 0 for i in range(engine.count)])
     model = kind(
         engine=whole,
         origin=engine,
@@ -103,9 +104,8 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         prints=tuple(own.seen for own in found),
         theta=first.theta,
         given=_joined(found),
-        l2=sum(own.l2 for own in found) if first.penalty_by_rows else first.l2,
-        has_penalty=first.penalized,
-        penalty_by_rows=first.penalty_by_rows,
+        ridges=_ridges(found),
+        has_function=first.has_function,
         names=first.names,
         layout=first.layout,
         weight_kind=first.weight_kind,
@@ -189,9 +189,8 @@ def _check(first: Described, other: Described) -> None:
 
 def _check_ridges(first: Described, other: Described) -> None:
     """Refuse different ridges, and parts without a penalty: there is one, of the whole."""
-    if first.penalty_by_rows:
-        return
-    if first.l2 != other.l2 or first.penalized != other.penalized:
+    one, two = ((own.penalty.floor, _is_penalized(own)) for own in (first, other))
+    if not first.penalty.by_rows and one != two:
         raise ValueError(
             f"The penalty of {other.label} ({_penalty(other)}) is not that of {first.label} "
             f"({_penalty(first)}). It belongs to the whole model and counts once: give the same, "
@@ -200,7 +199,22 @@ def _check_ridges(first: Described, other: Described) -> None:
 
 
 def _penalty(own: Described) -> str:
-    return f"l2={own.l2:g}" if own.l2 or not own.penalized else "penalty="
+    l2 = own.penalty.floor
+    return f"l2={l2:g}" if l2 or not _is_penalized(own) else "penalty="
+
+
+def _is_penalized(own: Described) -> bool:
+    return bool(own.penalty) or own.has_function
+
+
+def _ridges(found: list[Described]) -> Penalty:
+    """Ridges of the whole: those of the first shard, or the sums of all."""
+    first = found[0].penalty
+    if not first.by_rows:
+        return first
+    rows = zip(*(own.penalty.ridges for own in found), strict=True)
+    added = (replace(own[0], strength=sum(ridge.strength for ridge in own)) for own in rows)
+    return replace(first, ridges=tuple(added))
 
 
 def _joined(found: list[Described]) -> Array:

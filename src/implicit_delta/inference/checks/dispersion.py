@@ -83,9 +83,9 @@ def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Gen
     drawn = [source.redrawn(rng) for _ in range(copies)]
     freedom, taken = float(np.sum(model.counts)) - model.d, 0.0
     if root is None:
-        taken = 0.0 if model.penalized else float(model.d)  # by the fit, on average
+        taken = 0.0 if model.penalty.given else float(model.d)  # by the fit, on average
     else:
-        theta, penalty = model.theta, model.penalty_score(model.theta)
+        theta, penalty = model.theta, model.penalty.score(model.theta)
         parts = zip(drawn, shares, strict=True)
         score = sum(part.reweighted(share).score(theta) + penalty for part, share in parts)
         drawn = [part.at(theta + root @ (root.T @ (score - penalty))) for part in drawn]

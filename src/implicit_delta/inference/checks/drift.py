@@ -79,7 +79,7 @@ def parameter_drift(case: Case) -> Finding | None:
     model = case.model
     if not isinstance(model, HostModel) or model.bends or model.constraints is not None:
         return None
-    if case.response.directions is None or model.tether or model.d > MOST_PARAMETERS:
+    if case.response.directions is None or model.penalty.early_stop or model.d > MOST_PARAMETERS:
         return None
     if case.debias or not case.drift <= DRIFT_WARNS:
         return None

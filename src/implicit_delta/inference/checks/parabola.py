@@ -38,7 +38,7 @@ def parabola(case: Case) -> Finding | None:
     Of several evaluations, the first that is refused counts, or the first that is doubtful.
     """
     model, response = case.model, case.response
-    if model is None or response.directions is None or model.tether:
+    if model is None or response.directions is None or model.penalty.early_stop:
         return None
     if model.sandwiched or response.robust:  # whose variance is not a curvature
         return None

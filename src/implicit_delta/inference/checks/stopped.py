@@ -130,5 +130,5 @@ def _informed(case: Case) -> Array:
     """Part of the variance A^-1 that is not the ridge's, (K,); zero where that has nearly all."""
     assert case.response.directions is not None
     whole = case.response.covariance.diagonal()
-    rest = whole - case.evaluation.model.floor * np.sum(case.response.directions**2, axis=0)
+    rest = whole - case.evaluation.model.penalty.floor * np.sum(case.response.directions**2, axis=0)
     return np.where(rest < INFORMED * whole, 0.0, rest)

@@ -4,6 +4,7 @@ from implicit_delta._core.findings import Finding
 from implicit_delta._core.thresholds import SHRINKAGE_WARNS
 from implicit_delta.errors import ShrinkageWarning
 from implicit_delta.inference.checks.case import Case
+from implicit_delta.models.penalty import names_of
 
 
 def shrinkage(case: Case) -> Finding | None:
@@ -11,7 +12,7 @@ def shrinkage(case: Case) -> Finding | None:
     found = case.target.shrinkage
     if case.model is None or not found > SHRINKAGE_WARNS:
         return None
-    note = case.model.penalty_note
+    note = names_of(case.model.penalty.ridges)
     return Finding(
         "warn",
         "shrinkage",

@@ -231,7 +231,7 @@ def profile_of(
         curve=_curve(walked.points),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
-        penalized=evaluation.model.penalized,
+        penalized=bool(evaluation.model.penalty.given),
         passes=cost.passes,
         seconds=cost.seconds,
         df=evaluation.model.facts.df,

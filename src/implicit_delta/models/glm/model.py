@@ -34,6 +34,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.evidence import evidence_of
 from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
 from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.numerics.tracing import trace
 
@@ -139,19 +140,21 @@ class Coordinates:
         """Return b."""
         return self.origin + self.push(theta)
 
+    def ridge(self, strength: Array, name: str = "") -> Ridge:
+        """Return the ridge of these strengths, (D,), around b = 0."""
+        return Ridge(strength, -self.origin, name, self.basis)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HostModel(FittedModel):
     r"""A host library's model at its maximum; made by `from_statsmodels` and `from_sklearn`.
 
-    The objective is :math:`\sum_i w_i \ell_i(b) - \tfrac{1}{2} \sum_j r_j b_j^2`. The Jacobian of
-    psi is exact where psi can be traced, and by differences elsewhere.
+    The penalty is a ridge on its coefficients. The Jacobian of psi is exact where psi can be
+    traced, and by differences elsewhere.
 
     Attributes
     ----------
     likelihood : HostLikelihood
-    ridge : (D,) array
-        The penalty r of each of the host's coefficients.
     coordinates : Coordinates
     to_host : callable
         Turns coefficients, plain or traced, into the object that psi expects.
@@ -167,16 +170,13 @@ class HostModel(FittedModel):
     likelihood: HostLikelihood
     theta: Array
     weights: Array
-    ridge: Array
     coordinates: Coordinates
     to_host: Callable[[Any], Any]
     to_tangent: Callable[[Array, Array], Any] | None = None
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
     weight_kind: WeightKind = "frequency"
-    penalty_note: str = ""
-    penalty_by_rows: bool = False
-    tether: float = 0.0
+    penalty: Penalty = NO_PENALTY
     notes: Mapping[str, str] = field(default_factory=dict)
     constraints: Constraints | None = None
     chart: Chart | None = None
@@ -185,11 +185,6 @@ class HostModel(FittedModel):
     watch: Watches | None = None
     counter: Counter = field(default_factory=Counter)
     _last: LastCache = field(init=False, default_factory=LastCache)
-
-    @property
-    def l2(self) -> float:  # type: ignore[override]
-        """The smallest ridge: a lower bound of the curvature when nothing was left out."""
-        return float(np.min(self.ridge)) if self.coordinates.basis is None else 0.0
 
     @property
     def claimed(self) -> Claimed | None:
@@ -220,6 +215,7 @@ class HostModel(FittedModel):
             self,
             theta=z,
             coordinates=along,
+            penalty=self.penalty.along(chart),
             facts=facts,
             names=self.names and tuple(self.names[j] for j in chart.free),
             chart=chart,
@@ -235,9 +231,7 @@ class HostModel(FittedModel):
         return self.likelihood.terms(self.coordinates.coefficients(theta))
 
     def objective(self, theta: Array) -> float:
-        b = self.coordinates.coefficients(theta)
-        ridges = self.ridge @ b**2 + self.tether * theta @ theta
-        return float(self.weights @ self.terms(theta) - ridges / 2)
+        return float(self.weights @ self.terms(theta)) - self.penalty.value(theta)
 
     def score(self, theta: Array) -> Array:
         self.counter.count += 1
@@ -295,17 +289,17 @@ class HostModel(FittedModel):
             return super().tethered()
         tie = evidence_of(self)
         facts = self.facts.with_training(effective=tie.effective)
-        return replace(self, curvature="ggn", tether=tie.strength, facts=facts)
+        held = self.penalty.stopped_early(tie.strength, facts.training.start)
+        return self.with_penalty(held, curvature="ggn", facts=facts)
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         if not self.bends:
             return None
         b = self.coordinates.coefficients(theta)
         drawn = self.likelihood.curvature_noise(b, self.weights, rng, count)
-        drawn += np.sqrt(self.ridge)[:, None] * rng.standard_normal(drawn.shape)
-        tied = np.sqrt(self.tether) * rng.standard_normal((self.d, count))
         self.counter.count += count
-        return np.asarray(self.coordinates.pull(drawn) + tied)
+        ridges = (ridge.noise(rng, self.d, count) for ridge in self.penalty.ridges)
+        return np.asarray(sum(ridges, self.coordinates.pull(drawn)))
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         b = self.coordinates.coefficients(theta)
@@ -338,22 +332,9 @@ class HostModel(FittedModel):
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         return self._score(theta, self.batch_weights(rows))
 
-    @property
-    def penalized(self) -> bool:
-        return bool(np.any(self.ridge))
-
-    def penalty_score(self, theta: Array) -> Array:
-        return self.coordinates.pull(self.ridge * self.coordinates.coefficients(theta))
-
-    def penalty_information(self, theta: Array, v: Array) -> Array:
-        step = self.coordinates.push(v.reshape(self.d, -1))
-        return self.coordinates.pull(self.ridge[:, None] * step).reshape(v.shape)
-
-    def unpenalized(self) -> "HostModel":
-        return replace(self, ridge=np.zeros_like(self.ridge), tether=0.0)
-
     def describe(self) -> dict[str, str]:
-        penalty = {"ridge": range_of(self.ridge)} if np.any(self.ridge) else {}
+        ridges = [np.ravel(ridge.strength) for ridge in self.penalty.given.ridges]
+        penalty = {"ridge": range_of(np.concatenate(ridges))} if self.penalty.given else {}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         return {"likelihood": repr(self.likelihood), **penalty, **self.notes, **under}
 
@@ -367,8 +348,8 @@ class HostModel(FittedModel):
 
     def _score(self, theta: Array, weights: Array) -> Array:
         b = self.coordinates.coefficients(theta)
-        own = self.coordinates.pull(self.likelihood.score(b, weights) - self.ridge * b)
-        return np.asarray(own - self.tether * theta)
+        own = self.coordinates.pull(self.likelihood.score(b, weights))
+        return np.asarray(own - self.penalty.score(theta))
 
     def _matrix(self, theta: Array, curvature: Curvature) -> Array:
         """The curvature as a matrix, kept for the last theta."""
@@ -382,8 +363,8 @@ class HostModel(FittedModel):
         step = self.coordinates.push(v.reshape(self.d, -1))
         b = self.coordinates.coefficients(theta)
         product = self.likelihood.information(b, self.weights, step, curvature)
-        pulled = self.coordinates.pull(product + self.ridge[:, None] * step).reshape(v.shape)
-        return np.asarray(pulled + self.tether * v)
+        pulled = self.coordinates.pull(product).reshape(v.shape)
+        return np.asarray(pulled + self.penalty.curvature(theta, v))
 
     def _units(self) -> Array:
         """The standard error of each parameter, the others held fixed; a guess if d is large."""

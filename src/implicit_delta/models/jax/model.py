@@ -23,6 +23,7 @@ from implicit_delta.models.jax.tangent import TangentFunctional, applied
 from implicit_delta.models.jax.training import training
 from implicit_delta.models.module_checks import EVIDENCE, Options, reason_of
 from implicit_delta.models.module_prediction import checked_columns
+from implicit_delta.models.program import penalty_of
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.weights import observation_weights
 
@@ -71,7 +72,7 @@ def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "JaxMode
         theta=theta,
         weights=observation_weights(options.weights, n, options.weight_kind),
         weight_kind=options.weight_kind,
-        l2=options.ridge,
+        penalty=penalty_of(program, options.ridge, min(rows, n)),
         names=functional.names,
         facts=Facts(
             Training(

@@ -43,13 +43,13 @@ def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
 
 @lru_cache(maxsize=8)  # a method trains again and again, and compiles once
 def _compiled(program: JaxProgram, optimizer: Any, n: int) -> tuple[Callable[..., Any], ...]:
-    """The start of a training, and one step on minus L / n, with its sum over rows from a batch."""
+    """The start of a training, and one step on minus the mean of a batch and a slope over n."""
     parameters = program.functional.parameters
     stepper = _sgd(float(optimizer)) if _is_rate(optimizer) else optimizer
 
     def loss(flat: jax.Array, batch: Any, weights: jax.Array) -> jax.Array:
         mean: jax.Array = program.loss(flat, batch, weights) / weights.size
-        return mean if program.penalty is None else mean + program.loss(flat) / n
+        return mean
 
     def advance(flat: Any, state: Any, extra: Any, batch: Any, weights: Any) -> Any:
         gradient = jax.grad(loss)(flat, batch, weights) + extra / n

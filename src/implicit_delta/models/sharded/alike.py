@@ -86,18 +86,18 @@ def chance_of(counts: NDArray[np.intp]) -> float:
 
 def pulls(model: FittedModel, theta: Array) -> Array:
     """Gradient of the penalty at theta and beside, (2, d); NaN where it has none."""
-    if not model.penalized:
+    if not model.penalty:
         return np.zeros((2, theta.size))
     return np.stack([pull_at(model, theta), pull_at(model, beside(model, theta, BESIDE[0]))])
 
 
 def pull_at(model: FittedModel, theta: Array) -> Array:
     """Gradient of the penalty, (d,); NaN where it cannot be evaluated."""
-    if not model.penalized:
+    if not model.penalty:
         return np.zeros(theta.size)
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(model.penalty_score(theta), dtype=np.float64)
+            return np.asarray(model.penalty.score(theta), dtype=np.float64)
     except (ArithmeticError, ValueError):  # outside of its range
         return np.full(theta.size, np.nan)
 

@@ -13,12 +13,13 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
-OTHERS = ("penalty_note", "precision")
+OTHERS = ("precision",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +37,8 @@ class Described:
     theta: Array
     names: tuple[str, ...] | None
     layout: Layout | None
-    l2: float
-    penalized: bool
-    penalty_by_rows: bool
+    penalty: Penalty
+    has_function: bool
     pull: Array
     weight_kind: WeightKind
     weights: Array | None
@@ -69,9 +69,8 @@ def described(shard: Shard) -> Described:
         theta,
         model.names,
         model.layout,
-        model.l2,
-        model.penalized,
-        model.penalty_by_rows,
+        replace(model.penalty, functions=()),
+        bool(model.penalty.functions),
         pulls(model, theta),
         model.weight_kind,
         None if np.all(model.weights == 1) else model.weights,
@@ -80,16 +79,12 @@ def described(shard: Shard) -> Described:
         dict(model.fixed),
         model.bends,
         Facts(model.facts.training, noise_rule=rule),
-        float(model.unpenalized().objective(theta)),
+        float(model.with_penalty(NO_PENALTY).objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
         {name: getattr(model, name) for name in OTHERS},
     )
-
-
-def _pull(model: FittedModel, theta: Array) -> Array:
-    return model.penalty_score(theta) if model.penalized else np.zeros_like(theta)
 
 
 def _obstacle(model: FittedModel) -> str:
@@ -115,34 +110,33 @@ def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:
 
 def value(shard: Shard) -> float:
     """Log-likelihood of the rows at the theta of the shard."""
-    return float(shard.model.unpenalized().objective(np.asarray(shard.model.theta)))
+    return float(shard.model.with_penalty(NO_PENALTY).objective(np.asarray(shard.model.theta)))
 
 
 def objective(shard: Shard, theta: Array) -> Any:
-    """Objective of the shard."""
-    return _heard(shard, lambda model: model.objective(theta))
+    """Objective of the shard; without any weight the penalty is left."""
+    model = shard.model
+    return -model.penalty.value(theta) if shard.silent else model.objective(theta)
 
 
 def score(shard: Shard, theta: Array) -> Any:
     """Gradient of the objective, (d,)."""
-    return _heard(shard, lambda model: model.score(theta))
+    model = shard.model
+    return -model.penalty.score(theta) if shard.silent else model.score(theta)
 
 
 def rough_score(shard: Shard, theta: Array) -> Any:
     """Gradient of the objective, roughly, (d,)."""
-    return _heard(shard, lambda model: model.rough_score(theta))
+    model = shard.model
+    return -model.penalty.score(theta) if shard.silent else model.rough_score(theta)
 
 
 def information(shard: Shard, theta: Array, v: Array, curvature: Curvature) -> Any:
     """Curvature times v, (d, k)."""
-    return _heard(shard, lambda model: model.information(theta, v, curvature))
-
-
-def _heard(shard: Shard, member: Any) -> Any:
-    """Ask the model; of a shard without any weight the penalty is left."""
-    if not shard.silent:
-        return member(shard.model)
-    return member(shard.model) - member(shard.model.unpenalized())
+    model = shard.model
+    if shard.silent:
+        return model.penalty.curvature(theta, v)
+    return model.information(theta, v, curvature)
 
 
 def terms(shard: Shard, theta: Array) -> Array:
@@ -191,8 +185,7 @@ def strongest(shard: Shard, theta: Array, v: Array, errors: Array, k: int) -> St
 
 def batch_score(shard: Shard, rows: RowNumbers, theta: Array, scale: float) -> Array:
     """Score of some rows of the shard, times a factor, less the penalty, (d,)."""
-    model = shard.model
-    pull = _pull(model, theta)
+    model, pull = shard.model, shard.model.penalty.score(theta)
     if not len(rows) or shard.silent:
         return -pull
     own = model.batch_score(theta, rows) + pull
@@ -224,14 +217,9 @@ def jacobian(shard: Shard, psi: Psi, theta: Array) -> Array:
     return shard.model.jacobian(psi, theta)
 
 
-def penalty_score(shard: Shard, theta: Array) -> Array:
-    """Gradient of the penalty, (d,)."""
-    return shard.model.penalty_score(theta)
-
-
-def penalty_information(shard: Shard, theta: Array, v: Array) -> Array:
-    """Hessian of the penalty times v."""
-    return shard.model.penalty_information(theta, v)
+def of_penalty(shard: Shard, member: str, *arguments: Array) -> Any:
+    """Value or a derivative of the penalty."""
+    return getattr(shard.model.penalty, member)(*arguments)
 
 
 def drift_causes(shard: Shard) -> str:
@@ -249,9 +237,10 @@ def pseudo(shard: Shard) -> str:
     return shard.model.pseudo
 
 
-def penalized_if(shard: Shard, penalized: bool) -> FittedModel:
-    """Leave the penalty out of all shards but one."""
-    return shard.model if penalized else shard.model.unpenalized()
+def with_functions(shard: Shard, kept: bool) -> FittedModel:
+    """Leave ridges out, which are those of the whole, and keep functions in one shard."""
+    functions = shard.model.penalty.functions if kept else ()
+    return shard.model.with_penalty(Penalty(functions=functions))
 
 
 def reweighted(shard: Shard, weights: Array) -> Shard:
@@ -286,11 +275,6 @@ def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
 def at(shard: Shard, theta: Array) -> FittedModel:
     """Move to another theta."""
     return shard.model.at(theta)
-
-
-def tethered(shard: Shard, tether: float) -> FittedModel:
-    """Tie a network to its start by a ridge of this strength."""
-    return replace(shard.model, tether=tether)  # type: ignore[type-var]
 
 
 def curvature_noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:

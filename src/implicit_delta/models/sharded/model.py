@@ -28,6 +28,7 @@ from implicit_delta.models.loglik_model import SADDLE
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.alike import Print, check_prints, check_pulls
 from implicit_delta.models.sharded.engine import Engine
@@ -38,7 +39,6 @@ from implicit_delta.models.sharded.noise import (
     with_noise,
 )
 from implicit_delta.models.sharded.resampled import Draw
-from implicit_delta.models.sharded.shard import Ask
 from implicit_delta.models.sharded.units import (
     Everywhere,
     count_of_rows,
@@ -89,9 +89,8 @@ class ShardedModel(FittedModel):
     theta: Array
     given: Array
     drawn: Callable[[], Array] | None = None
-    l2: float = 0.0
-    has_penalty: bool = False
-    penalty_by_rows: bool = False
+    ridges: Penalty = NO_PENALTY  # subtracted here
+    has_function: bool = False  # subtracted by the first shard
     names: tuple[str, ...] | None = None
     layout: Layout | None = None
     weight_kind: WeightKind = "frequency"
@@ -104,8 +103,6 @@ class ShardedModel(FittedModel):
     bends: bool = False
     facts: Facts = NO_FACTS
     precision: Precision = DOUBLE
-    penalty_note: str = ""
-    tether: float = 0.0
     kind: str = ""
     _sent: LastCache = field(init=False, default_factory=LastCache)
 
@@ -117,6 +114,20 @@ class ShardedModel(FittedModel):
     @cached_property
     def weights(self) -> Array:  # type: ignore[override]
         return self.given if self.drawn is None else self.drawn()
+
+    @property
+    def penalty(self) -> Penalty:  # type: ignore[override]
+        first = (OfFirstShard(self.engine),) if self.has_function else ()
+        return replace(self.ridges, functions=(*self.ridges.functions, *first))
+
+    def with_penalty(self, penalty: Penalty, **others: Any) -> "ShardedModel":
+        """As of any model; the functions of the first shard stay there, or are left out."""
+        own = [part for part in penalty.functions if not isinstance(part, OfFirstShard)]
+        kept, engine = len(own) < len(penalty.functions), self.engine
+        if self.has_function and not kept:
+            engine = engine.changed(asks.with_functions, [False] * self.shards)
+        ridges = replace(penalty, functions=tuple(own))
+        return replace(self, engine=engine, ridges=ridges, has_function=kept, **others)
 
     @property
     def n(self) -> int:
@@ -150,16 +161,17 @@ class ShardedModel(FittedModel):
         return self.engine.joined(labels, name)
 
     def objective(self, theta: Array) -> float:
-        return float(self.engine.sum(asks.objective, _plain(theta)))
+        return float(self.engine.sum(asks.objective, _plain(theta))) - self.ridges.value(theta)
 
     def score(self, theta: Array) -> Array:
-        return self.engine.sum(asks.score, _plain(theta))
+        return self.engine.sum(asks.score, _plain(theta)) - self.ridges.score(theta)
 
     def rough_score(self, theta: Array) -> Array:
-        return self.engine.sum(asks.rough_score, _plain(theta))
+        return self.engine.sum(asks.rough_score, _plain(theta)) - self.ridges.score(theta)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        return self.engine.sum(asks.information, _plain(theta), np.asarray(v), curvature)
+        own = self.engine.sum(asks.information, _plain(theta), np.asarray(v), curvature)
+        return own + self.ridges.curvature(theta, v)
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         """Add up, over rows or over clusters: those that span shards are added up by label."""
@@ -283,7 +295,7 @@ class ShardedModel(FittedModel):
             self,
             engine=engine,
             theta=chart.coordinates(self.theta),
-            l2=self.l2 if chart.fixes else 0.0,
+            ridges=self.ridges.along(chart),
             names=self.names and tuple(self.names[j] for j in chart.free),
             facts=self.facts.with_training(before=None),
             chart=chart,
@@ -308,10 +320,9 @@ class ShardedModel(FittedModel):
         model = self.with_noise(mean_square_over) if self.facts.noise_rule else self
         scale = float(self.engine.first(scale_of_weights, self.weights))
         tie = evidence_of(model, scale)
-        tether = scale * tie.strength
-        engine = model.engine.changed(asks.tethered, [tether, *[0.0] * (self.shards - 1)])
         facts = model.facts.with_training(effective=tie.effective)
-        return replace(model, engine=engine, tether=tether, facts=facts, curvature="ggn")
+        held = model.penalty.stopped_early(scale * tie.strength, facts.training.start)
+        return model.with_penalty(held, facts=facts, curvature="ggn")
 
     def with_noise(self, rule: Callable[[Engine, FittedModel], Noise]) -> "ShardedModel":
         """Plug a noise variance of all shards in."""
@@ -321,16 +332,19 @@ class ShardedModel(FittedModel):
         return replace(self, engine=engine, facts=facts, noise=noise.variance)
 
     def renoised(self) -> "tuple[ShardedModel, float]":
-        if self.facts.noise_rule is None or self.tether:
+        if self.facts.noise_rule is None or self.penalty.early_stop:
             return self, 1.0
         fresh = self.with_noise(noise_over)
         return fresh, fresh.noise / self.noise
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
-        """Add up draws of the shards, each with a seed of its own."""
+        """Add up draws of the shards, each with a seed of its own, and of the ridges."""
         seeds = self._seeds(rng)
         own = list(self.engine.each(asks.curvature_noise, _plain(theta), count, shares=seeds))
-        return None if any(noise is None for noise in own) else np.sum(own, axis=0)
+        if any(noise is None for noise in own):
+            return None
+        ridges = (ridge.noise(rng, self.d, count) for ridge in self.ridges.ridges)
+        return np.asarray(sum(ridges, np.sum(own, axis=0)))
 
     def _seeds(self, rng: np.random.Generator) -> list[int]:
         return [int(seed) for seed in rng.integers(2**62, size=self.shards)]
@@ -340,34 +354,17 @@ class ShardedModel(FittedModel):
         owners = np.searchsorted(ends, rows, side="right")
         starts = ends - self.sizes
         shares = [rows[owners == i] - starts[i] for i in range(len(ends))]
-        return self.engine.sum(asks.batch_score, _plain(theta), self.n / len(rows), shares=shares)
+        scale = self.n / len(rows)
+        own = self.engine.sum(asks.batch_score, _plain(theta), scale, shares=shares)
+        return own - self.ridges.score(theta)
 
     @property
     def pseudo(self) -> str:
         return str(self.engine.first(asks.pseudo))
 
-    @property
-    def penalized(self) -> bool:
-        return self.has_penalty
-
-    def penalty_score(self, theta: Array) -> Array:
-        return self._of_penalty(asks.penalty_score, _plain(theta))
-
-    def penalty_information(self, theta: Array, v: Array) -> Array:
-        return self._of_penalty(asks.penalty_information, _plain(theta), v)
-
-    def _of_penalty(self, ask: Ask, *arguments: Any) -> Array:
-        """Ask the shard that has the penalty, or all where each has its own."""
-        one = self.engine.sum if self.penalty_by_rows else self.engine.first
-        return np.asarray(one(ask, *arguments))
-
-    def unpenalized(self) -> "ShardedModel":
-        engine = self.engine.changed(asks.penalized_if, [False] * self.engine.count)
-        return replace(self, engine=engine, l2=0.0, tether=0.0, has_penalty=False)
-
     def check_unchanged(self) -> None:
         """Compare rows with those of the making, and penalties, which theta may tell apart now."""
-        compared = self.has_penalty and not self.penalty_by_rows and self.chart is None
+        compared = self.penalty.given and not self.penalty.by_rows and self.chart is None
         theta = _plain(self.theta) if compared else None
         found = list(self.origin.each(asks.seen_again, theta))
         check_prints(self.prints, [now for now, _ in found], self.maker)
@@ -375,7 +372,7 @@ class ShardedModel(FittedModel):
             check_pulls([now.label for now in self.prints], [pull for _, pull in found])
 
     def check_maximum(self) -> None:
-        if self.curvature == "hessian" or self.tether:
+        if self.curvature == "hessian" or self.penalty.early_stop:
             return
         units = self.units
         matrix = symmetric(units[:, None] * self.information(self.theta, np.diag(units)))
@@ -411,6 +408,23 @@ class ShardedModel(FittedModel):
     def _split(self, rows: Any) -> Sequence[Any]:
         """Cut an array of rows into those of the shards."""
         return np.split(rows, np.cumsum(self.sizes)[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class OfFirstShard:
+    """Penalty functions of the first shard."""
+
+    engine: Engine
+    name: str = ""
+
+    def value(self, theta: Array) -> float:
+        return float(self.engine.first(asks.of_penalty, "value", _plain(theta)))
+
+    def score(self, theta: Array) -> Array:
+        return np.asarray(self.engine.first(asks.of_penalty, "score", _plain(theta)))
+
+    def curvature(self, theta: Array, v: Array) -> Array:
+        return np.asarray(self.engine.first(asks.of_penalty, "curvature", _plain(theta), v))
 
 
 def _of_rows(model: ShardedModel, draw: Draw) -> Array:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import residuals
@@ -13,7 +12,6 @@ from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
-from implicit_delta.models.sharded.alike import ALIKE
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.weights import as_mean_one, count_of
@@ -68,7 +66,7 @@ def triangle(shard: Shard) -> tuple[Array, Array]:
 
 def unit_gram(shard: Shard) -> Array:
     """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
-    model = shard.model.unpenalized()
+    model = shard.model
     assert isinstance(model, BatchedModel)
     return np.asarray((not shard.silent) * model.noise * model.gauss_newton_matrix(model.theta))
 
@@ -76,20 +74,18 @@ def unit_gram(shard: Shard) -> Array:
 def noise_over(engine: Engine, model: FittedModel) -> Noise:
     """Estimate the variance from all shards of a model, by the rule of the first."""
     found, total, count = _totals(engine, model)
-    rule, l2 = found.rule, model.l2
+    rule, l2 = found.rule, model.penalty.floor
     if not found.network:
         spectrum = None
         if rule == "unbiased" or l2 > 0:
             triangles, errors = zip(*engine.each(triangle), strict=True)
             spectrum = spectrum_of(np.vstack(triangles), l2, np.linalg.norm(errors, axis=0))
         return noise_variance(total, count, spectrum, l2, str(rule), model.d, WORDING)
-    theta = np.asarray(model.theta)
 
     def matrix() -> Array:
         return engine.sum(unit_gram) + l2 * np.eye(model.d)
 
-    known = not model.penalized or is_same(model.penalty_score(theta), l2 * theta, ALIKE)
-    return noise_by_rule(rule, model, total, count, matrix if known else None)
+    return noise_by_rule(rule, model, total, count, None if model.penalty.functions else matrix)
 
 
 def mean_square_over(engine: Engine, model: FittedModel) -> Noise:

@@ -26,7 +26,7 @@ class Shard:
     Attributes
     ----------
     model : FittedModel
-        Of these rows alone; only that of the first shard has a penalty.
+        Of these rows alone; only that of the first shard has penalty functions.
     part : object
         What `build` was given.
     label : str

@@ -17,6 +17,7 @@ from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.prediction import InCoordinates, Predictor
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
@@ -121,6 +122,8 @@ def from_sklearn(
         predictor = InCoordinates(predictor, coordinates)
     names = None if built.names is None else coordinates.free(np.array(built.names))
     bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
+    note = penalty_note(last) if np.any(built.ridge) else ""
+    by_rows = type(last).__name__ in OF_MEAN_LOSS
     host = Host(
         labels=getattr(X if hasattr(X, "columns") else y, "index", None),
         response=NamedColumn.of(y),
@@ -130,7 +133,7 @@ def from_sklearn(
         likelihood=built.likelihood,
         theta=coordinates.free(built.b),
         weights=weights,
-        ridge=built.ridge,
+        penalty=Penalty((coordinates.ridge(built.ridge, note),), by_rows=by_rows),
         coordinates=coordinates,
         to_host=to_host,
         to_tangent=to_tangent,
@@ -138,8 +141,6 @@ def from_sklearn(
         names=None if names is None else tuple(map(str, names)),
         facts=Facts(BY_LIBRARY, host, built.df),
         weight_kind=weight_kind,
-        penalty_note=penalty_note(last) if np.any(built.ridge) else "",
-        penalty_by_rows=type(last).__name__ in OF_MEAN_LOSS,
         constraints=constraints_of(bounds, (), built.b, built.names),
     )
     return checked_under_constraints(model)

@@ -16,6 +16,7 @@ from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.foreign import WRITE, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.estimated import estimated, is_estimated
 from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
@@ -151,7 +152,7 @@ def from_statsmodels(
         likelihood=built.likelihood,
         theta=theta,
         weights=weights,
-        ridge=np.broadcast_to(built.ridge, theta.shape),
+        penalty=Penalty((Ridge(np.broadcast_to(built.ridge, theta.shape)),)),
         coordinates=Coordinates(),
         to_host=LikeParams(results.params, predictor),
         watch=Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),

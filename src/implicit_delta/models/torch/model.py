@@ -14,6 +14,7 @@ from implicit_delta.models.batched import BATCH_BYTES, BatchedModel, Step, in_co
 from implicit_delta.models.facts import Facts, Training
 from implicit_delta.models.module_checks import EVIDENCE, Options, reason_of
 from implicit_delta.models.module_prediction import checked_columns
+from implicit_delta.models.program import penalty_of
 from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
 from implicit_delta.models.torch import checks
 from implicit_delta.models.torch.data import Batches, source_of
@@ -72,7 +73,7 @@ def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> 
         theta=theta,
         weights=observation_weights(options.weights, sum(sizes), options.weight_kind),
         weight_kind=options.weight_kind,
-        l2=options.ridge,
+        penalty=penalty_of(program, options.ridge, sizes[0]),
         names=functional.names,
         facts=Facts(_training_of(module, theta.size, options)),
         keep_graphs=sum(sizes) * cost <= KEPT_BYTES,

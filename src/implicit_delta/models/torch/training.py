@@ -42,10 +42,9 @@ def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
 
 
 def _mean_loss(module: nn.Module, model: "TorchModel", batch: Any, weights: Tensor) -> Tensor:
-    """Minus L / n without the ridge, its sum over rows estimated from those of the batch."""
+    """Minus the mean of the weighted terms of a batch."""
     loss: Tensor = -(weights * model.row_terms(module, batch)).mean()
-    penalty = model.program.penalty
-    return loss if penalty is None else loss + penalty(module) / model.n
+    return loss
 
 
 def _stepper(optimizer: Any, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
