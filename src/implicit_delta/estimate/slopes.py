@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.factored import Covariance, Factored, check_bytes, scaled
+from implicit_delta._core.findings import Finding, report
 from implicit_delta._core.rounding import is_repeated
 from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, EvaluationError, NonlinearityWarning
 from implicit_delta.estimate.combination import combine
 from implicit_delta.estimate.quantiles import deviations
@@ -66,7 +66,7 @@ def slopes_of(f: Callable[[Array], Any], x: Array, V: Covariance, *, strict: boo
     bounded = _Same(f, value.shape)
     J = _jacobian(f, bounded, x, V)
     bend = _bend(bounded, x, V, J, np.atleast_1d(value))
-    _check_bend(bend, strict)
+    report([_bent(bend)], strict)
     return Slopes(value, J, bend)
 
 
@@ -232,15 +232,20 @@ def _spread(numbers: NDArray[np.intp]) -> list[int]:
     return [int(numbers[place]) for place in places]
 
 
-def _check_bend(bend: float, strict: bool) -> None:
-    text = (
+def _bent(bend: float) -> Finding | None:
+    if not bend > BEND_WARNS:
+        return None
+    return Finding(
+        "refuse" if bend > BEND_REFUSES else "warn",
+        "bend",
         f"The function bends within half a standard error of the values (nonlinearity {bend:.2g}, "
-        "where 0 is a straight line), so a symmetric interval is doubtful. Apply one that is "
-        "closer to linear and carry its interval over: the logarithm of a ratio, as in "
-        "`est.apply(lambda v: np.log(v[0] / v[1])).summary(transform='exp')`. Or ask for it as a "
-        "psi: `profile(model, psi)`, `infer(model, psi, Bootstrap())`."
+        "where 0 is a straight line), so a symmetric interval is doubtful.",
+        number=bend,
+        remedies=(
+            "Apply one that is closer to linear and carry its interval over: the logarithm of a "
+            "ratio, as in `est.apply(lambda v: np.log(v[0] / v[1])).summary(transform='exp')`.",
+            "Or ask for it as a psi: `profile(model, psi)`, `infer(model, psi, Bootstrap())`.",
+        ),
+        error=ConvergenceError,
+        warning=NonlinearityWarning,
     )
-    if bend > BEND_REFUSES and strict:
-        raise ConvergenceError(text + " `est.apply(f, strict=False)` gives the number anyway.")
-    if bend > BEND_WARNS:
-        warn(text, NonlinearityWarning)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.factored import Covariance, Factored, quadratic
+from implicit_delta._core.findings import Finding, report
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
@@ -123,15 +124,28 @@ def _check_response(evaluation: Evaluation, response: Response) -> None:
         if getattr(response, name) < 0:
             value = getattr(response, name)
             raise ValueError(f"{response.method} returned {name}={value:.3g}: it is a size, >= 0.")
-    variances = found.diagonal()
-    if not np.all(np.isfinite(variances)) or np.min(variances) < -ROUNDING * np.max(abs(variances)):
-        k = int(np.argmin(np.nan_to_num(variances, nan=-np.inf)))
-        raise ConvergenceError(
-            f"{response.method} found a variance of {variances[k]:.3g} for "
-            f"{evaluation.names[k]!r}, which has no square root. Usual causes: refits that are not "
-            "converged, or end at different optima; noise larger than the response. Use another "
-            "method, such as `Infinitesimal()`, or a larger push."
-        )
+    report([_negative_variance(evaluation, response)], strict=True)
+
+
+def _negative_variance(evaluation: Evaluation, response: Response) -> Finding | None:
+    """Find a variance that is negative, or not a number."""
+    V = response.covariance.diagonal()
+    if np.all(np.isfinite(V)) and np.min(V) >= -ROUNDING * np.max(abs(V)):
+        return None
+    k = int(np.argmin(np.nan_to_num(V, nan=-np.inf)))
+    return Finding(
+        "error",
+        "negative_variance",
+        f"{response.method} found a variance of {V[k]:.3g} for {evaluation.names[k]!r}, which has "
+        "no square root.",
+        number=float(V[k]),
+        causes=(
+            "refits that are not converged, or end at different optima; noise larger than the "
+            "response",
+        ),
+        remedies=("Use another method, such as `Infinitesimal()`, or a larger push.",),
+        error=ConvergenceError,
+    )
 
 
 def _check_floats(response: Response, name: str, value: Any, shape: tuple[int | None, ...]) -> None:
