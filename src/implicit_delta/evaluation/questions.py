@@ -150,6 +150,9 @@ class Question(Worded):
         if self.population:
             model.check_rows()
         predictor = predictor.reading(self.data)
+        levels = isinstance(self.scenarios, Observed) or self.how != "difference"
+        if predictor.relative and levels:
+            raise UnsupportedModelError(predictor.relative)
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
         counted = training and len(table) == model.n and not model.facts.host.grouped

@@ -12,6 +12,8 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened
 from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
+from implicit_delta.models.foreign import has_estimates, refuse_foreign
+from implicit_delta.models.glm.prediction import LinearPrediction, Response, Rows
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, flattened
 from implicit_delta.models.prediction import (
@@ -23,6 +25,7 @@ from implicit_delta.models.prediction import (
     names_of,
     replaced,
 )
+from implicit_delta.models.recognized import Recognized, recognized
 from implicit_delta.models.traced_series import LikeParams
 from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.tracing import trace
@@ -47,7 +50,7 @@ NO_PREDICT = (
 
 def from_estimates(
     params: Any,
-    covariance: Any,
+    covariance: Any = None,
     *,
     predict: Callable[[Any, Any], Any] | None = None,
     data: Any = None,
@@ -62,10 +65,12 @@ def from_estimates(
 
     Parameters
     ----------
-    params : Series, dict or (d,) array
-        The estimates. Psi and `predict` get them as they are given here: a Series, parameters by
-        name (``th.S``), or an array.
-    covariance : DataFrame or (d, d) array
+    params : Series, dict or (d,) array, or results
+        The estimates. Results of linearmodels (IV, panels), pyfixest and lifelines are known:
+        ``from_estimates(results)`` has their covariance, quantiles and predictions (of lifelines
+        the median lifetimes of AFT models). Psi and `predict` get the estimates as they are given
+        here: a Series, parameters by name (``th.S``), or an array.
+    covariance : DataFrame or (d, d) array, optional
         Symmetric and positive semi-definite; one with labels is put in the order of `params`. A
         parameter with variance 0 is taken as known.
     predict : callable, optional
@@ -99,11 +104,15 @@ def from_estimates(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.00 +- 0.84
     """
-    theta, names, to_host, layout = _parameters(params, covariance)
-    V = checked_covariance(covariance, names, theta.size)
+    if covariance is None:
+        found = _known(params)
+    else:
+        found = Recognized(params, covariance, "", again=AGAIN)
     _check_counts(n, df)
-    freedom = np.inf if df is None else float(df)
-    given = Claimed(V, "given", freedom, by_rows=False, description="covariance as given")
+    theta, names, to_host, layout = _parameters(found.params, found.covariance)
+    V = checked_covariance(found.covariance, names, theta.size)
+    freedom, n = found.df if df is None else float(df), found.n if n is None else n
+    given = Claimed(V, "given", freedom, by_rows=False, description=found.description)
     model = EstimatesModel(
         theta=theta,
         facts=Facts(BY_LIBRARY, Host(covariance=given), freedom),
@@ -111,12 +120,25 @@ def from_estimates(
         names=names,
         to_host=to_host,
         layout=layout,
+        again=found.again,
     )
-    if predict is None and data is not None:
-        raise TypeError(
-            f"data= are the rows that predict= reads, and it is not given. {NO_PREDICT}"
-        )
-    return model if predict is None else model.predicting(predict, data, n)
+    if predict is not None:
+        found = replace(found, predict=predict, response=None, relative="")
+    if found.predict is None and data is not None:
+        raise TypeError(f"data= are rows that predict= reads, which is not given. {NO_PREDICT}")
+    return model.predicting(found, found.data if data is None else data)
+
+
+def _known(results: Any) -> Recognized:
+    """Read results of a library whose covariance is known."""
+    if has_estimates(results):
+        return recognized(results)
+    refuse_foreign(results, "from_estimates")
+    raise TypeError(
+        "from_estimates needs the covariance of the parameters, `from_estimates(params, "
+        "covariance)`, or results of linearmodels, pyfixest or lifelines, not "
+        f"{type(results).__name__} alone."
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -149,17 +171,20 @@ class EstimatesModel(FittedModel):
         errors = np.sqrt(np.diag(self.covariance))
         return np.where(errors > 0, errors, KNOWN * sizes(self.theta))
 
-    def predicting(
-        self, predict: Callable[[Any, Any], Any], data: Any, n: int | None
-    ) -> "EstimatesModel":
+    def predicting(self, found: "Recognized", data: Any) -> "EstimatesModel":
         """Build the same model with predictions, by default of the rows of data."""
-        table = None if data is None else as_table(data, None)
-        predictor = EstimatesPredictor(predict, self.to_host, self.theta, self.units, table)
-        if table is None:
+        if found.predict is None:
+            return self
+        predictor = EstimatesPredictor(
+            found.predict, self.to_host, self.theta, self.units, None,
+            response=found.response, relative=found.relative,
+        )  # fmt: skip
+        if data is None:
             return replace(self, facts=self.facts.with_host(predictor=predictor))
-        known = len(table) if n is None else n
-        labels = getattr(table, "index", None) if known == len(table) else None
-        predictor = replace(predictor, classes=_outcomes(predictor, table))
+        predictor = predictor.reading(data)
+        known = self.n or len(predictor.table)
+        labels = getattr(predictor.table, "index", None)
+        labels = labels if known == len(predictor.table) else None
         facts = self.facts.with_host(predictor=predictor, labels=labels)
         return replace(self, weights=np.ones(known), facts=facts)
 
@@ -223,8 +248,10 @@ class EstimatesPredictor(Predictor):
     steps: Array
     table: Any
     classes: tuple[Any, ...] | None = None
+    response: Response | None = None  # of the linear predictor that `predict` is then
+    relative: str = ""
 
-    def reading(self, data: Any) -> Predictor:
+    def reading(self, data: Any) -> "EstimatesPredictor":
         if self.table is not None:
             return self
         if data is None:
@@ -238,8 +265,18 @@ class EstimatesPredictor(Predictor):
 
     def on(self, data: Any) -> Prediction:
         index = getattr(data, "index", None)
+        if self.response is not None:
+            return LinearPrediction(self._design(data), self.response, index)
         function = partial(_predicted, self.predict, self.to_host, data)
         return FunctionPrediction(function, lambda _: self.steps, index)
+
+    def _design(self, data: Any) -> Rows:
+        """Read the design of a linear predictor: its change with each parameter."""
+        offset, *columns = (
+            np.asarray(_predicted(self.predict, self.to_host, data, b), dtype=np.float64)
+            for b in np.vstack([np.zeros(self.theta.size), np.eye(self.theta.size)])
+        )
+        return Rows(np.column_stack(columns) - offset[:, None], offset)
 
     def reads(self, name: Any) -> bool:
         """Whether predictions change when the column is shuffled."""

@@ -1,14 +1,16 @@
-"""Fits that a entry does not read: whose they are, and a line that answers the question."""
+"""Fits of other libraries: whose they are, and a line that answers the question."""
 
 from typing import Any
 
+import numpy as np
+
 from implicit_delta.errors import UnsupportedModelError
 
-# Where a library keeps the covariance of its coefficients, and these by name.
+# Where a library keeps the coefficients by name, and their covariance.
 ESTIMATES = {
-    "linearmodels": ("results.cov", "results.params"),
-    "pyfixest": ("results._vcov", "results.coef()"),
-    "lifelines": ("results.variance_matrix_", "results.params_"),
+    "linearmodels": ("params", "cov"),
+    "pyfixest": ("coef", "_vcov"),
+    "lifelines": ("params_", "variance_matrix_"),
 }
 READERS = {
     "statsmodels": "from_statsmodels(results)",
@@ -26,34 +28,50 @@ def library_of(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
 
+def foreign_library(fitted: Any) -> str:
+    """Name the library of a fit that is known here; a class of a user may be derived from it."""
+    known = {*ESTIMATES, *READERS}
+    return next((name for name in map(library_of, type(fitted).__mro__) if name in known), "")
+
+
 def refuse_foreign(fitted: Any, entry: str) -> None:
     """Refuse fits of libraries that another entry reads, or none, with what works instead."""
-    own = type(fitted)
+    own, library = type(fitted), foreign_library(fitted)
     told = f"{entry} does not read {own.__name__} of {library_of(own)}"
-    # A class of the user may be derived from one of theirs.
-    known = (library_of(kind) for kind in own.__mro__ if library_of(kind) in {*ESTIMATES, *READERS})
-    library = next(known, "")
+    if library in ESTIMATES and not has_estimates(fitted):
+        raise UnsupportedModelError(f"{told}. {fit_again(fitted)}")
     if library in ESTIMATES:
-        raise UnsupportedModelError(f"{told}. {_advice(fitted, library)}")
+        raise UnsupportedModelError(
+            f"{told}. It has estimates and their covariance: "
+            f"`infer(from_estimates(results), psi)`. {fit_again(fitted)}"
+        )
     if library in READERS and entry.startswith("from_") and not READERS[library].startswith(entry):
         raise UnsupportedModelError(f"{told}: that is for `{READERS[library]}`.")
 
 
-def _advice(fitted: Any, library: str) -> str:
-    """Take the covariance that a fit has of its coefficients, or fit again."""
-    again = _lifelines(fitted) if library == "lifelines" else ""
-    again = f"Fit it again to resampled rows: `{again}`." if again else WRITE
-    covariance, params = ESTIMATES[library]
-    if not all(hasattr(fitted, name.split(".")[1].rstrip("()")) for name in (covariance, params)):
-        return again
-    index = getattr(getattr(fitted, "params_", None), "index", None)
-    if getattr(index, "nlevels", 1) > 1:
-        params = f"{{'_'.join(name): b for name, b in {params}.items()}}"
-    return (
-        "It has estimates and their covariance, but not the log-likelihood of each row, from which "
-        "errors are made here. Take its covariance, with a psi of the coefficients by name: "
-        f"`infer(measurement({covariance}, **{params}), psi)`. Or {again[0].lower()}{again[1:]}"
-    )
+def has_estimates(fitted: Any) -> bool:
+    """Whether a fit of another library has coefficients and their covariance."""
+    members = ESTIMATES.get(foreign_library(fitted))
+    if members is None or not all(hasattr(fitted, name) for name in members):
+        return False
+    return bool(np.ndim(params_of(fitted)) == 1)
+
+
+def params_of(fitted: Any) -> Any:
+    """Take the coefficients of a fit by name."""
+    found = getattr(fitted, ESTIMATES[foreign_library(fitted)][0])
+    return found() if callable(found) else found
+
+
+def covariance_of(fitted: Any) -> Any:
+    """Take the covariance of the coefficients of a fit."""
+    return getattr(fitted, ESTIMATES[foreign_library(fitted)][1])
+
+
+def fit_again(fitted: Any) -> str:
+    """Write how to fit again to resampled rows."""
+    again = _lifelines(fitted) if foreign_library(fitted) == "lifelines" else ""
+    return f"Fit it again to resampled rows: `{again}`." if again else WRITE
 
 
 def _lifelines(fitter: Any) -> str:

@@ -46,12 +46,15 @@ class Predictor(ABC):
         The training rows as the user gave them, in the model's row order.
     classes : tuple or None
         Labels of the columns of a prediction, if it has several.
+    relative : str
+        Why levels of predictions are not known, but only their differences; usually empty.
     constant : str
         Hint at a call of the host library that makes psi a constant, for messages.
     """
 
     table: Any
     classes: tuple[Any, ...] | None
+    relative: str = ""
 
     @property
     def constant(self) -> str:

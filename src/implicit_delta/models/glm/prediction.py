@@ -226,3 +226,10 @@ class NetworkPrediction:
     def tangent(self, theta: Array) -> "NetworkPrediction":
         """Predict by the tangent of the network at theta."""
         return replace(self, network=self.network.touching(theta))
+
+
+def _same(eta: Array) -> Array:
+    return eta
+
+
+LINEAR, LOG = Mean(_same, np.ones_like), Mean(np.exp, np.exp)

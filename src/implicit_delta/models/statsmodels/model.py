@@ -13,8 +13,9 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import FittedModel, range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.estimates import from_estimates
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
-from implicit_delta.models.foreign import WRITE, refuse_foreign
+from implicit_delta.models.foreign import WRITE, has_estimates, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
@@ -111,6 +112,8 @@ def from_statsmodels(
     >>> print(f"{half.value:.2f} +- {half.standard_error:.2f}")
     5.50 +- 2.00
     """
+    if has_estimates(results):
+        return from_estimates(results)
     refuse_foreign(results, "from_statsmodels")
     optional("statsmodels", "from_statsmodels")
     bare = getattr(results, "_results", results)

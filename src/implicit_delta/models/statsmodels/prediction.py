@@ -13,7 +13,15 @@ from scipy.special import expit, ndtr
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.models.glm.prediction import LinearPrediction, Mean, Response, Rows, Softmax
+from implicit_delta.models.glm.prediction import (
+    LINEAR,
+    LOG,
+    LinearPrediction,
+    Mean,
+    Response,
+    Rows,
+    Softmax,
+)
 from implicit_delta.models.prediction import FunctionPrediction, Prediction, Predictor, replaced
 from implicit_delta.models.statsmodels.design import ByColumns, ByFormulaic, ByPatsy, Design
 from implicit_delta.models.statsmodels.table import offset_of
@@ -290,11 +298,6 @@ def _logistic_density(z: Array) -> Array:
     return np.asarray(expit(z) * expit(-z))
 
 
-def _same(eta: Array) -> Array:
-    return eta
-
-
-LINEAR, LOG = Mean(_same, np.ones_like), Mean(np.exp, np.exp)
 MEANS: dict[str, Response] = {
     "OLS": LINEAR,
     "WLS": LINEAR,
