@@ -115,7 +115,7 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         bends=first.bends,
         kind=first.kind,
         facts=first.facts,
-        **first.others,
+        precision=first.precision,
     )
     model = model.with_noise(noise_over) if model.facts.noise_rule else model
     if frozenset.intersection(*(own.level for own in found)):  # not even together
@@ -155,7 +155,7 @@ def _check(first: Described, other: Described) -> None:
     """Refuse shards that are not parts of one model."""
     pairs = [
         ("kind", first.kind, other.kind),
-        ("dtype", first.dtype, other.dtype),
+        ("dtype", first.precision.dtype, other.precision.dtype),
         ("number of parameters", first.theta.size, other.theta.size),
         ("names", first.names, other.names),
         ("weight_kind", first.weight_kind, other.weight_kind),

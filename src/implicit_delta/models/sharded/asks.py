@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
@@ -19,20 +20,18 @@ from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 
-OTHERS = ("precision",)
-
 
 @dataclass(frozen=True, eq=False)
 class Described:
     """All that has to be alike in the shards, or is added up once.
 
-    `weights` is None where all are one; `value` is the log-likelihood of these rows, `level` are
-    directions in which these rows hold nothing, and `others` are further fields.
+    `weights` is None where all are one; `value` is the log-likelihood of these rows, and
+    `level` are directions in which these rows hold nothing.
     """
 
     label: str
     kind: str
-    dtype: str
+    precision: Precision
     n: int
     theta: Array
     names: tuple[str, ...] | None
@@ -51,7 +50,6 @@ class Described:
     seen: Print
     looks: Looks
     level: frozenset[tuple[int, int]]
-    others: dict[str, Any]
 
 
 def described(shard: Shard) -> Described:
@@ -64,7 +62,7 @@ def described(shard: Shard) -> Described:
     return Described(
         shard.label,
         model.maker or type(model).__name__,
-        model.precision.dtype,
+        model.precision,
         model.n,
         theta,
         model.names,
@@ -83,7 +81,6 @@ def described(shard: Shard) -> Described:
         print_of(model, shard.label),
         looks_of(model, shard.label),
         level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
-        {name: getattr(model, name) for name in OTHERS},
     )
 
 
