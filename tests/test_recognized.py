@@ -108,7 +108,7 @@ Fixest.__module__ = "pyfixest.estimation.models.feols_"
 
 
 class Aft:
-    robust, penalizer = True, 0.0
+    robust, penalizer = False, 0.0
     params_ = pd.Series(B.to_numpy(), index=pd.MultiIndex.from_product([["mu_"], B.index]))
     variance_matrix_ = V.set_axis(params_.index).set_axis(params_.index, axis=1)
     durations = np.ones(160)
@@ -135,7 +135,7 @@ RESULTS = {
     "feols": (Fixest, "pyfixest, clustered (CRV1)", 19),
     "feols with effects": (lambda: Fixest(effects=True, detail="hetero"), "pyfixest, hetero", 19),
     "fepois": (lambda: Fixest("fepois"), "pyfixest, clustered (CRV1)", np.inf),
-    "AFT": (Aft, "lifelines, robust", np.inf),
+    "AFT": (Aft, "lifelines, inverse Hessian", np.inf),
 }  # fmt: skip
 ABSORBED = ["panel", "feols with effects"]
 ENTRIES = {"from_estimates": idm.from_estimates, "from_statsmodels": idm.from_statsmodels}
@@ -201,6 +201,21 @@ def test_predictions_and_options_of_a_user_come_first():
         idm.infer(idm.from_estimates(cox), idm.average_prediction(FRAME))
     with pytest.raises(TypeError, match="predict="):
         idm.from_estimates(cox, data=FRAME)
+
+
+@pytest.mark.parametrize("kind", ["coxph_fitter", "weibull_aft_fitter"])
+def test_robust_fits_of_lifelines_keep_no_covariance(kind):
+    """lifelines has the sandwich in `standard_errors_`, and not in `variance_matrix_`."""
+    errors = np.sqrt(np.diag(V))
+    members = {"params_": B, "variance_matrix_": V}
+    same = stand_in(f"lifelines.fitters.{kind}", standard_errors_=errors, **members)
+    np.testing.assert_allclose(
+        idm.infer(idm.from_estimates(same), idm.parameters).standard_error, errors
+    )
+    other = stand_in(f"lifelines.fitters.{kind}", standard_errors_=1.05 * errors, **members)
+    for entry in ENTRIES.values():
+        with pytest.raises(idm.UnsupportedModelError, match=r"robust or clustered.*bootstrap"):
+            entry(other)
 
 
 def test_what_is_not_recognized_is_refused():

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.rounding import is_same
 from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.foreign import (
     covariance_of,
     fit_again,
@@ -19,6 +21,7 @@ from implicit_delta.models.foreign import (
 )
 from implicit_delta.models.glm.prediction import LINEAR, LOG, Response
 
+SAME = 1e-8  # of a standard error: two computations of one matrix; robust ones differ by percents
 ABSORBED = (
     "The fixed effects of this fit are not among its parameters, so that levels of predictions, "
     "and their ratios, are not known with an error. Differences are: `average_comparison` and "
@@ -161,15 +164,32 @@ class _OfFixest:
 
 
 def _lifelines(fitter: Any) -> dict[str, Any]:
-    robust = "robust" if getattr(fitter, "robust", False) else "inverse Hessian"
-    kind = "clustered" if getattr(fitter, "cluster_col", None) else robust
+    _check_errors(fitter)
+    penalized = ", penalized" if np.any(getattr(fitter, "penalizer", 0.0)) else ""
     found = {
-        "kind": kind + (", penalized" if np.any(getattr(fitter, "penalizer", 0.0)) else ""),
+        "kind": f"inverse Hessian{penalized}",
         "n": _count(np.size(getattr(fitter, "durations", ()))),
     }
     if "aft" not in type(fitter).__module__:
         return found  # the baseline hazard of a Cox model has no covariance
     return found | {"predict": _Median(fitter)}
+
+
+def _check_errors(fitter: Any) -> None:
+    """Raise if the standard errors of a fit of lifelines are not those of its covariance.
+
+    With ``robust=True`` or ``cluster_col=`` the sandwich is in `standard_errors_` alone, and
+    `variance_matrix_` is the inverse Hessian all the same.
+    """
+    stated = getattr(fitter, "standard_errors_", None)
+    kept = np.sqrt(np.diag(np.asarray(fitter.variance_matrix_, dtype=np.float64)))
+    if stated is not None and not is_same(np.asarray(stated) / kept, np.ones(kept.size), SAME):
+        raise UnsupportedModelError(
+            "This fit of lifelines is robust or clustered, and lifelines keeps its standard errors "
+            "alone: `results.variance_matrix_` is the covariance without them. Fit it without "
+            "`robust=` and `cluster_col=` for model-based errors, or give a robust covariance, "
+            f"`from_estimates(results.params_, covariance)`. {fit_again(fitter)}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
