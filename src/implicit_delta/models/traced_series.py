@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.optional import optional
 from implicit_delta.models.prediction import Predictor
 from implicit_delta.numerics.tracing.traced import Traced
 
@@ -14,8 +15,7 @@ class TracedSeries(Traced):
     """A traced vector with labels, and those methods of a Series that pick entries."""
 
     def __init__(self, vector: Traced, index: Any) -> None:
-        import pandas as pd
-
+        pd = optional("pandas", "a vector with labels")
         super().__init__(vector.node)
         self.index = index
         self.values = vector

@@ -224,6 +224,11 @@ def drift_causes(shard: Shard) -> str:
     return shard.model.drift_causes()
 
 
+def reads_psi(shard: Shard) -> bool:
+    """Whether `doubt_of` reads psi at all."""
+    return getattr(shard.model, "watch", None) is not None
+
+
 def doubt_of(shard: Shard, psi: Any) -> str:
     """Describe what psi most likely gets wrong."""
     return shard.model.doubt_of(psi)

@@ -381,6 +381,8 @@ class ShardedModel(FittedModel):
             raise NotAMaximumError.saddle(float(least))
 
     def doubt_of(self, psi: Any) -> str:
+        if not self.engine.first(asks.reads_psi):  # which may be large
+            return ""
         return str(self.engine.first(asks.doubt_of, psi))
 
     def drift_causes(self) -> str:
