@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from implicit_delta import FittedModel, from_loglik
+from implicit_delta.models.weights import Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,13 +15,13 @@ class Diagonal(FittedModel):
     curvatures: np.ndarray
     center: np.ndarray
     theta: np.ndarray
-    weights: np.ndarray
+    weights: Weights
     names: None = None
 
     @classmethod
     def of(cls, curvatures):
         zero = np.zeros(len(curvatures))
-        return cls(curvatures, zero, zero, np.ones(1))
+        return cls(curvatures, zero, zero, Weights(np.ones(1)))
 
     @property
     def passes(self):
@@ -30,13 +31,13 @@ class Diagonal(FittedModel):
         return np.array([-self.curvatures @ (theta - self.center) ** 2 / 2])
 
     def objective(self, theta):
-        return float(self.weights @ self.terms(theta))
+        return float(self.weights.values @ self.terms(theta))
 
     def score(self, theta):
-        return -self.weights[0] * self.curvatures * (theta - self.center)
+        return -self.weights.values[0] * self.curvatures * (theta - self.center)
 
     def information(self, theta, v, curvature="hessian"):
-        return self.weights[0] * (self.curvatures * v.T).T
+        return self.weights.values[0] * (self.curvatures * v.T).T
 
     def terms_along(self, theta, v):
         return (-self.curvatures * (theta - self.center) @ v)[None]
@@ -48,7 +49,7 @@ class Diagonal(FittedModel):
         raise NotImplementedError("evaluations of this model are opaque")
 
     def reweighted(self, weights):
-        return replace(self, weights=weights)
+        return replace(self, weights=self.weights.replaced(weights))
 
     def at(self, theta):
         return replace(self, theta=theta)

@@ -260,8 +260,8 @@ def test_a_claim_is_lost_with_its_parameters_or_rows():
     errors = np.sqrt(np.diag(model.claimed.covariance))
     assert model.at(model.theta + 1e-6 * errors).claimed is not None
     assert model.at(model.theta + 0.1 * errors).claimed is None
-    assert model.reweighted(model.weights).claimed is not None
-    assert model.reweighted(2 * model.weights).claimed is None
+    assert model.reweighted(model.weights.values).claimed is not None
+    assert model.reweighted(2 * model.weights.values).claimed is None
     assert idm.polish(model).claimed is not None
     rough = quietly(
         lambda: sm.Logit(BINARY, X).fit(maxiter=2, disp=0, cov_type="HC0", start_params=np.ones(4))

@@ -755,7 +755,7 @@ ASKED_CODE = [
     "average_comparison(*'x')", "average_comparison(**{'variable': 'x'})", "open('hit', 'w')",
     "(lambda: 1)()", "average_comparison('x', data=open('hit', 'w'))", "average_comparison(x)",
     "average_comparison('x', values=(1,) * 10**9)", "average_comparison('x' 'y' if 1 else 'z')",
-    "average_comparison('x')('y')", "average_comparison('x'); 1", "infer('x')", "from_draws(1)",
+    "average_comparison('x')('y')", "average_comparison('x'); 1", "infer('x')", "from_loglik(1)",
     "datagrid(x=1)", "predictions(datagrid(datagrid(x=1)))", "predictions(datagrid(x=open('hit')))",
     "contrast(open('hit', 'w'))", "contrast('x.__class__')", "contrast('open(1)')",
     GRID,

@@ -9,6 +9,7 @@ from scipy.stats import chi2, genextreme, norm
 import implicit_delta as idm
 from implicit_delta.inference.likelihood_ratio import mixture
 from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.weights import Weights
 
 sm = pytest.importorskip("statsmodels.api")
 
@@ -323,7 +324,7 @@ def test_minus_infinity_at_weight_zero_with_a_score():
 
     weights = np.array([1.0, 1.0, 1.0, 0.0])
     full = idm.from_loglik(lambda th: exponential(th)[:3], start=[1.0])
-    model = LoglikModel(exponential, full.theta, weights, row_scores=score)
+    model = LoglikModel(exponential, full.theta, Weights(weights), row_scores=score)
     assert np.all(np.isfinite(model.score(full.theta)))
     assert model.objective(full.theta) == pytest.approx(full.objective(full.theta))
 

@@ -572,7 +572,7 @@ def test_degrees_of_freedom_without_satterthwaite(robust, clusters, expected):
 def test_degrees_of_freedom_of_sampling_weights():
     X, y, _ = problem("gaussian", seed=9)
     model = plain(X, y)
-    object.__setattr__(model, "weight_kind", "sampling")
+    object.__setattr__(model, "weights", replace(model.weights, kind="sampling"))
     assert degrees(model, lambda b: b[1], True) == 40 - 3
     assert degrees(model, lambda b: b[1], True, LABELS) == 8 - 3
     assert degrees(model, lambda b: b[1], True, np.arange(40) % 3) == 1

@@ -1,8 +1,11 @@
 """Methods x cases: everything is held to the closed forms of `cases.py`."""
 
+import inspect
+
 import numpy as np
 import pytest
 from cases import CASES, logistic, weibull
+from scipy import optimize
 
 import implicit_delta as idm
 from implicit_delta.testing import check_method, check_model
@@ -52,20 +55,15 @@ def test_finite_difference_at_its_default_push(case):
     np.testing.assert_allclose(found, case.standard_error, rtol=1e-2)
 
 
-@pytest.mark.parametrize("maximize", [idm.lbfgs, idm.newton_krylov, idm.nelder_mead, idm.cobyqa])
+def cobyqa(fun, x0):
+    return optimize.minimize(fun, x0, method="COBYQA")
+
+
+@pytest.mark.parametrize("maximize", [idm.lbfgs, idm.newton_krylov, idm.nelder_mead, cobyqa])
 @pytest.mark.parametrize("case", [logistic(), weibull()], ids=lambda case: case.name)
 def test_maximizers_agree(case, maximize):
     found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))
     np.testing.assert_allclose(found, case.standard_error, rtol=1e-2)
-
-
-@pytest.mark.slow
-def test_bayesian_optimization_in_two_dimensions():
-    pytest.importorskip("bayes_opt")
-    case = weibull()
-    maximize = idm.bayesian_optimization(evaluations=25)
-    found = errors(case, idm.FiniteDifference(maximizer=maximize, push=0.25))
-    np.testing.assert_allclose(found, case.standard_error, rtol=0.02)
 
 
 def slope_in_lam(case, central):
@@ -249,3 +247,34 @@ def test_what_is_no_method_by_clusters_is_refused():
     model = idm.from_loglik(lambda t: -0.5 * (y - t[0]) ** 2, start=[0.0])
     with pytest.raises(TypeError, match=r"Own\.by_clusters returned NoneType"):
         idm.infer(model, lambda t: t[0], Own(), clusters=np.arange(50) // 5)
+
+
+# Arguments by place.
+PLACES = {
+    "Simulation": (idm.Simulation, ["draws", "rng", "curvature", "n_jobs"]),
+    "Bootstrap": (
+        idm.Bootstrap,
+        ["replicates", "kind", "rng", "n_jobs", "maximizer", "curvature", "clusters"],
+    ),
+    "FiniteDifference": (
+        idm.FiniteDifference,
+        ["lam", "central", "maximizer", "push", "combine", "curvature", "n_jobs"],
+    ),
+    "Infinitesimal": (idm.Infinitesimal, ["solver", "curvature", "damping"]),
+    "Average": (idm.Average, ["h", "sample"]),
+    "Estimate": (idm.Estimate, ["value", "covariance"]),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_arguments_keep_their_places(name):
+    kind, places = PLACES[name]
+    parameters = inspect.signature(kind).parameters.values()
+    free = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert free[: len(places)] == places
+
+
+def test_a_seed_by_place_is_a_seed():
+    assert idm.Simulation(200, 0) == idm.Simulation(200, rng=0)
+    with pytest.raises(TypeError, match="tangent=True"):
+        idm.Simulation(200, True)

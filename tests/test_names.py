@@ -162,7 +162,7 @@ def test_scores_penalties_and_constraints_see_names():
     assert model.theta.a - 2 * model.theta.b == pytest.approx(0.5)
 
 
-def test_residuals_equations_and_draws_see_names():
+def test_residuals_and_equations_see_names():
     line = idm.from_residuals(
         lambda th: Y - th.a - th.b * X,
         start={"a": 0.0, "b": 0.0},
@@ -175,16 +175,6 @@ def test_residuals_equations_and_draws_see_names():
     slope = np.polyfit(X, Y, 1)[0]
     assert idm.infer(line, "b").value == pytest.approx(slope)
     assert idm.infer(roots, lambda th: th.b).value == pytest.approx(slope)
-    mean = Y.mean() + RNG.normal(size=2000) / np.sqrt(80)
-    for draws in ({"m": mean}, pd.DataFrame({"m": mean})):
-        model = idm.from_draws(draws, lambda th: -((Y - th.m) ** 2) / 2)
-        estimate = idm.infer(model, "m")
-        assert estimate.standard_error == pytest.approx(Y.std() / np.sqrt(80), rel=0.1)
-    several = idm.from_draws(
-        {"m": mean, "k": np.tile(mean[:, None], 2)}, lambda th: -((Y - th.m) ** 2) / 2
-    )
-    assert several.names == ("m", "k[0]", "k[1]")
-    assert idm.infer(several, lambda th: th.k.sum()).value == pytest.approx(2 * mean.mean())
 
 
 def test_bounds_by_name():

@@ -11,7 +11,7 @@ import pytest
 import implicit_delta
 
 OPTIONAL = [
-    "torch", "jax", "statsmodels", "sklearn", "pandas", "polars", "matplotlib", "bayes_opt", "dask",
+    "torch", "jax", "statsmodels", "sklearn", "pandas", "polars", "matplotlib", "dask",
 ]  # fmt: skip
 
 HIDE = """
@@ -94,11 +94,6 @@ CALLS = [
     ("matplotlib", "estimate.plot()", "plot()", "matplotlib", "plot"),
     ("matplotlib", "idm.compare(model, mean, one).plot()", "plot()", "matplotlib", "plot"),
     ("matplotlib", "idm.profile(model, mean).plot()", "plot()", "matplotlib", "plot"),
-    (
-        "bayes_opt",
-        "idm.infer(model, mean, idm.FiniteDifference(maximizer=idm.bayesian_optimization))",
-        "bayesian_optimization", "bayesian-optimization", "bayes",
-    ),
 ]  # fmt: skip
 
 

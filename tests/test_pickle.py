@@ -19,6 +19,7 @@ from test_statsmodels import X as DESIGN
 
 import implicit_delta as idm
 from implicit_delta.models.penalty import Penalty, Ridge
+from implicit_delta.models.weights import Weights
 
 TIMES = np.linspace(0.1, 3.0, 40)
 DECAY = 2.0 * np.exp(-0.7 * TIMES) + 0.1 * np.random.default_rng(3).normal(size=40)
@@ -158,7 +159,8 @@ def test_the_print_names_the_objective():
 class Subclass(idm.FittedModel):
     """A backend of somebody else's, with nothing but the contract."""
 
-    theta, weights, names, penalty = np.zeros(2), np.ones(3), None, Penalty((Ridge(0.5),))
+    theta, weights, names = np.zeros(2), Weights(np.ones(3)), None
+    penalty = Penalty((Ridge(0.5),))
     passes = terms = objective = score = information = terms_along = None
     evaluate = jacobian = reweighted = at = None
 

@@ -6,6 +6,7 @@ import heapq
 import numpy as np
 import pytest
 from opaque import steps
+from scipy import optimize
 
 import implicit_delta as idm
 from implicit_delta.evaluation.replicated import accepts_rng
@@ -200,12 +201,12 @@ def test_three_ways_agree_on_a_queue():
         score=score,
     )
     psi = idm.Replicated(average_wait, repeats=4, rng=0)
+    radii = {"initial_tr_radius": 0.5, "final_tr_radius": 1e-2}
+    cobyqa = functools.partial(optimize.minimize, method="COBYQA", options=radii)
     answers = [
         idm.infer(model, psi, idm.Simulation(draws=100, rng=0)),
         idm.infer(model, idm.Smoothed(psi, draws=60, rng=0), strict=False),
-        idm.infer(
-            model, psi, idm.FiniteDifference(maximizer=idm.cobyqa(tolerance=1e-2)), strict=False
-        ),
+        idm.infer(model, psi, idm.FiniteDifference(maximizer=cobyqa), strict=False),
     ]
     errors = [est.budget["model"] for est in answers]
     np.testing.assert_allclose(errors, np.mean(errors), rtol=0.1)

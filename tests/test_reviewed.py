@@ -80,8 +80,3 @@ def test_plots_take_what_tables_take():
     points = estimate.plot(transform="exp").containers[0].lines[0].get_xdata()
     np.testing.assert_allclose(points, estimate.to_dict(transform="exp")["estimate"])
     pyplot.close("all")
-
-
-def test_linearity_is_deprecated():
-    with pytest.warns(DeprecationWarning, match="nonlinearity"):
-        assert idm.Diagnostics(nonlinearity=0.5).linearity == 0.5

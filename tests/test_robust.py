@@ -168,7 +168,7 @@ def left_out(model, psi):
     """Psi after real refits, each without one row."""
     values = []
     for row in range(model.n):
-        weights = model.weights.copy()
+        weights = model.weights.values.copy()
         weights[row] -= 1
         refitted = idm.polish(model.reweighted(weights))
         values.append(float(refitted.evaluate(psi, refitted.theta)))

@@ -137,7 +137,7 @@ def test_infer_is_that_of_all_rows(pair, question, k):
 @pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
 def test_profile_and_polish_are_those_of_all_rows(pair, k):
     one, many = pair
-    if one.weight_kind == "sampling":
+    if one.weights.kind == "sampling":
         pytest.skip("weights of a population have no likelihood ratio")
     a, b = (idm.profile(model, ratio_of).interval for model in (one, many[k]))
     assert np.max(abs(np.subtract(a, b))) < EXACT
@@ -276,10 +276,10 @@ def test_equal_clusters_are_added_up_by_label():
     v = np.eye(3)[:, :2]
     from implicit_delta._core.clusters import Clusters
 
-    found = Clusters.of(labels, one.weights)
+    found = Clusters.of(labels, one.weights.values)
     assert np.allclose(many.scatter(theta, v, found), one.scatter(theta, v, found), rtol=1e-12)
     apart = sum(
-        part.scatter(theta, v, Clusters.of(labels[rows], part.weights))
+        part.scatter(theta, v, Clusters.of(labels[rows], part.weights.values))
         for rows in rows_of(2)
         for part in [poisson(rows, theta)]
     )
@@ -385,7 +385,7 @@ def test_rows_that_are_all_left_out_leave_the_penalty():
     one, theta = fitted(penalized)
     many = idm.from_shards(lambda rows: penalized(rows, theta), rows_of(5))
     for empty in (slice(0, 9), slice(40, 41)):
-        weights = one.weights.copy()
+        weights = one.weights.values.copy()
         weights[empty] = 0.0
         a, b = one.reweighted(weights), many.reweighted(weights)
         near = theta + 0.1
@@ -394,5 +394,5 @@ def test_rows_that_are_all_left_out_leave_the_penalty():
         v = np.eye(3)
         assert np.allclose(b.information(near, v), a.information(near, v), rtol=1e-8)
         assert np.allclose(b.scatter(near, v), a.scatter(near, v), rtol=1e-12)
-        back = b.reweighted(one.weights)
+        back = b.reweighted(one.weights.values)
         assert back.objective(near) == pytest.approx(one.objective(near), rel=1e-12)

@@ -118,9 +118,9 @@ def test_an_average_over_training_rows_is_that_of_the_draw(many, sample, cluster
 def test_weights_here_are_those_of_the_shards(many):
     build = fitted("counts")
     model = idm.from_shards(build, rows_of(5)).resampled("resample", np.random.default_rng(1))
-    whole = build(slice(None)).reweighted(model.weights)
-    assert np.all(model.weights == np.round(model.weights))
-    assert model.weights.sum() > 0
+    whole = build(slice(None)).reweighted(model.weights.values)
+    assert np.all(model.weights.values == np.round(model.weights.values))
+    assert model.weights.values.sum() > 0
     np.testing.assert_allclose(model.score(model.theta), whole.score(whole.theta), atol=1e-10)
 
 

@@ -90,16 +90,6 @@ def test_statistics_of_equations_do_not_depend_on_units():
     assert found.standard_error == pytest.approx(right.standard_error, rel=1e-3)
 
 
-def test_a_posterior_has_no_normal_draws():
-    model = likelihood()
-    points = np.random.default_rng(0).multivariate_normal(model.theta, 0.02 * np.eye(3), 300)
-    drawn = idm.from_draws(
-        points, terms=lambda b: -np.logaddexp(0, np.where(Y > 0, -1, 1) * (X @ b))
-    )
-    with pytest.raises(idm.UnsupportedModelError, match="plain function"):
-        idm.infer(drawn, STATISTICS["auc"])
-
-
 # Differences of statistics.
 
 

@@ -40,11 +40,7 @@ def unbounded():
     return idm.profile(mean_model(), lambda m: np.tanh(50 * m[0]))
 
 
-def old_name():
-    return idm.FiniteDifference(maximize=idm.lbfgs)
-
-
-CASES = [drifting, bending, coarse, noisy, simulated, old_name]
+CASES = [drifting, bending, coarse, noisy, simulated]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

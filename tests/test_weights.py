@@ -116,7 +116,7 @@ def test_frequency_weights_equal_repeated_rows(name, asked):
     weighted = MODELS[name](weights=REPEATS, weight_kind="frequency")
     expected = sorted_errors(MODELS[name](AGAIN), **repeated)
     np.testing.assert_allclose(sorted_errors(weighted, **ASKED[asked]), expected, rtol=1e-5)
-    assert weighted.counts.sum() == len(AGAIN)
+    assert weighted.weights.counts.sum() == len(AGAIN)
 
 
 @pytest.mark.parametrize("weights", [PRECISIONS, PRECISIONS * N / PRECISIONS.sum()])

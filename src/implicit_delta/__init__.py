@@ -68,10 +68,8 @@ _HOMES = {
     "average_prediction": "evaluation",
     "average_slope": "evaluation",
     "averaged": "inference.continued",
-    "bayesian_optimization": "numerics.maximizers",
     "bootstrap": "inference.bootstrap",
     "cholesky": "numerics.solvers",
-    "cobyqa": "numerics.maximizers",
     "combine": "models.combined",
     "compare": "inference.compare",
     "compress": "models.compress",
@@ -79,7 +77,6 @@ _HOMES = {
     "continue_training": "inference.continued",
     "contour": "inference.profile.contour",
     "datagrid": "evaluation",
-    "from_draws": "models.draws",
     "from_equations": "models.equations",
     "from_estimates": "models.estimates",
     "from_jax": "models.jax",
@@ -175,7 +172,6 @@ if TYPE_CHECKING:
     from implicit_delta.models.combined import combine as combine
     from implicit_delta.models.combined import measurement as measurement
     from implicit_delta.models.compress import compress as compress
-    from implicit_delta.models.draws import from_draws as from_draws
     from implicit_delta.models.equations import from_equations as from_equations
     from implicit_delta.models.estimates import from_estimates as from_estimates
     from implicit_delta.models.jax import from_jax as from_jax
@@ -186,8 +182,6 @@ if TYPE_CHECKING:
     from implicit_delta.models.sklearn import from_sklearn as from_sklearn
     from implicit_delta.models.statsmodels import from_statsmodels as from_statsmodels
     from implicit_delta.models.torch import from_torch as from_torch
-    from implicit_delta.numerics.maximizers import bayesian_optimization as bayesian_optimization
-    from implicit_delta.numerics.maximizers import cobyqa as cobyqa
     from implicit_delta.numerics.maximizers import lbfgs as lbfgs
     from implicit_delta.numerics.maximizers import nelder_mead as nelder_mead
     from implicit_delta.numerics.maximizers import newton_krylov as newton_krylov

@@ -184,8 +184,8 @@ def _compare_covariance(what: str, covariance: Any, exact: Array, rtol: float) -
 def _check_shapes(model: FittedModel) -> None:
     _require(model.theta.shape == (model.d,) and model.d > 0, "theta must have shape (d,), d > 0")
     _require(model.theta.dtype == np.float64, "theta must be float64")
-    _require(model.weights.shape == (model.n,), "weights must have shape (n,)")
-    _require(model.weights.dtype == np.float64, "weights must be float64")
+    _require(model.weights.values.shape == (model.n,), "weights must have shape (n,)")
+    _require(model.weights.values.dtype == np.float64, "weights must be float64")
     _require(model.penalty.floor >= 0, "the strengths of ridges must not be negative")
 
 
@@ -262,7 +262,7 @@ def _check_evaluation(
 def _check_copies(model: FittedModel, near: Array, generator: np.random.Generator) -> None:
     weights = generator.integers(0, 3, size=model.n).astype(np.float64) + 0.5
     other = model.reweighted(weights)
-    expected = (weights - model.weights) @ model.terms(near)
+    expected = (weights - model.weights.values) @ model.terms(near)
     actual = other.objective(near) - model.objective(near)
     size = float(np.sum(abs(model.terms(near)))) + 1.0
     _close(actual, expected, 1e-6, size, "reweighted does not weight the terms")

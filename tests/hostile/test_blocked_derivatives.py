@@ -15,7 +15,7 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.slopes import lines_of, slope_doubt
+from implicit_delta.methods.slopes import lines_of, slope_mismatch
 
 torch.set_num_threads(1)
 DETACHED, STEPS = "does not change as its derivative implies", "jumps near the fitted parameters"
@@ -211,7 +211,7 @@ def test_few_evaluations_are_added():
     )
     lines = lines_of(evaluation, jacobian, errors, draw, whitened=True)
     assert len(calls) == 6
-    assert slope_doubt(lines, errors) is None
+    assert slope_mismatch(lines, errors) is None
     assert len(calls) <= 18
 
 

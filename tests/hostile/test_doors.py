@@ -24,7 +24,6 @@ WRONG = {
     "for a bootstrap": (lambda: idm.Bootstrap(maximizer="lbfgs"), "idm.lbfgs"),
     "for a profile": (lambda: idm.profile(model(), psi, maximizer="lbfgs"), "idm.lbfgs"),
     "for polish": (lambda: idm.polish(model(), maximizer="lbfgs"), "idm.lbfgs"),
-    "the old name": (lambda: idm.FiniteDifference(maximize="lbfgs"), "idm.lbfgs"),
     "a class to compare": (lambda: idm.compare(model(), psi, [idm.Bootstrap]), "give methods"),
     "a model to refit": (lambda: idm.refit(model(), psi), "infer"),
     "a penalty of shape (1,)": (
@@ -35,7 +34,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_error_names_what_to_give(name):
     call, text = WRONG[name]
     with pytest.raises((TypeError, ValueError), match=text):

@@ -847,6 +847,18 @@ def test_slopes_of_steps_and_of_roots_at_zero(text):
         idm.infer(of_formula(text)[1], slope("x"))
 
 
+@pytest.mark.parametrize("by", [None, "g"])
+@pytest.mark.parametrize(
+    "text", ["y ~ C(x > 1)", "y ~ z + I(1.0 * (x > 0.987))", "y ~ z * C(x > 0.987)"]
+)
+def test_slopes_of_what_only_jumps(text, by):
+    """They are zero up to rounding, and were answered or not as the processor rounds."""
+    frame = KINKED.assign(x=KINKED.x + 0.001, z=np.cos(np.arange(len(KINKED))))
+    model = idm.from_statsmodels(smf.ols(text, frame).fit())
+    with pytest.raises(idm.EvaluationError, match="exactly zero whatever the parameters are"):
+        idm.infer(model, slope("x", by=by))
+
+
 def test_slopes_of_a_network_with_rows_at_its_kinks():
     torch = pytest.importorskip("torch")
     x = torch.tensor(KINKED[["x"]].to_numpy())

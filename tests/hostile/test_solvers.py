@@ -11,6 +11,7 @@ import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 
@@ -154,7 +155,7 @@ class Quadratic(FittedModel):
 
     curvatures: np.ndarray
     theta: np.ndarray
-    weights: np.ndarray
+    weights: Weights
     penalty: Penalty = NO_PENALTY
     names: tuple | None = None
     bend: float = 0.0  # of the Hessian away from the Gauss-Newton matrix
@@ -162,7 +163,7 @@ class Quadratic(FittedModel):
 
     @classmethod
     def of(cls, curvatures, **options):
-        return cls(curvatures, np.zeros(curvatures.size), np.ones(1), **options)
+        return cls(curvatures, np.zeros(curvatures.size), Weights(np.ones(1)), **options)
 
     def terms(self, theta):
         return np.array([self.objective(theta)])
@@ -187,7 +188,7 @@ class Quadratic(FittedModel):
         return np.atleast_2d(psi(np.eye(self.d)).T)
 
     def reweighted(self, weights):
-        return dataclasses.replace(self, weights=weights)
+        return dataclasses.replace(self, weights=self.weights.replaced(weights))
 
     def at(self, theta):
         return dataclasses.replace(self, theta=theta)

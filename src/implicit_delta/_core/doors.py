@@ -5,7 +5,11 @@ from importlib import import_module
 from typing import Any
 
 # By name alone: an import from a later room would turn the order of the rooms around.
-DOORS = {"summary": ("implicit_delta.inference.summary", "summary_of")}
+DOORS = {
+    "summary": ("implicit_delta.inference.summary", "summary_of"),
+    "covariance": ("implicit_delta.inference.summary", "covariance_of"),
+    "aic": ("implicit_delta.inference.summary", "aic_of"),
+}
 
 
 def door(name: str) -> Callable[..., Any]:

@@ -3,8 +3,8 @@
 from typing import Any
 
 # The extra that installs a library, and its name on the index, where they differ from the module's.
-EXTRAS = {"matplotlib": "plot", "bayes_opt": "bayes", "optax": "jax"}
-NAMES = {"sklearn": "scikit-learn", "bayes_opt": "bayesian-optimization"}
+EXTRAS = {"matplotlib": "plot", "optax": "jax"}
+NAMES = {"sklearn": "scikit-learn"}
 
 
 def optional(module: str, user: str) -> Any:

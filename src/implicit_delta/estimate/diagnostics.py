@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from implicit_delta import errors
-from implicit_delta._core.deprecated import old_names
 from implicit_delta._core.findings import Finding
 
 KINDS = {"error": errors.ImplicitDeltaError, "warning": errors.ImplicitDeltaWarning}
@@ -15,7 +14,6 @@ RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
 
-@old_names(linearity="nonlinearity")
 @dataclass(frozen=True)
 class Diagnostics:
     """Measures of how far an estimate can be trusted; NaN where the method cannot tell.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.deprecated import drawn_by_its_method
 from implicit_delta.estimate.axes import described, new_axes
 from implicit_delta.estimate.drawn import drawn
 from implicit_delta.estimate.group_plot import group_plot
@@ -198,7 +197,3 @@ def _positions(estimate: Estimate, x: ArrayLike) -> np.ndarray[Any, np.dtype[Any
             "give one number for each"
         )
     return at
-
-
-comparison_plot = drawn_by_its_method("comparison_plot")
-profile_plot = drawn_by_its_method("profile_plot")

@@ -146,7 +146,7 @@ class Evaluation:
             return cls(value, picked.scalar, labels, function=identity, fitted=model)
         if isinstance(asked, Question):
             raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
-        inner = composed(_with_labels(model, asked), model.shares)
+        inner = composed(_with_labels(model, asked), model.weights.shares)
         units, sampling, groups = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
@@ -237,14 +237,15 @@ class Evaluation:
         psi = function.psi if isinstance(function, _PsiOfModel) else None
         if self.units is not None or not isinstance(psi, Composed) or self.sampling is None:
             return self.units
-        return psi.sampled(raw_at(self.model, psi.units, self.model.theta), self.model.shares)[0]
+        raw = raw_at(self.model, psi.units, self.model.theta)
+        return psi.sampled(raw, self.model.weights.shares)[0]
 
     @property
     def deviations(self) -> Array:
         """Influence of each training row on the average alone, (n, K)."""
         assert self.units is not None
-        shares = self.model.shares
-        each = ratio(shares, self.model.counts) / shares.sum()
+        shares = self.model.weights.shares
+        each = ratio(shares, self.model.weights.counts) / shares.sum()
         return np.asarray(each[:, None] * (self.units - self.value))
 
     def weighed(self, theta: Array, weights: Array) -> Array:
@@ -253,7 +254,7 @@ class Evaluation:
             return np.concatenate([part.weighed(theta, weights) for part in self.parts])
         if self.sample != "training":
             return self(theta)
-        shares = ratio(weights, self.model.weights) * self.model.shares
+        shares = ratio(weights, self.model.weights.values) * self.model.weights.shares
         function = self.function
         if isinstance(function, Asked):
             return function.weighed(theta, shares)
@@ -262,7 +263,8 @@ class Evaluation:
             moved = self.units + (self(theta) - self.value)  # rows of a surrogate move together
             return np.asarray(shares @ moved / shares.sum())
         raw = np.asarray(raw_at(function.model, function.psi.units, theta), dtype=np.float64)
-        kept = shares * (self.model.shares.sum() / shares.sum())  # a total is one of as many rows
+        count = self.model.weights.shares.sum()  # a total is one of as many rows
+        kept = shares * (count / shares.sum())
         value = function.psi.summary(raw, kept)
         return np.atleast_1d(checked_value(value, "near the fitted parameters"))
 
@@ -534,7 +536,7 @@ def _units(
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.facts.host.labels)
-    units, sampling = psi.sampled(raw, model.shares)
+    units, sampling = psi.sampled(raw, model.weights.shares)
     if psi.sample == "training":
         model.check_order(psi.units)
     return units, sampling, psi.summary.names(raw, psi.function.names)
@@ -595,7 +597,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
     if training:
         model.check_order(psi.units)
     function = OfRows(owned, scores.shape)
-    weight = model.shares if training else np.ones(len(scores))
+    weight = model.weights.shares if training else np.ones(len(scores))
     labels = model.joined_units(psi.units, psi.clusters, "clusters")
     clusters = clusters_of(labels, rows)
     value = check_function(function, scores, weight)

@@ -1,6 +1,7 @@
 """Questions in one line: predictions, comparisons and slopes, averaged over rows."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -24,7 +25,7 @@ from implicit_delta.evaluation.scenarios import (
     check_values,
 )
 from implicit_delta.evaluation.spread import RowWeights
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.plain_prediction import counts_of, plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
@@ -148,7 +149,7 @@ class Question(Worded):
                 "`infer(model, lambda theta: ...)`."
             )
         if self.population:
-            model.check_rows()
+            require_rows(model)
         predictor = predictor.reading(self.data)
         levels = isinstance(self.scenarios, Observed) or self.how != "difference"
         if predictor.relative and levels:
@@ -156,7 +157,7 @@ class Question(Worded):
         training = self.data is None
         table = predictor.table if training else as_table(self.data, predictor.table)
         counted = training and len(table) == model.n and not model.facts.host.grouped
-        weights = model.shares if counted else np.ones(len(table))
+        weights = model.weights.shares if counted else np.ones(len(table))
         if self.population and not counted:
             raise EvaluationError(
                 "population=True needs one training row per observation, and the observations of "
@@ -207,6 +208,12 @@ class Question(Worded):
         error = KINKED * np.maximum(sizes[0], sizes[1]) + ROUNDING * sizes[2]
         variable, instead = self.scenarios.variable, "Ask for a change from one value to another: "
         instead += f"`average_comparison({variable!r}, values=...)`."
+        if np.any(_flat(asked, theta)):
+            raise EvaluationError(
+                f"The {self.scenarios.name} is exactly zero whatever the parameters are: "
+                f"predictions do not change with {variable!r} near its values in the data, as "
+                f"where it enters by steps or labels only (`C(x > 5)`, `np.floor(x)`). {instead}"
+            )
         if np.any(abs(value - (left + right) / 2) > error):
             raise EvaluationError(
                 f"The {self.scenarios.name} cannot be found: the prediction jumps, is vertical or "
@@ -299,6 +306,19 @@ def _name_of(model: FittedModel) -> str:
     """Name a model as its host does, or after the function that made it."""
     host = model.describe().get("likelihood", "").partition(",")[0]
     return f"The model of {model.maker}" if model.maker else host or type(model).__name__
+
+
+def _flat(sides: Sequence[Asked], theta: Array) -> NDArray[np.bool_]:
+    """Whether slopes to both sides, and their derivatives in theta, are rounding, (K,).
+
+    The third side adds up the absolute values, whose rounding that is.
+    """
+    left, right, total = (each.size(theta) for each in sides)
+    flat = np.maximum(left, right) <= ROUNDING * total
+    if np.any(flat):
+        rows, other, added = (abs(each.jacobian(theta)) for each in sides)
+        flat &= np.all(np.maximum(rows, other) <= ROUNDING * added, axis=1)
+    return np.asarray(flat)
 
 
 def _labeled(value: Array, names: tuple[str, ...]) -> Any:

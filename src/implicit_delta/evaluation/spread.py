@@ -20,8 +20,8 @@ class RowWeights:
     def of(cls, model: FittedModel, n: int) -> "RowWeights":
         """Take those of averages over n training rows; rows of groups count once."""
         counted = n == model.n and not model.facts.host.grouped
-        copies = model.weight_kind != "sampling"
-        return cls(model.shares, copies) if counted else cls(np.ones(n))
+        copies = model.weights.kind != "sampling"
+        return cls(model.weights.shares, copies) if counted else cls(np.ones(n))
 
 
 def numbers(column: Any) -> Array:

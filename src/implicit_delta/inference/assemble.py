@@ -111,7 +111,7 @@ def assemble(
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
     noise = training_noise(evaluation)
     case = Case(evaluation, response, part, noise, sandwich, debias, strict)
-    found = (*filter(None, findings), *findings_of(case))
+    found = (*filter(None, findings), *findings_of(case), *response.findings)
     report(found, strict)
     total, target, fitted = case.total, case.target, evaluation.fitted
     own = sandwich is not None or brought is not None or response.refitted

@@ -31,11 +31,11 @@ from implicit_delta.inference.fit_again import (
     takes_data,
 )
 from implicit_delta.inference.jackknife import Acceleration, left_out_groups
-from implicit_delta.methods.base import Response, uncertainty
+from implicit_delta.methods.base import Response, first_of, uncertainty
 from implicit_delta.methods.outcomes import (
+    failed_replicates,
     largest_ratio,
     monte_carlo_error,
-    report_failures,
     run_replicates,
 )
 from implicit_delta.methods.replication import check_count
@@ -153,7 +153,7 @@ def bootstrap(
         outcomes = run_replicates(refit, [(s,) for s in streams], n_jobs, bar, OTHERWISE)
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-        report_failures(failures, len(outcomes), OTHERWISE)
+        failed = failed_replicates(failures, len(outcomes), OTHERWISE)
         left_out = LeftOut(refit, own)
         jobs = [(group,) for group in groups]
         others = run_all(left_out, jobs, n_jobs, lambda _: bar.update())
@@ -184,10 +184,10 @@ def bootstrap(
         robust=True,
         refitted=True,
         method=f"bootstrap(replicates={len(outcomes)}, kind={kind!r}, rng={seed}){of}",
-        doubt=uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
+        findings=first_of(uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES)),
         notes=notes,
     )
-    findings = (ties, _random_fit(noise, errors) if random else None)
+    findings = (failed, ties, _random_fit(noise, errors) if random else None)
     return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
 
 

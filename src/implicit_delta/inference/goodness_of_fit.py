@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.arguments import as_seed
+from implicit_delta._core.findings import report
 from implicit_delta._core.types import Array
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.bounded_refits import BoundedRefits
-from implicit_delta.methods.outcomes import report_failures
+from implicit_delta.methods.outcomes import failed_replicates
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import NewTargets
 from implicit_delta.models.base import FittedModel
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, Minimize
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ def goodness_of_fit(
     replicates: int = 200,
     rng: int | np.random.Generator | None = None,
     n_jobs: int = 1,
-    maximizer: Maximizer | None = None,
+    maximizer: Maximizer | Minimize | None = None,
 ) -> GoodnessOfFit:
     """Hold a statistic of the data against its distribution over data drawn from the fitted model.
 
@@ -133,7 +134,7 @@ def goodness_of_fit(
     own = float(measure(refits.model, refits.model.theta)[0])
     outcomes = refits.run(model.agreed(as_seed(rng)), int(replicates), n_jobs)
     failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-    report_failures(failures, len(outcomes), draw.otherwise)
+    report((failed_replicates(failures, len(outcomes), draw.otherwise),), strict=False)
     draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])
     p_value = (1 + np.count_nonzero(draws >= own)) / (1 + len(draws))
     return GoodnessOfFit(own, draws, float(p_value), len(failures))
@@ -143,7 +144,7 @@ def _refits(
     model: FittedModel,
     draw: NewTargets,
     measure: Callable[[FittedModel, Array], Array],
-    maximizer: Maximizer | None,
+    maximizer: Maximizer | Minimize | None,
 ) -> Refitted | BoundedRefits:
     """Fit within constraints where the model has any: drawn data may reach a bound, or leave it."""
     if model.constraints is not None and model.chart is None:
@@ -153,7 +154,7 @@ def _refits(
 
 
 def _deviance(model: FittedModel) -> float:
-    return -2 * float(model.weights @ model.terms(model.theta))
+    return -2 * float(model.weights.values @ model.terms(model.theta))
 
 
 def _measured(statistic: Callable[[Any], float], model: FittedModel, theta: Array) -> Array:

@@ -72,7 +72,7 @@ class HAC:
                 f"HAC({self.lags}) needs rows {self.lags} apart, and there are {model.n} rows. "
                 "Give fewer lags, a small part of the number of rows."
             )
-        if model.weight_kind == "frequency" and np.any(model.weights != 1):
+        if model.weights.kind == "frequency" and np.any(model.weights.values != 1):
             raise ValueError(
                 "HAC needs one row for each point in time, but these have weights, which count "
                 "repetitions. Repeat the rows in the order of time, and leave `weights=` out."

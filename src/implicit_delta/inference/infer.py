@@ -35,11 +35,9 @@ from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.delta_method import DeltaMethod
 from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
-from implicit_delta.methods.posterior_covariance import PosteriorCovariance
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.claimed import checked_covariance
-from implicit_delta.models.draws import DrawsModel
 from implicit_delta.models.foreign import refuse_foreign
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
@@ -227,7 +225,7 @@ def answer(
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
     cost = cost or Cost.start(model)
-    if sandwich is None and model.weight_kind == "sampling":
+    if sandwich is None and model.weights.kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
     host = model.facts.host
     if sandwich is None and brought is None and model.sandwiched and host.covariance is None:
@@ -320,7 +318,7 @@ def _default_method(model: FittedModel, by_rows: bool) -> Method:
     if model.sandwiched and model.facts.host.covariance is not None:
         return DeltaMethod()
     if model.sandwiched:
-        return PosteriorCovariance() if isinstance(model, DrawsModel) else ImplicitFunction()
+        return ImplicitFunction()
     if not by_rows:
         model.check_maximum()
         return Infinitesimal(curvature=model.curvature)

@@ -19,7 +19,7 @@ from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
-from implicit_delta.models.base import FittedModel, scatter_of
+from implicit_delta.models.base import FittedModel, require_rows, scatter_of
 from implicit_delta.models.claimed import Claimed
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
@@ -69,16 +69,16 @@ class Sandwich:
     ) -> "Sandwich | None":
         """Check what a user asked for; None if that is the model's own variance."""
         if robust or clusters is not None:
-            model.check_rows()
+            require_rows(model)
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
         ways: tuple[Clusters, ...] = ()
         if clusters is not None:
             host, labels = model.facts.host, model.joined(clusters)
-            ways = ways_of(labels, model.weights, host.labels, host.grouped)
+            ways = ways_of(labels, model.weights.values, host.labels, host.grouped)
         first = ways[0] if ways else None
-        if model.weight_kind == "sampling" and not robust:
-            count = float(model.counts.sum()) if first is None else first.count
+        if model.weights.kind == "sampling" and not robust:
+            count = float(model.weights.counts.sum()) if first is None else first.count
             if count < 2:
                 raise UnsupportedModelError(
                     'The design-based variance of weight_kind="sampling" is that between rows, and '
@@ -139,7 +139,7 @@ class Sandwich:
             rows = rows + self._of_stopped(model, directions)
         elif self.name in POWERS:
             rows = rows + self._leverage(model, directions).correction
-        return model.per_observation(rows)
+        return model.weights.per_observation(rows)
 
     def _of_stopped(self, model: FittedModel, directions: Array) -> Array:
         """Adjustment for leverage, (n, K), by random directions in large networks."""
@@ -151,10 +151,10 @@ class Sandwich:
         """Make the covariance of influences, (n, K) to (K, K)."""
         if self.hac is not None:
             check_bytes(rows.shape[1], FEWER)
-            return self.factor * self.hac.scatter(model.counts[:, None] * rows)
-        total = self.factor * _scatter(rows, model.counts, self.clusters)
+            return self.factor * self.hac.scatter(model.weights.counts[:, None] * rows)
+        total = self.factor * _scatter(rows, model.weights.counts, self.clusters)
         for way, factor in self.crossed:
-            total = total + factor * _scatter(rows, model.counts, way)
+            total = total + factor * _scatter(rows, model.weights.counts, way)
         return total
 
     def of_directions(self, model: FittedModel, directions: Array) -> Covariance:
@@ -175,7 +175,7 @@ class Sandwich:
             return np.asarray(self.of_directions(model, basis))
         change = leverage_of(model, basis, POWERS[self.name], self.clusters, moments=False)
         rows = model.terms_along(model.theta, basis) + change.correction
-        return np.asarray(self.of_rows(model, model.per_observation(rows)))
+        return np.asarray(self.of_rows(model, model.weights.per_observation(rows)))
 
     def df(self, model: FittedModel, response: Response) -> float | Array:
         """Degrees of freedom of t quantiles: one number, or (K,) for "HC2", "HC3" and "CR2".
@@ -190,8 +190,8 @@ class Sandwich:
             return np.inf
         if self.name in POWERS:
             return self._satterthwaite(model, checked_directions(model, response))
-        if model.weight_kind == "sampling":
-            units = self.fewest or np.count_nonzero(model.weights)
+        if model.weights.kind == "sampling":
+            units = self.fewest or np.count_nonzero(model.weights.values)
             return float(max(units - model.d, 1))
         return model.facts.df if self.fewest is None else float(self.fewest - 1)
 
@@ -301,14 +301,14 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_
         return Rows(model.n)
     clusters = claimed.clusters if claimed is not None else sandwich.clusters
     ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
-    unknown = "" if claimed is None or claimed.by_rows else model.mixed or (
+    unknown = "" if claimed is None or claimed.by_rows else model.facts.no_rows or (
         f"{claimed} is not a sum over rows or clusters. Ask `infer` for `robust=` or `clusters=`."
     )  # fmt: skip
     host = model.facts.host
     codes, outcomes = label_codes(host.labels), host.response.values
     return Rows(
         model.n,
-        None if np.all(model.counts == 1) else model.counts,
+        None if np.all(model.weights.counts == 1) else model.weights.counts,
         codes,
         tuple(way.labeled() for way, _ in ways),
         tuple(factor for _, factor in ways),
@@ -369,7 +369,7 @@ def small_sample_factor(
     if robust in ("CR1", "CR1S") and clusters is not None:
         factor = clusters.count / (clusters.count - 1)
     if robust in ("HC1", "CR1S"):
-        n = float(model.counts.sum())
+        n = float(model.weights.counts.sum())
         d = model.facts.training.effective if model.penalty.early_stop else model.d
         if n <= d:
             raise ValueError(

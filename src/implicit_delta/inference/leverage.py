@@ -144,8 +144,8 @@ class Hat:
     @classmethod
     def of(cls, model: FittedModel, root: Array, directions: Array, clustered: bool) -> "Hat":
         """Begin with empty sums."""
-        weights, K = model.weights, directions.shape[1]
-        repeated = not clustered and model.weight_kind == "frequency"
+        weights, K = model.weights.values, directions.shape[1]
+        repeated = not clustered and model.weights.kind == "frequency"
         ones = np.ones_like(weights)
         return cls(
             model, root, directions,

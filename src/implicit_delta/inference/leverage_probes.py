@@ -23,9 +23,9 @@ SEED = 0
 def probed_correction(model: FittedModel, directions: Array, power: float) -> Array:
     """Adjust influences along directions (d, K) by ``(I - P) ** power``: what to add, (n, K)."""
     values, vectors = _covariances(model)
-    if model.weight_kind != "frequency":  # of a row that stands for several, each has its own
-        values = values * model.weights[:, None]
-    scale = _scale(values, model.counts, model.facts.training.effective)
+    if model.weights.kind != "frequency":  # of a row that stands for several, each has its own
+        values = values * model.weights.values[:, None]
+    scale = _scale(values, model.weights.counts, model.facts.training.effective)
     factors = (1 + scale * values) ** -power - 1
     correction, start = np.zeros((model.n, directions.shape[1])), 0
     for rows, residuals, _ in model.whitened(model.theta, directions):

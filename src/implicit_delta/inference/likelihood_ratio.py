@@ -171,13 +171,13 @@ def _check_model(model: Any) -> None:
             "A fit is penalized, and a penalized likelihood has no chi-squared distribution. Fit "
             "both models without `l2=` and `penalty=`."
         )
-    if model.weight_kind == "sampling":
+    if model.weights.kind == "sampling":
         raise UnsupportedModelError(
             "With sampling weights the objective is no log-likelihood: its differences grow with "
             "the unit of the weights. Test the parameters themselves, `infer(model, names)`, "
             "whose variance is design-based."
         )
-    if model.weight_kind == "precision" and model.residuals is None:
+    if model.weights.kind == "precision" and model.residuals is None:
         raise UnsupportedModelError(
             "Precisions are known up to a common factor, and the log-likelihood with it. Put the "
             "variances into the log-likelihood itself, or use `from_residuals`."
@@ -190,7 +190,7 @@ def _check_same_data(m0: LoglikModel, m1: LoglikModel) -> None:
             f"One fit is made by `{m0.maker}` and the other by `{m1.maker}`: their "
             "log-likelihoods may differ by constants. Write both in the same way."
         )
-    if m0.n != m1.n or m0.weight_kind != m1.weight_kind or np.any(m0.weights != m1.weights):
+    if m0.n != m1.n or not m0.weights.equal(m1.weights):
         told = f"{m0.n} and {m1.n} rows" if m0.n != m1.n else "other weights"
         raise ValueError(
             f"The fits are not to the same data ({told}), so their likelihoods do not compare. "

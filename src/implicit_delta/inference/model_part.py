@@ -13,7 +13,7 @@ from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.numerics.arrays import ratio, symmetric
 
@@ -190,7 +190,7 @@ def _renoised(evaluation: Evaluation, covariance: Covariance) -> tuple[Covarianc
     """Estimate the noise anew: that of the penalized fit holds its bias too."""
     model = evaluation.model
     excess = model.dispersion()  # unknown for several outputs
-    freedom = float(np.sum(model.counts)) - model.d
+    freedom = float(np.sum(model.weights.counts)) - model.d
     return covariance * (excess if np.isfinite(excess) else 1.0), freedom
 
 
@@ -232,7 +232,7 @@ def _of_rows(evaluation: Evaluation) -> Sandwich:
     if claimed is None or evaluation.sample != "training":
         return Sandwich()
     if not claimed.by_rows:
-        evaluation.model.check_rows()
+        require_rows(evaluation.model)
         raise UnsupportedModelError(
             f"The error of an average over the training rows is made of these rows, and {claimed} "
             "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "

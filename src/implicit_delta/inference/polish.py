@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, overload
 import numpy as np
 
 from implicit_delta._core.budget import check_budget
-from implicit_delta._core.deprecated import renamed
+from implicit_delta._core.findings import report
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.precision import cautious
 from implicit_delta._core.types import Array, Asked
@@ -20,12 +20,12 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
-from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
 
 Model = TypeVar("Model", bound=FittedModel)
 logger = logging.getLogger("implicit_delta")
@@ -78,10 +78,9 @@ def polish(
     psi: None = None,
     *,
     tangent: bool = False,
-    maximizer: Maximizer | None = None,
+    maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-    maximize: Maximizer | None = None,
 ) -> Model: ...
 @overload
 def polish(
@@ -89,10 +88,9 @@ def polish(
     psi: Asked,
     *,
     tangent: bool = False,
-    maximizer: Maximizer | None = None,
+    maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-    maximize: Maximizer | None = None,
 ) -> Polished[Model]: ...
 @cautious
 def polish(
@@ -100,10 +98,9 @@ def polish(
     psi: Asked | None = None,
     *,
     tangent: bool = False,
-    maximizer: Maximizer | None = None,
+    maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-    maximize: Maximizer | None = None,
 ) -> Model | Polished[Model]:
     """Maximize the model's objective to the end, starting where it is.
 
@@ -121,17 +118,15 @@ def polish(
         Whether to maximize the likelihood of the tangent of a network, whose outputs are linear in
         the step from where it is. It is concave, so that with a penalty there is one maximum, for
         ReLU too, and the result is a model of that tangent: psi sees the module with these outputs.
-    maximizer : maximizer, optional
-        By default `lbfgs`, scaled by the factorized curvature, for up to 500 parameters and
-        `newton_krylov` beyond.
+    maximizer : maximizer or callable, optional
+        As in `FiniteDifference`. By default `lbfgs`, scaled by the factorized curvature, for up to
+        500 parameters and `newton_krylov` beyond.
     drift : float
         Standard errors of psi that may remain, if psi and no maximizer is given and the model has
         more than 500 parameters. The Newton decrement has to be below it too, and to fall as near a
         maximum: one Newton step tells little about the end of psi elsewhere.
     budget : float, optional
         Most passes over the data.
-    maximize : maximizer, optional
-        Deprecated name of `maximizer`.
 
     Returns
     -------
@@ -160,7 +155,7 @@ def polish(
         raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
     model.check_unchanged()
     model = model.tangent() if tangent else model
-    given = renamed(maximizer, maximize)
+    given = as_maximizer(maximizer)
     finished, iterations, watch = _alternated(model, psi, given, drift, budget)
     trained, ended = model.facts.training, finished.facts.training
     facts = finished.facts.with_training(
@@ -267,6 +262,7 @@ def _look(finished: FittedModel, psi: Asked) -> Look:
     """Standard errors and drift at a maximum."""
     evaluation = Evaluation.of(finished, psi)
     response = Infinitesimal().respond(evaluation.model, evaluation)
+    report(about_solve(response), strict=False)
     assert response.directions is not None
     assert response.score is not None
     errors = np.sqrt(response.covariance.diagonal())

@@ -49,7 +49,8 @@ def _check_trained(model: FittedModel) -> None:
     start = model.facts.training.start
     if start is None:
         return
-    before, after = (float(model.weights @ model.terms(theta)) for theta in (start, model.theta))
+    w, ends = model.weights.values, (start, model.theta)
+    before, after = (float(w @ model.terms(theta)) for theta in ends)
     if after <= before:
         raise ConvergenceError(
             f"The data are fitted worse by the trained weights (log-likelihood {after:.6g}) than "

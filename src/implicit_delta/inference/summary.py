@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.tables import aligned, estimate_table, percent
 from implicit_delta.evaluation import parameters
 from implicit_delta.inference.infer import infer
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.boundaries import Near, limit_distances
 from implicit_delta.models.fit_statistics import FitStatistics
 
@@ -84,6 +85,26 @@ class Summary:
             for k, (name, row) in enumerate(zip(names, self.correlations, strict=True))
         ]
         return aligned([["", *names], *rows])
+
+
+def covariance_of(model: FittedModel) -> Array:
+    """Covariance of the parameters, (d, d); see `FittedModel.covariance`."""
+    return np.asarray(np.atleast_2d(infer(model, parameters).covariance))
+
+
+def aic_of(model: FittedModel) -> float:
+    """Akaike's criterion, if the log-likelihood is known; see `FittedModel.aic`."""
+    require_rows(model)
+    if model.sandwiched:
+        model.objective(model.theta)  # which says why there is none
+    found = FitStatistics.of(model).aic
+    if not np.isfinite(found):
+        raise UnsupportedModelError(
+            "AIC needs the log-likelihood with all its constants at an unpenalized maximum, which "
+            "is known for models of `from_loglik` and `from_residuals` without `l2=`, `penalty=` "
+            "or sampling weights. Other libraries have their own: `results.aic` in statsmodels."
+        )
+    return found
 
 
 def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:

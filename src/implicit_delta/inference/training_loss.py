@@ -37,7 +37,7 @@ def optimism_of(evaluation: Evaluation) -> float | None:
         own = column != value  # rows of other groups are at the value
         spread = np.ptp(column)
         if spread > 0 and abs(np.corrcoef(column[own], terms[own])[0, 1]) > 1 - 1e-9:
-            return float(model.d / float(model.counts.sum()) * spread / np.ptp(terms))
+            return float(model.d / float(model.weights.counts.sum()) * spread / np.ptp(terms))
     return None
 
 
@@ -47,7 +47,7 @@ def _follows_the_likelihood(evaluation: Evaluation) -> bool:
     step, other = 0.01 * rng.standard_normal((2, model.d)) * np.maximum(abs(model.theta), 0.1)
     ends = [model.theta + away for away in (step, -2 * step, other, 0 * step)]
     psi = np.array([evaluation(end)[0] for end in ends])
-    loglik = np.array([float(model.weights @ model.terms(end)) for end in ends])
+    loglik = np.array([float(model.weights.values @ model.terms(end)) for end in ends])
     with np.errstate(all="ignore"):
         ratios = (psi[:3] - psi[3]) / (loglik[:3] - loglik[3])
     same = np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0])

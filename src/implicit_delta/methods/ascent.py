@@ -13,7 +13,9 @@ from implicit_delta.numerics.maximizers import (
     LinearScale,
     Maximizer,
     Maximum,
+    Minimize,
     Objective,
+    as_maximizer,
     lbfgs,
     newton_krylov,
 )
@@ -40,14 +42,15 @@ class Ascent:
     def of(
         cls,
         model: FittedModel,
-        maximizer: Maximizer | None = None,
+        maximizer: Maximizer | Minimize | None = None,
         curvature: Curvature = "hessian",
     ) -> "Ascent":
         """Choose by the number of parameters what the caller has left open."""
+        given = as_maximizer(maximizer)
         if model.d > DENSE_LIMIT:
-            return cls(maximizer or newton_krylov, None, curvature)
+            return cls(given or newton_krylov, None, curvature)
         matrix = model.information(model.theta, np.eye(model.d), curvature)
-        return cls(maximizer or lbfgs, factorize(symmetric(matrix)), curvature)
+        return cls(given or lbfgs, factorize(symmetric(matrix)), curvature)
 
     def climb(self, model: FittedModel, push: "Push | None" = None) -> Maximum:
         """Maximize the model's objective from its theta, pushed or not."""

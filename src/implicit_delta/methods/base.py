@@ -8,8 +8,8 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.deprecated import old_names
 from implicit_delta._core.factored import Covariance
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.named import changed_fields
 from implicit_delta._core.thresholds import UNCERTAIN
 from implicit_delta._core.types import Array
@@ -21,7 +21,6 @@ from implicit_delta.models.base import FittedModel
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 
 
-@old_names(linearity="nonlinearity")
 @dataclass(frozen=True)
 class Response:
     r"""The move of theta and psi when :math:`\lambda \psi_k` is added to the objective.
@@ -64,8 +63,8 @@ class Response:
         Whether the covariance has the sampling error of an average over the training rows in it.
     passes : int
         Passes over the data made in other processes, which the model's own count misses.
-    doubt : Warning or None
-        Due unless the answer is refused for another reason.
+    findings : tuple of Finding
+        What the method has found about its own result; reported with those of the checks.
     notes : mapping
         Diagnostics of this method alone.
     """
@@ -89,7 +88,7 @@ class Response:
     refitted: bool = False
     whole: bool = False
     passes: int = 0
-    doubt: Warning | None = None
+    findings: tuple[Finding, ...] = ()
     notes: Mapping[str, float | str] = field(default_factory=dict)
 
 
@@ -159,14 +158,24 @@ def check_moved(evaluation: Evaluation, values: Array, where: str) -> None:
         )
 
 
-def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Warning | None:
-    """Doubt a standard error that another seed would change, by this part of it."""
+def uncertainty(error: float, advice: str, limit: float = UNCERTAIN) -> Finding | None:
+    """Find a standard error that another seed would change, by this part of it."""
     if not error > limit:
         return None
-    return NotDeterministicWarning(
+    return Finding(
+        "warn",
+        "monte_carlo_error",
         f"The standard error is uncertain by about {error:.0%} of itself, so that another seed "
-        f"gives another one. {advice}"
+        "gives another one.",
+        number=error,
+        remedies=(advice,),
+        warning=NotDeterministicWarning,
     )
+
+
+def first_of(*findings: Finding | None) -> tuple[Finding, ...]:
+    """Keep the first that was found: the others may be its consequences."""
+    return tuple(filter(None, findings))[:1]
 
 
 def refuse_flat(what: str, model: FittedModel) -> NoReturn:

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.base import FittedModel
 
 HIGHER, ROUNDED = 0.01, 1e-7  # rise of the objective, and relative to it, that is no rounding
@@ -20,20 +19,25 @@ def risen(model: FittedModel, theta: Array, top: float) -> float:
     return float(gain) if ROUNDED * abs(top) < gain < np.inf else 0.0
 
 
-def warn_of_better(
+def better_optimum(
     model: FittedModel, found: Iterable[tuple[float, Array]], where: str, least: float = HIGHER
-) -> None:
-    """Warn of the best of some thetas, with the rise there, if it is better than the fit.
+) -> Finding | None:
+    """Find the best of some thetas, with the rise there, if it is better than the fit.
 
     A network is hardly ever at its highest maximum, and nobody expects it.
     """
     gain, theta = max(found, key=lambda pair: pair[0], default=(0.0, model.theta))
     if model.bends or gain <= least:
-        return
-    warn(
+        return None
+    return Finding(
+        "warn",
+        "better_optimum",
         f"A better optimum was found {where}: the objective is higher by {gain:.4g} at theta = "
         f"{model.as_start(theta)}. The model has stopped at a local maximum, and what is said "
-        f"here is about that one. Fit it again from there: {model.maker or 'from_...'}(..., "
-        f"start={model.as_start(theta)}).",
-        ImplicitDeltaWarning,
+        "here is about that one.",
+        number=gain,
+        remedies=(
+            f"Fit it again from there: {model.maker or 'from_...'}(..., "
+            f"start={model.as_start(theta)}).",
+        ),
     )

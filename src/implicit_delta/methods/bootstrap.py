@@ -8,7 +8,6 @@ import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.deprecated import check_maximizer, old_names
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.thresholds import FEW_REPLICATES
 from implicit_delta._core.types import Array
@@ -19,16 +18,17 @@ from implicit_delta.methods.base import (
     Method,
     Response,
     check_moved,
+    first_of,
     uncertainty,
 )
-from implicit_delta.methods.better import warn_of_better
+from implicit_delta.methods.better import better_optimum
 from implicit_delta.methods.first_order import FirstOrder
 from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.one_step import OneStepError
 from implicit_delta.methods.outcomes import (
+    failed_replicates,
     largest_ratio,
     monte_carlo_error,
-    report_failures,
 )
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import (
@@ -41,7 +41,8 @@ from implicit_delta.methods.replication import (
 )
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.numerics.maximizers import Maximizer, lbfgs
+from implicit_delta.models.loglik_model import progress_for
+from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
 GRADIENTS = 5  # of a usual refit, to foretell its calls
@@ -49,7 +50,6 @@ GRADIENTS = 5  # of a usual refit, to foretell its calls
 Kind: TypeAlias = Literal["resample", "bayesian", "parametric", "blocks", "one-step"]
 
 
-@old_names(maximize="maximizer")
 @dataclass(frozen=True, repr=False)
 class Bootstrap(Method):
     r"""Psi at refits to data that are drawn anew, each started at the fitted parameters.
@@ -88,9 +88,9 @@ class Bootstrap(Method):
         numbers, so the result does not depend on `n_jobs`.
     n_jobs : int
         How many replicates run at once (joblib; with ``joblib.parallel_config`` on Dask or Ray).
-    maximizer : maximizer, optional
-        By default `lbfgs`, scaled by the factorized curvature, and `newton_krylov` beyond 2500
-        parameters.
+    maximizer : maximizer or callable, optional
+        As in `FiniteDifference`. By default `lbfgs`, scaled by the factorized curvature, and
+        `newton_krylov` beyond 2500 parameters.
     curvature : {"hessian", "ggn"}
         What the refits are scaled by.
     block : int, optional
@@ -131,7 +131,7 @@ class Bootstrap(Method):
     kind: Kind = "resample"
     rng: int | np.random.Generator | None = None
     n_jobs: int = 1
-    maximizer: Maximizer | None = None
+    maximizer: Maximizer | Minimize | None = None
     curvature: Curvature = "hessian"
     clusters: InitVar[Any] = None
     block: int | None = None
@@ -140,7 +140,7 @@ class Bootstrap(Method):
         """Check what was configured."""
         if clusters is not None:
             raise TypeError("Give the labels to `infer(model, psi, Bootstrap(), clusters=labels)`.")
-        check_maximizer(self.maximizer)
+        as_maximizer(self.maximizer)
         if self.replicates != int(self.replicates) or self.replicates < 2:
             raise ValueError(f"replicates must be an integer above 1, not {self.replicates!r}.")
         if self.kind not in get_args(Kind):
@@ -216,14 +216,14 @@ class Bootstrap(Method):
         single = self._single(refit)
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.passes
-        with model.foretold("bootstrap", int(self.replicates) * GRADIENTS * (2 * model.d + 1)):
+        with progress_for(model, "bootstrap", int(self.replicates) * GRADIENTS * (2 * model.d + 1)):
             outcomes = (single or refit).run(seed, int(self.replicates), self.n_jobs)
         seen_here = model.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-        report_failures(failures, len(outcomes), replication.otherwise)
+        failed = failed_replicates(failures, len(outcomes), replication.otherwise)
         ends = [(outcome.gain, outcome.theta) for outcome in outcomes if outcome.theta is not None]
-        warn_of_better(model, ends, "by a replicate of the bootstrap")
+        better = better_optimum(model, ends, "by a replicate of the bootstrap")
         draws = np.array(values)
         check_moved(evaluation, draws, "replicate")
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
@@ -245,9 +245,15 @@ class Bootstrap(Method):
             method=repr(named if nearby else replace(named, maximizer=ascent.maximizer)),
             drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
-            doubt=left.doubt
-            or limit.doubt
-            or uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
+            findings=(
+                *first_of(failed),
+                *first_of(better),
+                *first_of(
+                    left.finding,
+                    limit.finding,
+                    uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES),
+                ),
+            ),
             notes=notes | left.notes | ({"no_bca": limit.reason} if limit.reason else {}),
         )
 
@@ -289,7 +295,7 @@ def _psi(evaluation: Evaluation, replicate: FittedModel, theta: Array) -> Array:
     """Evaluate at a refit; an average over training rows is that of the replicate's."""
     if evaluation.sample != "training":
         return evaluation(theta)
-    return evaluation.weighed(theta, replicate.weights)
+    return evaluation.weighed(theta, replicate.weights.values)
 
 
 def _in_reach(ascent: Ascent) -> Ascent:

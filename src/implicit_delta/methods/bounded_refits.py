@@ -12,6 +12,7 @@ from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
+from implicit_delta.models.loglik_model import isolated_cache
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
@@ -41,7 +42,7 @@ class BoundedRefits:
         """Make one replicate."""
         before = self.model.passes
         found, failure, theta = None, "", None
-        with self.model.apart():
+        with isolated_cache(self.model):
             try:
                 replicate = self.replication.draw(self.model, np.random.default_rng(stream))
                 with np.errstate(all="ignore"):  # a search looks beyond the bounds

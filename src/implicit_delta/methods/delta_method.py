@@ -7,9 +7,9 @@ import numpy as np
 from implicit_delta._core.factored import quadratic
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import probe
-from implicit_delta.methods.slopes import lines_of, slope_doubt
+from implicit_delta.methods.slopes import lines_of, slope_mismatch
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import covariance_root
 
@@ -44,5 +44,5 @@ class DeltaMethod(Method):
             method=repr(self),
             nonlinearity=seen.nonlinearity,
             bent=seen.most,
-            doubt=slope_doubt(lines, errors) if evaluation.is_function else None,
+            findings=first_of(slope_mismatch(lines, errors) if evaluation.is_function else None),
         )

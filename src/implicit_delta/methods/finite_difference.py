@@ -7,11 +7,10 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.deprecated import check_maximizer, old_names
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
@@ -20,15 +19,16 @@ from implicit_delta.methods.base import (
     Method,
     Response,
     described_range,
+    first_of,
     relative_bend,
 )
-from implicit_delta.methods.better import UNFINISHED, risen, warn_of_better
+from implicit_delta.methods.better import UNFINISHED, better_optimum, risen
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
-from implicit_delta.methods.slopes import curvature_doubt
+from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.models.base import Curvature, FittedModel
-from implicit_delta.numerics.maximizers import Maximizer
+from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
 OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps
@@ -37,7 +37,6 @@ PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 PILOT_DRAWS = 200  # 5 % error or so; the push need not be exact
 
 
-@old_names(maximize="maximizer")
 @dataclass(frozen=True, repr=False)
 class FiniteDifference(Method):
     r"""The response to a finite push, by refits (the paper's FDIDM, Algorithms 1 and 3).
@@ -57,10 +56,13 @@ class FiniteDifference(Method):
         standard error from a pilot solve. Several are combined.
     central : bool
         Both sides, with an error of order lambda^2, or one side, of order lambda, as in the paper.
-    maximizer : maximizer, optional
-        `lbfgs`, `newton_krylov`, or the gradient-free `nelder_mead`, `cobyqa` and
-        `bayesian_optimization`. By default `lbfgs` where the curvature can be factorized to give
-        the refits a good scale, and `newton_krylov` beyond 2500 parameters.
+    maximizer : maximizer or callable, optional
+        `lbfgs`, `newton_krylov`, the gradient-free `nelder_mead`, or a function ``minimize(fun,
+        x0)`` that returns a `scipy.optimize.OptimizeResult`, such as ``lambda fun, x0:
+        scipy.optimize.minimize(fun, x0, method="COBYQA")``. It gets no gradient, and starts at
+        zero, in coordinates whose unit is a standard error. By default `lbfgs` where the curvature
+        can be factorized to give the refits a good scale, and `newton_krylov` beyond 2500
+        parameters.
     push : float, optional
         The default lambda times the standard error: a quarter, or a half for maximizers that
         need no gradient, since these are for evaluations that may jump.
@@ -74,7 +76,7 @@ class FiniteDifference(Method):
 
     lam: float | Sequence[float] | None = None
     central: bool = True
-    maximizer: Maximizer | None = None
+    maximizer: Maximizer | Minimize | None = None
     push: float | None = None
     combine: Literal["richardson", "mean"] = "richardson"
     curvature: Curvature = "hessian"
@@ -82,7 +84,7 @@ class FiniteDifference(Method):
 
     def __post_init__(self) -> None:
         """Check what was configured."""
-        check_maximizer(self.maximizer)
+        as_maximizer(self.maximizer)
         if self.central not in (True, False):
             raise TypeError(
                 f"central is {self.central!r:.40}, but must be True or False. Give settings by "
@@ -104,10 +106,9 @@ class FiniteDifference(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Refit at both ends of every push and take differences."""
-        if self.maximizer is not None:
-            _check_dimension(self.maximizer, model.d)
+        _check_dimension(as_maximizer(self.maximizer), model.d)
         ascent = Ascent.of(model, self.maximizer, self.curvature)
-        pushes, doubt = self._pushes(model, evaluation, ascent.maximizer)
+        pushes, findings = self._pushes(model, evaluation, ascent.maximizer)
         refit = PushedFit(model, ascent)
         ahead = self._ends(refit, evaluation, pushes)
         rest = None
@@ -119,7 +120,7 @@ class FiniteDifference(Method):
         ends = [end.theta for end in chain(*ahead, *behind)]
         top = model.objective(model.theta)
         higher = [(risen(model, x, top), x) for x in ends]
-        warn_of_better(model, higher, "by a refit", UNFINISHED)
+        better = better_optimum(model, higher, "by a refit", UNFINISHED)
         rises = [
             [Rise.between(evaluation, k, *ends) for ends in zip(*sides, strict=True)]
             for k, sides in enumerate(zip(ahead, behind, strict=True))
@@ -127,8 +128,8 @@ class FiniteDifference(Method):
         response = self._response(model, evaluation, ascent.maximizer, pushes, rises)
         if self.lam is not None and ascent.maximizer.needs_gradient:
             errors = np.sqrt(response.covariance.diagonal())
-            doubt = curvature_doubt(evaluation, errors, self.curvature)
-        response = replace(response, doubt=doubt)
+            findings = first_of(derivative_mismatch(evaluation, errors, self.curvature))
+        response = replace(response, findings=(*first_of(better), *findings))
         moves = np.array([[rise.push(k) for rise in column] for k, column in enumerate(rises)])
         least = LONG if self.central else ONE_SIDED
         long = moves > (least if ascent.maximizer.needs_gradient else 2 * OPAQUE_PUSH)
@@ -140,15 +141,17 @@ class FiniteDifference(Method):
 
     def _pushes(
         self, model: FittedModel, evaluation: Evaluation, maximizer: Maximizer
-    ) -> tuple[Array, Warning | None]:
-        """Lambdas, (K, number of lambdas), and the doubt of the pilot solve."""
+    ) -> tuple[Array, tuple[Finding, ...]]:
+        """Lambdas, (K, number of lambdas), and findings of the pilot solve."""
         if self.lam is not None:
-            return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1)), None
+            return np.tile(np.asarray(self.lam, dtype=np.float64), (evaluation.size, 1)), ()
         pilot = self._pilot(maximizer).respond(model, evaluation)
         errors = np.sqrt(pilot.covariance.diagonal())
         errors[errors == 0] = 1.0
         push = self.push or (SMOOTH_PUSH if maximizer.needs_gradient else OPAQUE_PUSH)
-        return np.asarray(push / errors)[:, None], pilot.doubt if maximizer.needs_gradient else None
+        # Few draws of a pilot are enough for a push.
+        findings = tuple(f for f in pilot.findings if f.code != "monte_carlo_error")
+        return np.asarray(push / errors)[:, None], findings
 
     def _pilot(self, maximizer: Maximizer) -> Method:
         """Choose the pilot: beside a gradient-free maximizer psi may have no derivative."""
@@ -202,7 +205,8 @@ class FiniteDifference(Method):
         """Warn of pushes that V is not constant over; know the bend where there is one end."""
         # extrapolation to lambda = 0 starts from the smallest one
         used = biases[:, :1] if self.combine == "richardson" else biases
-        _warn_far(float(np.max(used)) / 2, float(np.max(moves)), self.central)
+        far = _too_far(float(np.max(used)) / 2, float(np.max(moves)), self.central)
+        response = replace(response, findings=(*response.findings, *first_of(far)))
         if self.central:
             return response
         return replace(response, nonlinearity=float(np.max(biases * PROBE / moves)))
@@ -237,21 +241,26 @@ def _refuse_extrapolation(name: str, slopes: Array, pushes: Array) -> NoReturn:
     )
 
 
-def _warn_far(error: float, push: float, central: bool) -> None:
-    if error > PUSH_WARNS:
-        advice = "Leave `lam` and `push` out" if central else "Push to both sides, `central=True`"
-        warn(
-            f"The push by up to {push:.2g} standard errors is too long: the response of psi "
-            f"changes on the way, so that the standard error is off by about {error:.0%}. "
-            f"{advice}, or take a smaller one.",
-            NonlinearityWarning,
-        )
+def _too_far(error: float, push: float, central: bool) -> Finding | None:
+    if not error > PUSH_WARNS:
+        return None
+    advice = "Leave `lam` and `push` out" if central else "Push to both sides, `central=True`"
+    return Finding(
+        "warn",
+        "long_push",
+        f"The push by up to {push:.2g} standard errors is too long: the response of psi "
+        f"changes on the way, so that the standard error is off by about {error:.0%}.",
+        number=error,
+        remedies=(f"{advice}, or take a smaller one.",),
+        warning=NonlinearityWarning,
+    )
 
 
-def _check_dimension(maximizer: Maximizer, d: int) -> None:
-    if maximizer.max_dimension is not None and d > maximizer.max_dimension:
+def _check_dimension(maximizer: Maximizer | None, d: int) -> None:
+    most = None if maximizer is None else maximizer.max_dimension
+    if most is not None and d > most:
         raise UnsupportedModelError(
-            f"{maximizer} finds maxima without gradients in up to {maximizer.max_dimension} "
+            f"{maximizer} finds maxima without gradients in up to {most} "
             f"dimensions, and the model has {d} parameters. What works for an opaque psi in any "
             "number of dimensions: `Simulation()`, or `Smoothed(psi)` with `Infinitesimal()` or "
             "`FiniteDifference()`."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, NonlinearityWarning
@@ -35,7 +36,7 @@ class FirstOrder:
 
     Attributes
     ----------
-    doubt : Warning or None
+    finding : Finding or None
         The bootstrap is far from it.
     acceleration : (K,) array or None
         Skewness of the influences over six.
@@ -43,7 +44,7 @@ class FirstOrder:
         Why there is no acceleration.
     """
 
-    doubt: Warning | None = None
+    finding: Finding | None = None
     acceleration: Array | None = None
     reason: str = ""
 
@@ -70,11 +71,11 @@ class FirstOrder:
         stated = model.stated(model.theta, directions)
         scatter = scatter if stated is None else scatter + stated
         own = np.linalg.norm(scaled, axis=0)
-        doubt = _disagreement(draws, _limits(evaluation, replication, own, scatter))
+        found = _disagreement(draws, _limits(evaluation, replication, own, scatter))
         reason = _obstacle(evaluation, replication, rows, scatter)
         if rows is None or reason:
-            return cls(doubt, reason=reason)
-        return cls(doubt, _acceleration(model, directions, rows, replication))
+            return cls(found, reason=reason)
+        return cls(found, _acceleration(model, directions, rows, replication))
 
 
 def _scatter(
@@ -90,7 +91,7 @@ def _scatter(
     rows = model.influences(model.theta, directions)
     if training:
         rows = rows + evaluation.deviations
-    return scatter_of(rows, model.counts, clusters), rows
+    return scatter_of(rows, model.weights.counts, clusters), rows
 
 
 def _obstacle(
@@ -134,23 +135,26 @@ def _limits(
     if replication.from_model:
         return [(own, RESAMPLING, "the one of the curvature", FAR_FROM_NORMAL)]
     limits = [(np.sqrt(np.diag(scatter)), RESAMPLING, "the robust one of the same rows", FEW_ROWS)]
-    sampled = evaluation.model.weight_kind == "sampling" or evaluation.sample == "training"
+    sampled = evaluation.model.weights.kind == "sampling" or evaluation.sample == "training"
     if replication.clusters is None and not sampled:
         limits.append((own, MISFIT, "the one of the model", FEW_ROWS))
     return limits
 
 
-def _disagreement(
-    draws: Array, limits: list[tuple[Array, float, str, str]]
-) -> NonlinearityWarning | None:
-    """Doubt a spread that is beyond a limit by more than chance."""
+def _disagreement(draws: Array, limits: list[tuple[Array, float, str, str]]) -> Finding | None:
+    """Find a spread that is beyond a limit by more than chance."""
     errors, chance = np.std(draws, axis=0, ddof=1), 1 + monte_carlo_errors(draws)
     for expected, limit, name, causes in limits:
         times = ratio(errors, expected, otherwise=1.0)
         k = int(np.argmax(times / chance))
         if times[k] > limit * chance[k]:
-            return NonlinearityWarning(
+            return Finding(
+                "warn",
+                "bootstrap_limit",
                 f"The bootstrap has a standard error of {errors[k]:.4g}, {times[k]:.2g} times "
-                f"{name}, {expected[k]:.4g}. {causes}"
+                f"{name}, {expected[k]:.4g}.",
+                number=float(times[k]),
+                remedies=(causes,),
+                warning=NonlinearityWarning,
             )
     return None

@@ -9,9 +9,9 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response
+from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import Probe, probe
-from implicit_delta.methods.slopes import lines_of, slope_doubt
+from implicit_delta.methods.slopes import lines_of, slope_mismatch
 from implicit_delta.models.base import FittedModel, scatter_of
 from implicit_delta.models.equations_model import EquationsModel
 
@@ -46,16 +46,16 @@ class ImplicitFunction(Method):
             raise EvaluationError(FLAT)
         v = model.duals(jacobian.T)
         rows, clusters = model.influences(model.theta, v), model.facts.host.clusters
-        covariance = scatter_of(rows, model.counts, clusters)
+        covariance = scatter_of(rows, model.weights.counts, clusters)
         _check_noise(evaluation, jacobian, covariance)
         score, steps = model.score(model.theta), model.moves(v)
-        seen, doubt = Probe(np.nan), None
+        seen, mismatch = Probe(np.nan), None
         if steps is not None:
             draw = lambda z: model.units * z  # noqa: E731
             seen = probe(evaluation, jacobian, steps, covariance, score, exact=False, draw=draw)
             errors = np.sqrt(np.diag(covariance))
             lines = lines_of(evaluation, jacobian, errors, draw, whitened=False)
-            doubt = slope_doubt(lines, errors) if evaluation.is_function else None
+            mismatch = slope_mismatch(lines, errors) if evaluation.is_function else None
         return Response(
             covariance=covariance,
             directions=v,
@@ -63,7 +63,7 @@ class ImplicitFunction(Method):
             nonlinearity=seen.nonlinearity,
             bent=seen.most,
             score=score,
-            doubt=doubt,
+            findings=(*seen.findings, *first_of(mismatch)),
             notes=_notes(model, self.clustered),
         )
 

@@ -1,26 +1,25 @@
 """The infinitesimal implicit delta method (IIDM): one linear solve per evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from implicit_delta._core.factored import Factored
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.thresholds import UNCERTAIN
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
-    ImplicitDeltaWarning,
     NotAMaximumError,
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response, refuse_flat
+from implicit_delta.methods.base import Method, Response, first_of, refuse_flat
 from implicit_delta.methods.probe import Draw, Probe, probe
-from implicit_delta.methods.slopes import Line, bends_of, lines_of, scaled_draw, slope_doubt
+from implicit_delta.methods.slopes import Line, bends_of, lines_of, scaled_draw, slope_mismatch
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.numerics.arrays import ratio, symmetric
@@ -117,6 +116,7 @@ class Infinitesimal(Method):
         _check_moves(jacobian, model)
         try:
             solver, solution = self._solve(model, jacobian.T)
+            accuracy = self._accuracy(model, solver, solution)
         except NotAMaximumError as error:
             raise model.explained(error) from None
         exact = self.curvature == "hessian" and self.damping == 0
@@ -127,7 +127,7 @@ class Infinitesimal(Method):
         bias = _second_order_bias(evaluation, solution, lines)
         against = own and not np.all(evaluation.straight)
         errors = np.sqrt(solution.quadratic.diagonal())
-        doubt = slope_doubt(lines, errors) if lines else None
+        mismatch = slope_mismatch(lines, errors) if lines else None
         seen = _probed(evaluation, jacobian, solution, score, against, draw)
         return Response(
             covariance=solution.quadratic,
@@ -143,16 +143,13 @@ class Infinitesimal(Method):
             score=score,
             notes=_notes(solution, model.precision.is_single),
             exact=exact,
-            doubt=doubt,
+            findings=(*accuracy, *seen.findings, *first_of(mismatch)),
         )
 
     def _solve(self, model: FittedModel, b: Array) -> tuple[Solver, Solution]:
         """Solve with the given solver, or with the one that suits the sizes."""
         if self.solver is not None:
-            solution = self._solved(self.solver, model, b)
-            known = self.damping + model.penalty.floor if self.curvature == "ggn" else 0.0
-            _warn_doubtful(solution, model, known)
-            return self.solver, solution
+            return self.solver, self._solved(self.solver, model, b)
         quick = self._by_scores(model, b)
         if quick is not None:
             return conjugate_gradient, quick
@@ -166,6 +163,15 @@ class Infinitesimal(Method):
         if solution.doubtful:
             return cholesky, self._solved(cholesky, model, b)
         return conjugate_gradient, solution
+
+    def _accuracy(
+        self, model: FittedModel, solver: Solver, solution: Solution
+    ) -> tuple[Finding, ...]:
+        """Findings about the solve, by the solver of the user or of very many parameters."""
+        if self.solver is None and model.d <= DENSE_LIMIT:
+            return ()
+        known = self.damping + model.penalty.floor if self.curvature == "ggn" else 0.0
+        return tuple(_accuracy(solution, model, known))
 
     def _by_scores(self, model: FittedModel, b: Array) -> Solution | None:
         """Solve in the metric of the score rows; None if that is no gain, or in any doubt."""
@@ -329,14 +335,25 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     return score
 
 
-def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None:
+def about_solve(response: Response) -> list[Finding]:
+    """Findings that concern callers who use only the solution, and do not need psi to be smooth."""
+    return [found for found in response.findings if found.code not in ("derivative", "jumps")]
+
+
+def _accuracy(solution: Solution, model: FittedModel, floor: float) -> Iterator[Finding]:
+    """Find a solve of conjugate gradients that is not as accurate as was requested."""
     if solution.probability and solution.residual > UNCERTAIN:
-        warn(
+        yield Finding(
+            "warn",
+            "solver_accuracy",
             f"The standard error is known to {solution.residual:.0%} only: so much may be missing "
             "by the rounding of products with the curvature. Usual cause: single precision, with "
-            "columns of different scales and a small penalty. Make the model with "
-            "`dtype=torch.float64`, bring the columns to one scale, or use a larger `l2=`.",
-            ImplicitDeltaWarning,
+            "columns of different scales and a small penalty.",
+            number=solution.residual,
+            remedies=(
+                "Make the model with `dtype=torch.float64`, bring the columns to one scale, or "
+                "use a larger `l2=`.",
+            ),
         )
     if not solution.doubtful:
         return
@@ -356,7 +373,7 @@ def _warn_doubtful(solution: Solution, model: FittedModel, floor: float) -> None
             "digits that were asked for. Usual cause: single precision. Ask for fewer, "
             "`conjugate_gradient(rtol=1e-2)`, or make the model with `dtype=torch.float64`."
         )
-    warn(text, ImplicitDeltaWarning)
+    yield Finding("warn", "no_bound", text, number=smallest)
 
 
 def _basis(solution: Solution) -> Array | None:

@@ -12,6 +12,7 @@ from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.warm_steps import Metric, WarmSteps
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.rough_scores import short_score
 
 MOST_NUMBERS = 10**7  # slopes and bends of rows that are held
 BEND_STEP = 2.0**-7  # of a standard error: the bends are a metric, and need two digits
@@ -54,7 +55,7 @@ class Nearby:
         """
         assert ascent.scale is not None
         theta, score, d = np.asarray(model.theta), model.score(model.theta), model.d
-        off = model.short_score(theta, model) - score
+        off = short_score(model, theta, model) - score
         short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
         found = cls(WarmSteps.of(theta, ascent.scale), model, short, score)
         if not shared or d > replicates or model.n * d > MOST_NUMBERS:
@@ -70,11 +71,12 @@ class Nearby:
         """Slope of a replicate at the start, (d,)."""
         if self.rows is None:
             return replicate.score(self.steps.start)
-        return np.asarray(self.score + (replicate.weights - self.model.weights) @ self.rows)
+        change = replicate.weights.values - self.model.weights.values
+        return np.asarray(self.score + change @ self.rows)
 
     def maximum(self, replicate: FittedModel) -> tuple[Array, bool] | None:
         """Step to the maximum of a replicate, (d,), if it is close by; whether that is certain."""
-        slope = partial(replicate.short_score, like=self.model) if self.short else replicate.score
+        slope = partial(short_score, replicate, like=self.model) if self.short else replicate.score
         with contextlib.suppress(*NOT_THERE), np.errstate(all="ignore"):
             return self.steps.maximum(slope, self.first(replicate), self._metric(replicate))
         return None
@@ -90,7 +92,7 @@ class Nearby:
             return None
         matrix = np.eye(self.steps.start.size)
         matrix[np.tril_indices_from(matrix)] += (
-            replicate.weights - self.model.weights
+            replicate.weights.values - self.model.weights.values
         ) @ self.bends
         triangle, failed = lapack.dpotrf(matrix, lower=1)
         return None if failed else lambda step: lapack.dpotrs(triangle, step, lower=1)[0]

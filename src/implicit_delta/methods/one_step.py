@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
 from implicit_delta.methods.outcomes import MOST_FAILED, Outcome
@@ -21,7 +22,7 @@ OTHERWISE = 'Use `Bootstrap(kind="resample")`, which refits all replicates.'
 class OneStepError:
     """By how much psi after one step differs from psi after a refit."""
 
-    doubt: Warning | None = None
+    finding: Finding | None = None
     notes: dict[str, float | str] = field(default_factory=dict)
 
     @classmethod
@@ -37,8 +38,8 @@ class OneStepError:
         text = _described(error, len(full), failures)
         if not error <= ERROR_REFUSES or len(failures) > MOST_FAILED * len(full):
             raise ConvergenceError(text)
-        doubt = NonlinearityWarning(text) if error > ERROR_WARNS or failures else None
-        return cls(doubt, {"one_step_error": error})
+        found = Finding("warn", "one_step", text, number=error, warning=NonlinearityWarning)
+        return cls(found if error > ERROR_WARNS or failures else None, {"one_step_error": error})
 
 
 def _error(outcomes: Sequence[Outcome], full: Sequence[Outcome], errors: Array) -> float:

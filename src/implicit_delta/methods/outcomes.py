@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.parallel import run_all
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
+from implicit_delta.errors import ConvergenceError
 from implicit_delta.numerics.arrays import ratio
 
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
@@ -49,7 +49,7 @@ def run_replicates(
         outcomes.append(outcome)
         if n_jobs == 1 and _hopeless(outcomes, len(jobs)):
             failures = [o.failure for o in outcomes if o.psi is None]
-            report_failures(failures, len(outcomes), otherwise, len(jobs))
+            failed_replicates(failures, len(outcomes), otherwise, len(jobs))
 
     return run_all(replicate, jobs, n_jobs, done)
 
@@ -60,12 +60,12 @@ def _hopeless(outcomes: list[Outcome], replicates: int) -> bool:
     return failed > MOST_FAILED * replicates or (tried >= FIRST and failed > tried / 3)
 
 
-def report_failures(
+def failed_replicates(
     failures: list[str], replicates: int, otherwise: str, asked: int | None = None
-) -> None:
-    """Warn of replicates without a fit, or refuse the rest where these are many."""
+) -> Finding | None:
+    """Find replicates without a fit; raise where these are many."""
     if not failures:
-        return
+        return None
     reason, _ = Counter(failures).most_common(1)[0]
     text = (
         f"{len(failures)} of {_tried(replicates, asked)} have no fit and are left out. The most "
@@ -75,7 +75,7 @@ def report_failures(
         otherwise = MORE_STEPS.format(newton="" if "newton_krylov" in reason else NEWTON)
     if len(failures) > MOST_FAILED * replicates or replicates - len(failures) < 2:
         raise ConvergenceError(f"{text} With so many left out, the rest means little. {otherwise}")
-    warn(text, ImplicitDeltaWarning)
+    return Finding("warn", "failed_replicates", text, number=len(failures) / replicates)
 
 
 def _tried(replicates: int, asked: int | None) -> str:

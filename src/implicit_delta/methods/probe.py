@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.factored import Covariance
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import PROBE, refuse_flat
+from implicit_delta.methods.base import PROBE, first_of, refuse_flat
 from implicit_delta.models.base import FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import flicker
@@ -52,6 +52,7 @@ class Probe:
     nonlinearity: float = 0.0
     most: int | None = None
     falls: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
 
 def probe(
@@ -88,7 +89,7 @@ def probe(
             pairs |= {int(k): _pair(evaluation, push(k)) for k in worst}
     except EvaluationError:
         return Probe(np.inf)
-    _check_still(evaluation, errors, list(pairs.values()), draw)
+    still = first_of(_negligible(evaluation, errors, list(pairs.values()), draw))
     moves: dict[int, tuple[float, float]] = {}
     for k, (ahead, behind) in pairs.items():
         points = np.array([ahead[k], evaluation.value[k], behind[k]])
@@ -98,14 +99,14 @@ def probe(
     straight = np.broadcast_to(evaluation.straight, errors.shape)
     plain = {k: _bend(moves[k], (PROBE, PROBE), own[k]) for k in moves}
     if not exact or not moves:
-        return _most(plain)
+        return _most(plain, still)
     top = model.objective(model.theta)
     crooked = max(plain, key=lambda k: round(plain[k], 6))  # not by the rounding of straight ones
     chosen = dict.fromkeys([int(np.argmax(errors)), crooked])
     chosen |= dict.fromkeys(spread_out(np.array(list(moves)), FEW))
     falls = {k: falls_along(model, push(k), score, top) for k in chosen if k in moves}
     roots = {k: (PROBE, PROBE) if straight[k] else _roots(falls[k]) for k in falls}
-    return _most({k: _bend(moves[k], roots[k], own[k]) for k in falls}, falls)
+    return _most({k: _bend(moves[k], roots[k], own[k]) for k in falls}, still, falls)
 
 
 def _pair(evaluation: Evaluation, step: Array) -> Pair:
@@ -148,11 +149,15 @@ def _rounding(evaluation: Evaluation) -> Array:
     return rounding if evaluation.blur is None else np.maximum(rounding, evaluation.blur)
 
 
-def _most(bends: Mapping[int, float], falls: Mapping[int, tuple[float, float]] = NONE) -> Probe:
+def _most(
+    bends: Mapping[int, float],
+    findings: tuple[Finding, ...],
+    falls: Mapping[int, tuple[float, float]] = NONE,
+) -> Probe:
     if not bends:
-        return Probe()
+        return Probe(findings=findings)
     k = max(bends, key=lambda k: bends[k])
-    return Probe(bends[k], k, falls)
+    return Probe(bends[k], k, falls, findings)
 
 
 def falls_along(model: FittedModel, step: Array, score: Array, top: float) -> tuple[float, float]:
@@ -188,21 +193,26 @@ def _bend(moves: tuple[float, float], roots: tuple[float, float], error: float) 
     return float(max(between, mismatch))
 
 
-def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw: Draw) -> None:
-    """Refuse evaluations with a derivative of zero, up to rounding, that move all the same."""
+def _negligible(
+    evaluation: Evaluation, errors: Array, pairs: list[Pair], draw: Draw
+) -> Finding | None:
+    """Find evaluations with a derivative of zero, up to rounding, that move by their noise.
+
+    Those that move by more are refused.
+    """
     still = errors <= RESOLVED * np.spacing(abs(evaluation.value))
     if not np.any(still) or not np.any(errors):
-        return
+        return None
     model, center = evaluation.model, evaluation.center()
     z = np.random.default_rng(1).standard_normal((5, model.d))
     steps = [draw(row * min(1.0, FARTHEST / float(np.linalg.norm(row)))) for row in z]
     pairs = pairs + _within(evaluation, steps[0])
     if not pairs:
-        return
+        return None
     move = np.max([abs(end - center) for pair in pairs for end in pair], axis=0)
     moves = still & (move > STATIONARY * errors)
     if not np.any(moves):
-        return
+        return None
     loud = flicker(evaluation, model.theta, np.array(steps[1:]), center)
     rounds = move <= ROUNDINGS * _rounding(evaluation)
     noise = (loud >= NOISE * move) & (move <= NEGLIGIBLE * np.median(errors[errors > 0]))
@@ -215,10 +225,15 @@ def _check_still(evaluation: Evaluation, errors: Array, pairs: list[Pair], draw:
         refuse_flat(what, model)
     hidden = rounds & (loud == 0) & ((evaluation.blur is None) | (evaluation.blur == 0))
     for k in np.flatnonzero(moves & (hidden | (noise & ~rounds)))[:1]:
-        warn(
+        return Finding(
+            "warn",
+            "negligible_move",
             f"{evaluation.names[k]} is {evaluation.value[k]:.4g} and moves by {move[k]:.1g} only, "
-            "which is its rounding or noise: a standard error of zero stands for less than that. "
-            "Leave out what is constant; if it is not, subtract the constant in it, or compute it "
-            "more tightly.",
-            ImplicitDeltaWarning,
+            "which is its rounding or noise: a standard error of zero stands for less than that.",
+            number=float(move[k]),
+            remedies=(
+                "Leave out what is constant; if it is not, subtract the constant in it, or "
+                "compute it more tightly.",
+            ),
         )
+    return None

@@ -8,6 +8,7 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent, Push
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik_model import isolated_cache
 from implicit_delta.numerics.maximizers import Maximum
 
 AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a kink of psi
@@ -86,7 +87,7 @@ class PushedFit:
     def __call__(self, evaluation: Evaluation, lam: float) -> End:
         """Refit for one evaluation and one push."""
         before = self.model.passes
-        with self.model.apart():
+        with isolated_cache(self.model):
             found = self.ascent.climb(self.model, Push(evaluation, lam))
         _check_converged(found, lam, AT_A_KINK if self.ascent.scale else 0.0)
         return End(lam, found.x, found.value, found.gradient_norm, self.model.passes - before)

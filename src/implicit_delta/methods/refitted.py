@@ -14,6 +14,7 @@ from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import OUT_OF_STEPS, Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik_model import isolated_cache
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed
@@ -51,7 +52,7 @@ class Refitted:
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         """Make one replicate."""
-        with self.model.apart():
+        with isolated_cache(self.model):
             return self._outcome(stream)
 
     def _outcome(self, stream: np.random.SeedSequence) -> Outcome:

@@ -11,7 +11,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
@@ -95,9 +95,9 @@ class Rows:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        model.check_rows()
+        require_rows(model)
         for part in model.strata:
-            own = model.counts[part]
+            own = model.weights.counts[part]
             if len(model.strata) == 1 or own.size > 1:
                 check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
         model.measured_again(np.random.default_rng(0))
@@ -107,16 +107,16 @@ class Rows:
             return there
         often = np.ones(model.n)
         for part in model.strata:
-            own = model.counts[part]
+            own = model.weights.counts[part]
             if len(model.strata) == 1 or own.size > 1:
                 often[part] = ratio(spread(own, self.kind, rng), own)
-        return model.measured_again(rng).reweighted(model.weights * often)
+        return model.measured_again(rng).reweighted(model.weights.values * often)
 
     def reweights(self, model: FittedModel) -> bool:
         return model.measured_again(np.random.default_rng(0)) is model
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return rows, model.counts
+        return rows, model.weights.counts
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model
@@ -136,20 +136,21 @@ class WholeClusters:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        model.check_rows()
+        require_rows(model)
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         if (there := model.resampled(self.kind, rng, self.clusters)) is not None:
             return there
         often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
-        return model.reweighted(model.weights * often[self.clusters.codes])
+        return model.reweighted(model.weights.values * often[self.clusters.codes])
 
     def reweights(self, model: FittedModel) -> bool:
         return True
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return self.clusters.sums(model.counts[:, None] * rows), np.ones(self.clusters.count)
+        counted = model.weights.counts[:, None] * rows
+        return self.clusters.sums(counted), np.ones(self.clusters.count)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         yield model
@@ -186,7 +187,7 @@ class Blocks:
 
     def check(self, model: FittedModel) -> None:
         model.check_series('Bootstrap(kind="blocks")')
-        if np.ptp(model.counts) > 0:
+        if np.ptp(model.weights.counts) > 0:
             raise UnsupportedModelError(
                 'Bootstrap(kind="blocks") takes the rows for a series, one for each time, and '
                 "these have weights. Repeat the rows, or leave the weights out."
@@ -197,7 +198,7 @@ class Blocks:
         n = model.n
         starts = rng.integers(n, size=-(-n // self.length))
         rows = (starts[:, None] + np.arange(self.length)).ravel()[:n] % n
-        return model.reweighted(model.weights * np.bincount(rows, minlength=n))
+        return model.reweighted(model.weights.values * np.bincount(rows, minlength=n))
 
     def reweights(self, model: FittedModel) -> bool:
         return True
@@ -230,7 +231,7 @@ class NewTargets:
     )
 
     def check(self, model: FittedModel) -> None:
-        if model.weight_kind == "sampling":
+        if model.weights.kind == "sampling":
             raise UnsupportedModelError(
                 "Sampling weights tell how much of a population a row stands for, and not how its "
                 "target is distributed, so that draws from the model are not draws of the survey. "
@@ -245,7 +246,7 @@ class NewTargets:
         return False
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
-        return model.counts[:, None] * rows, np.ones(model.n)
+        return model.weights.counts[:, None] * rows, np.ones(model.n)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
         return (model.redrawn(np.random.default_rng(seed)) for seed in range(REDRAWS))

@@ -1,14 +1,15 @@
 """Simulation: psi at draws from the normal distribution of the parameters."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.budget import Budget, check_budget
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.thresholds import NONLINEAR_WARNS
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import NonlinearityWarning, NotAMaximumError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import (
@@ -18,7 +19,7 @@ from implicit_delta.evaluation.normal_draws import (
     check_draws,
     simulate,
 )
-from implicit_delta.methods.base import Method, Response, check_moved, uncertainty
+from implicit_delta.methods.base import Method, Response, check_moved, first_of, uncertainty
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
 
@@ -116,7 +117,7 @@ class Simulation(Method):
             directions=pairs.directions if draws.matched else None,
             draws=pairs.values,
             method=repr(named),
-            doubt=uncertainty(notes["monte_carlo_error"], "Use more `draws=`."),
+            findings=_findings(notes),
             notes=notes,
         )
 
@@ -175,18 +176,26 @@ def _notes(pairs: Pairs, variance: Array) -> dict[str, float]:
     notes = {"monte_carlo_error": error}
     if pairs.linear is not None:
         share = float(np.max(np.mean(rest, axis=0) / variance))
-        _warn_of_wild_draws(share)
         notes["nonlinear_share"] = share
     return notes
 
 
-def _warn_of_wild_draws(share: float) -> None:
-    if share > NONLINEAR_WARNS:
-        warn(
-            f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
-            "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
-            "reach parameters at which the model makes no sense, as with weights of networks "
-            "(`tangent=True` draws their outputs). Look at the percentiles, or take the slope near "
-            "the fit: `Smoothed(psi, width=0.2)`.",
-            NonlinearityWarning,
-        )
+def _findings(notes: Mapping[str, float]) -> tuple[Finding, ...]:
+    share, advice = notes.get("nonlinear_share", 0.0), "Use more `draws=`."
+    random = uncertainty(notes["monte_carlo_error"], advice)
+    if not share > NONLINEAR_WARNS:
+        return first_of(random)
+    nonlinear = Finding(
+        "warn",
+        "nonlinear_draws",
+        f"Only {1 - share:.0%} of the variance of psi over the draws is linear in the "
+        "parameters. Either psi has a maximum, a minimum or one wide step here, or the draws "
+        "reach parameters at which the model makes no sense, as with weights of networks "
+        "(`tangent=True` draws their outputs).",
+        number=share,
+        remedies=(
+            "Look at the percentiles, or take the slope near the fit: `Smoothed(psi, width=0.2)`.",
+        ),
+        warning=NonlinearityWarning,
+    )
+    return (nonlinear, *first_of(random))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
@@ -144,8 +145,8 @@ class Line:
         return model.objective(model.theta) - model.objective(model.theta + t * self.step)
 
 
-def slope_doubt(lines: list[Line], errors: Array) -> Warning | None:
-    """Refuse evaluations that do not change as their derivative implies; doubt small gaps."""
+def slope_mismatch(lines: list[Line], errors: Array) -> Finding | None:
+    """Find evaluations that do not change as their derivative implies; raise if much."""
     evaluation = lines[0].evaluation
     rounding = np.spacing(abs(evaluation.value))
     if evaluation.blur is not None:
@@ -174,14 +175,16 @@ def bends_of(lines: list[Line]) -> Array | None:
     return np.asarray((np.sum(ends, axis=1) - 2 * lines[0].center) / lines[0].length ** 2)
 
 
-def curvature_doubt(evaluation: Evaluation, errors: Array, curvature: Curvature) -> Warning | None:
+def derivative_mismatch(
+    evaluation: Evaluation, errors: Array, curvature: Curvature
+) -> Finding | None:
     """Compare psi with its derivative where no root of the curvature A is known."""
     if not evaluation.is_function:
         return None
     model = evaluation.model
     draw = scaled_draw(model, lambda m, v: m.information(m.theta, v, curvature))
     jacobian = evaluation.jacobian(model.theta)
-    return slope_doubt(lines_of(evaluation, jacobian, errors, draw, whitened=False), errors)
+    return slope_mismatch(lines_of(evaluation, jacobian, errors, draw, whitened=False), errors)
 
 
 def lines_of(
@@ -217,7 +220,7 @@ def scaled_draw(model: FittedModel, curve: Callable[[FittedModel, Array], Array]
     return scaled
 
 
-def _detached(evaluation: Evaluation, k: int, share: float) -> Warning:
+def _detached(evaluation: Evaluation, k: int, share: float) -> Finding:
     caution = evaluation.model.precision.caution
     text = f"{caution} " * bool(caution) + (
         f"{_name(evaluation, k)} does not change as its derivative implies: along a random "
@@ -230,15 +233,19 @@ def _detached(evaluation: Evaluation, k: int, share: float) -> Warning:
     )
     if share > GAP_REFUSES:
         raise EvaluationError(text)
-    return NonlinearityWarning(text)
+    return Finding("warn", "derivative", text, number=share, warning=NonlinearityWarning)
 
 
-def _steps(evaluation: Evaluation, k: int, off: float) -> Warning:
-    return NonlinearityWarning(
+def _steps(evaluation: Evaluation, k: int, off: float) -> Finding:
+    return Finding(
+        "warn",
+        "jumps",
         f"{_name(evaluation, k)} jumps near the fitted parameters, and its derivative has no part "
         f"of that: a standard error away they differ by {off:.0%} of the standard error. It has "
-        "steps (`round`, a cast to integers, a count, a comparison, an argmax). Use "
-        "`Smoothed(psi)` or `Simulation()`, which follow steps."
+        "steps (`round`, a cast to integers, a count, a comparison, an argmax).",
+        number=off,
+        remedies=("Use `Smoothed(psi)` or `Simulation()`, which follow steps.",),
+        warning=NonlinearityWarning,
     )
 
 

@@ -11,14 +11,14 @@ from scipy.special import stdtrit
 
 from implicit_delta._core.arguments import as_seed
 from implicit_delta._core.budget import check_budget
+from implicit_delta._core.findings import Finding
 from implicit_delta._core.progress import progress
 from implicit_delta._core.thresholds import REACHED
 from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.methods.base import Method, Response, described_range, uncertainty
-from implicit_delta.methods.slopes import curvature_doubt
+from implicit_delta.methods.base import Method, Response, described_range, first_of, uncertainty
+from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
 from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.base import Curvature, FittedModel
@@ -154,9 +154,8 @@ class StochasticFiniteDifference(Method):
         variances = np.array([column.psi[k] for k, column in enumerate(columns)])
         slopes, shares = _shares(model, evaluation, directions, self.curvature)
         noise = max(c.monte_carlo_error(k) for k, c in enumerate(columns))
-        _warn_unfinished(shares, columns)
-        _warn_far(variances, slopes, shares, noise)
-        doubt = curvature_doubt(evaluation, np.sqrt(abs(variances)), self.curvature)
+        mismatch = derivative_mismatch(evaluation, np.sqrt(abs(variances)), self.curvature)
+        random = noise * float(stdtrit(self.runs - 1, ONE_SIGMA))
         pushes = np.array(plan.pushes)
         notes: dict[str, float | str] = {
             "lam": float(pushes[0]) if len(pushes) == 1 else described_range(pushes),
@@ -169,9 +168,10 @@ class StochasticFiniteDifference(Method):
             covariance=np.column_stack([column.psi for column in columns]),
             directions=directions,
             method=repr(plan.method),
-            doubt=doubt
-            or uncertainty(
-                noise * float(stdtrit(self.runs - 1, ONE_SIGMA)), "Use more `runs` and `samples`."
+            findings=(
+                *_unfinished(shares, columns),
+                *_too_far(variances, slopes, shares, noise),
+                *first_of(mismatch, uncertainty(random, "Use more `runs` and `samples`.")),
             ),
             notes=notes,
         )
@@ -295,24 +295,34 @@ def _shares(
     return slopes, ratio(curved, slopes, otherwise=1.0)
 
 
-def _warn_unfinished(shares: Array, columns: list[_Column]) -> None:
+def _unfinished(shares: Array, columns: list[_Column]) -> Iterator[Finding]:
     if np.min(shares) < REACHED:
         steps = columns[int(np.argmin(shares))].steps
-        warn(
+        yield Finding(
+            "warn",
+            "too_few_steps",
             f"{steps} training steps can have reached at most {np.min(shares):.0%} of the "
-            "variance, so the standard error is too small. Use more steps or a larger learning "
-            "rate, or a method that solves, such as `Infinitesimal()`.",
-            DriftWarning,
+            "variance, so the standard error is too small.",
+            number=float(np.min(shares)),
+            remedies=(
+                "Use more steps or a larger learning rate, or a method that solves, such as "
+                "`Infinitesimal()`.",
+            ),
+            warning=DriftWarning,
         )
 
 
-def _warn_far(variances: Array, slopes: Array, shares: Array, noise: float) -> None:
-    """Warn of a push over which psi bends (V is not g'w), or L does (w'Aw is above g'w)."""
+def _too_far(variances: Array, slopes: Array, shares: Array, noise: float) -> Iterator[Finding]:
+    """Find a push over which psi bends (V is not g'w), or L does (w'Aw is above g'w)."""
     too_large = ratio(variances, slopes, otherwise=1.0) * np.maximum(shares, 1.0)
     error = float(np.max(abs(too_large - 1))) / 2
     if error > PUSH_WARNS + SURE * noise:
-        warn(
+        yield Finding(
+            "warn",
+            "long_push",
             "`lam` pushes psi so far that its response is no longer in proportion: the standard "
-            f"error is off by about {error:.0%}. Leave `lam` out: it is then chosen.",
-            NonlinearityWarning,
+            f"error is off by about {error:.0%}.",
+            number=error,
+            remedies=("Leave `lam` out: it is then chosen.",),
+            warning=NonlinearityWarning,
         )

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
@@ -15,7 +14,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.doors import door
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.precision import DOUBLE, Precision
-from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.facts import NO_FACTS, Facts
@@ -23,6 +22,7 @@ from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.solvers import Factor
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
@@ -86,11 +86,8 @@ class FittedModel(ABC):
     ----------
     theta : (d,) array
         Where the objective is maximal.
-    weights : (n,) array
-        How much each term counts.
-    weight_kind : {"frequency", "precision", "sampling"}
-        What that means: repetitions of a row, its precision, or how much of a population it
-        stands for; see `counts`.
+    weights : Weights
+        How much each term counts, and what that means.
     penalty : Penalty
         What is subtracted from the log-likelihood.
     passes : int
@@ -110,8 +107,6 @@ class FittedModel(ABC):
     sandwiched : bool
         Whether the model has no terms and no objective: its variance is always the sandwich of the
         rows, or the covariance of the host.
-    mixed : str
-        Why the terms are not those of rows, if they are not.
     constraints : Constraints or None
         What theta was fitted under.
     chart : Chart or None
@@ -127,16 +122,14 @@ class FittedModel(ABC):
     """
 
     theta: Array
-    weights: Array
+    weights: Weights
     penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None
     layout: Layout | None = None
     curvature: Curvature = "hessian"
-    weight_kind: WeightKind = "frequency"
     precision: Precision = DOUBLE
     bends: bool = False
     sandwiched: bool = False
-    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: "FittedModel | None" = None
@@ -152,7 +145,7 @@ class FittedModel(ABC):
     @property
     def n(self) -> int:
         """The number of observations."""
-        return self.weights.size
+        return self.weights.values.size
 
     @property
     def d(self) -> int:
@@ -160,25 +153,21 @@ class FittedModel(ABC):
         return self.theta.size
 
     @property
-    def counts(self) -> Array:
-        """Number of observations that each row is, (n,): its weight, or one if that is none."""
-        if self.weight_kind == "frequency":
-            return self.weights
-        return (self.weights > 0).astype(np.float64)
-
-    @property
-    def shares(self) -> Array:
-        """Weight of each row in an average over the training rows, (n,)."""
-        return self.counts if self.weight_kind == "precision" else self.weights
-
-    @property
     def covariance(self) -> Array:
-        """Covariance of the parameters, (d, d), of a model that has no curvature: `sandwiched`."""
-        raise UnsupportedModelError(
-            "Draws from a posterior are used as they are, and not as a normal distribution, which "
-            "`Statistic` and `Smoothed` need: pass a plain function, which is averaged over the "
-            "draws, such as `lambda theta: auc(scores(theta))`."
-        )
+        """Covariance of the parameters, (d, d), as ``infer(model, parameters)`` finds it.
+
+        It is computed at each access. Parameters that are fixed have zeros.
+        """
+        return np.asarray(door("covariance")(self))
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion; an estimated noise variance counts as a parameter, as in R.
+
+        Raises `UnsupportedModelError` where the constants of the log-likelihood are not known:
+        models of other libraries (use ``results.aic``), networks, penalized fits.
+        """
+        return float(door("aic")(self))
 
     @property
     def formable(self) -> bool:
@@ -201,13 +190,6 @@ class FittedModel(ABC):
     def metric(self, theta: Array) -> Factor | None:
         """Factorize the sum of outer products of the score rows, where these are at hand."""
         return None
-
-    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
-        """Whether the terms are known to move along each parameter, (d,); False is unknown.
-
-        Over a share of its size, by their slopes and in all, at least so much.
-        """
-        return np.zeros(self.d, dtype=bool)
 
     @property
     def travelled(self) -> Array:
@@ -232,24 +214,9 @@ class FittedModel(ABC):
     def score(self, theta: Array) -> Array:
         """Gradient of L, (d,)."""
 
-    def rough_score(self, theta: Array) -> Array:
-        """Gradient of L to about 1e-5 of what a standard error is, where that is cheaper, (d,)."""
-        return self.score(theta)
-
-    def short_score(self, theta: Array, like: "FittedModel") -> Array:
-        """Gradient of L; if by differences, by one over a small part of each unit of a model."""
-        return self.score(theta)
-
     def swift_score(self, theta: Array) -> Array:
         """Gradient of L for products that are checked later, (d,); NaN where there is none."""
         return self.score(theta)
-
-    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
-        """Forget afterwards what was evaluated meanwhile, so that a question costs what it costs.
-
-        A job begins with an empty memory, too, as it would in a process of its own.
-        """
-        return nullcontext()
 
     def explained(self, error: NotAMaximumError) -> NotAMaximumError:
         """Name the parameters that an error is about, or what to do about a network."""
@@ -259,10 +226,6 @@ class FittedModel(ABC):
 
     def check_unchanged(self) -> None:  # noqa: B027
         """Refuse a model whose data have changed since its fit, where that can be seen."""
-
-    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
-        """Foretell so many calls of the user's function, if it is slow, while the context lasts."""
-        return nullcontext()
 
     def approached(self) -> Self | None:
         """Build the model close to its maximum, where that can be had cheaply."""
@@ -334,11 +297,6 @@ class FittedModel(ABC):
     def check_maximum(self) -> None:
         """Refuse a saddle, which a Gauss-Newton matrix does not show, where that is the default."""
         return
-
-    def check_rows(self) -> None:
-        """Refuse what is asked of rows, where the terms are not those of rows."""
-        if self.mixed:
-            raise UnsupportedModelError(self.mixed)
 
     def check_order(self, units: Any) -> None:
         """Refuse units of the training rows that cannot be told to be in the model's order."""
@@ -507,8 +465,8 @@ class FittedModel(ABC):
 
     def _told(self, sizes: str) -> str:
         labels = {**self.describe()}
-        if np.any(self.weights != 1):
-            labels["weights"] = f"{range_of(self.weights)} ({self.weight_kind})"
+        if np.any(self.weights.values != 1):
+            labels["weights"] = f"{range_of(self.weights.values)} ({self.weights.kind})"
         return "\n".join([sizes, *(f"  {label}: {text}" for label, text in labels.items())])
 
     def doubt_of(self, psi: Any) -> str:
@@ -532,25 +490,14 @@ class FittedModel(ABC):
         these of the outer product of their sums of :math:`w_i f_i`. It is all that robust and
         clustered variances need of the rows.
         """
-        return scatter_of(self.influences(theta, v), self.counts, clusters)
+        return scatter_of(self.influences(theta, v), self.weights.counts, clusters)
 
     def influences(self, theta: Array, v: Array) -> Array:
         """Derivative of the weighted term of each *observation* along v: (d, k) to (n, k).
 
         Of a row that stands for several, `counts`, that of each of them.
         """
-        return self.per_observation(self.terms_along(theta, v))
-
-    def per_observation(self, rows: Array, part: slice = slice(None)) -> Array:
-        """Weigh derivatives of terms, (n, k), by what weights are beside counts."""
-        return rows if self.weight_kind == "frequency" else self.weights[part, None] * rows
-
-    def drift_causes(self) -> str:
-        """Name the usual causes of drift and their remedies."""
-        return (
-            "Usual causes: training stopped early, or a penalty used in training was not given "
-            "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
-        )
+        return self.weights.per_observation(self.terms_along(theta, v))
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         """Draw vectors with the Gauss-Newton matrix as covariance, (d, count).
@@ -590,17 +537,13 @@ class FittedModel(ABC):
 
         It is about one if the model is right, or has estimated it.
         """
-        freedom = float(np.sum(self.counts)) - self.d
+        freedom = float(np.sum(self.weights.counts)) - self.d
         squares = self.squared_residuals() if freedom > 0 else None
-        return np.nan if squares is None else float(self.weights @ squares) / freedom
+        return np.nan if squares is None else float(self.weights.values @ squares) / freedom
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
         """Estimate the score, (d,), from a batch of observations given by their numbers, (B,)."""
-        return self.reweighted(self.batch_weights(rows)).score(theta)
-
-    def batch_weights(self, rows: RowNumbers) -> Array:
-        """Weights with which a batch stands for all observations, (n,)."""
-        return self.weights * np.bincount(rows, minlength=self.n) * (self.n / len(rows))
+        return self.reweighted(self.weights.of_batch(rows)).score(theta)
 
     def ascend(
         self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
@@ -615,6 +558,12 @@ class FittedModel(ABC):
             slope = self.batch_score(theta, rows)
             theta = theta + rate / self.n * (slope if bonus is None else slope + bonus(theta, rows))
             yield theta
+
+
+def require_rows(model: FittedModel) -> None:
+    """Raise if the model has no per-row terms."""
+    if model.facts.no_rows:
+        raise UnsupportedModelError(model.facts.no_rows)
 
 
 def cannot_draw(reason: str, n: int = 2) -> UnsupportedModelError:

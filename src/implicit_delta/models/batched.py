@@ -11,12 +11,12 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter, as_parameters, as_weights
+from implicit_delta._core.arguments import Counter, as_parameters
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.precision import Precision
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian, Poisson
 from implicit_delta.models.base import (
@@ -40,7 +40,7 @@ from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.program import Product, Program
 from implicit_delta.models.states import check_near
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
-from implicit_delta.models.weights import as_mean_one
+from implicit_delta.models.weights import Weights
 
 NO_BATCHING = (RuntimeError, NotImplementedError, ValueError, TypeError)  # errors of torch.vmap
 DENSE_FROM = 32  # columns at once from which on forming the Gauss-Newton matrix is cheaper
@@ -111,10 +111,9 @@ class BatchedModel(FittedModel):
     batches: Batches
     sizes: tuple[int, ...]
     theta: Array
-    weights: Array
+    weights: Weights
     penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None = None
-    weight_kind: WeightKind = "frequency"
     keep_graphs: bool = False
     facts: Facts = NO_FACTS
     columns: tuple[str, ...] | None = None  # of the inputs, for questions
@@ -191,7 +190,7 @@ class BatchedModel(FittedModel):
 
     @in_context
     def objective(self, theta: Array) -> float:
-        return float(self.weights @ self.terms(theta)) - self.penalty.value(theta)
+        return float(self.weights.values @ self.terms(theta)) - self.penalty.value(theta)
 
     @in_context
     def score(self, theta: Array) -> Array:
@@ -200,7 +199,7 @@ class BatchedModel(FittedModel):
 
     @in_context
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        weights = self.functional.flat(self.weights[rows] * (self.n / len(rows)))
+        weights = self.functional.flat(self.weights.values[rows] * (self.n / len(rows)))
         return self._slope(theta, [(self.batches.take(rows), weights)])
 
     @in_context
@@ -242,8 +241,9 @@ class BatchedModel(FittedModel):
     @in_context
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         """Accumulate batch by batch: the derivatives of all rows, (n, k), are never held."""
-        spans, counts = self._spans(), self.counts
-        parts = zip(spans, map(self.per_observation, self._along(theta, v), spans), strict=True)
+        spans, counts = self._spans(), self.weights.counts
+        each = map(self.weights.per_observation, self._along(theta, v), spans)
+        parts = zip(spans, each, strict=True)
         if clusters is None:
             return np.asarray(sum(scatter_of(along, counts[rows]) for rows, along in parts))
         sums = np.zeros((clusters.count + 1, v.shape[1]))  # the last for rows without weight
@@ -281,7 +281,7 @@ class BatchedModel(FittedModel):
         return super().squared_residuals() if varying else None
 
     def reweighted(self, weights: Array) -> Self:
-        return replace(self, weights=as_weights(weights, self.n))
+        return replace(self, weights=self.weights.replaced(weights))
 
     def at(self, theta: Array) -> Self:
         moved = as_parameters(theta).astype(self.theta.dtype, copy=False)
@@ -300,7 +300,7 @@ class BatchedModel(FittedModel):
         if len({array.shape[1:] for array in outputs}) > 1:
             raise cannot_draw("its batches have outputs of different shapes")
         drawn = terms.likelihood.redraw(
-            np.concatenate(outputs), np.concatenate(targets), rng, self.weights
+            np.concatenate(outputs), np.concatenate(targets), rng, self.weights.values
         )
         return replace(self, batches=self.batches.with_targets(drawn, terms))
 
@@ -344,7 +344,7 @@ class BatchedModel(FittedModel):
         if not isinstance(self.row_terms, SupervisedTerms):
             return super().tethered()
         model = self._with_mean_square() if self.facts.noise_rule else self
-        scale = self.scale_of_weights(self.weights)
+        scale = self.scale_of_weights(self.weights.values)
         tie = evidence_of(model, scale)
         facts = model.facts.with_training(effective=tie.effective)
         held = model.penalty.stopped_early(scale * tie.strength, facts.training.start)
@@ -356,15 +356,15 @@ class BatchedModel(FittedModel):
         Precisions of squared errors are in units of a noise variance, estimated or known.
         """
         gaussian = isinstance(self.program.supervised.likelihood, Gaussian)
-        if self.weight_kind == "frequency" or (gaussian and self.weight_kind == "precision"):
+        if self.weights.kind == "frequency" or (gaussian and self.weights.kind == "precision"):
             return 1.0
         return float(np.mean(weights[weights > 0]))
 
     def _with_mean_square(self) -> Self:
         """Take the mean squared residual as the noise variance, whatever the rule was."""
-        count = float(np.sum(self.counts)) * self._output_size()
-        scale = as_mean_one(self.weights, self.weight_kind) / count
-        scale *= -2.0 * float(self.weights @ self.terms(self.theta))
+        count = float(np.sum(self.weights.counts)) * self._output_size()
+        scale = self.weights.mean_one / count
+        scale *= -2.0 * float(self.weights.values @ self.terms(self.theta))
         return self.of_noise(Noise(scale * self.noise, np.inf), self.facts.noise_rule)
 
     def with_noise(self) -> Self:
@@ -404,7 +404,7 @@ class BatchedModel(FittedModel):
 
     def sum_of_squares(self) -> tuple[float, int]:
         """Sum of weighted squared residuals of a Gaussian likelihood, and the outputs of a row."""
-        squares = -2.0 * self.noise * float(self.weights @ self.terms(self.theta))
+        squares = -2.0 * self.noise * float(self.weights.values @ self.terms(self.theta))
         return squares, self._output_size()
 
     def checked(self, by_evidence: bool = False) -> Self:
@@ -435,8 +435,8 @@ class BatchedModel(FittedModel):
         penalty = f"l2={self.penalty.given.floor:g}" + ", penalty" * bool(self.penalty.functions)
         penalty += f", early stop={stop.strength:.3g} (evidence)" if stop else ""
         sizes = f"n={self.n}, d={self.d}"
-        if np.any(self.weights != 1):
-            penalty += f", {self.weight_kind} weights {range_of(self.weights)}"
+        if np.any(self.weights.values != 1):
+            penalty += f", {self.weights.kind} weights {range_of(self.weights.values)}"
         return f"{type(self).__name__}({sizes}, {self.row_terms}, {penalty}, {self.precision})"
 
     def _spans(self) -> list[slice]:
@@ -446,7 +446,7 @@ class BatchedModel(FittedModel):
     def _weighted(self) -> Iterator[Data]:
         """Go through the batches with the weights of their rows."""
         for rows, batch in zip(self._spans(), self.batches, strict=True):
-            yield batch, self.functional.flat(self.weights[rows])
+            yield batch, self.functional.flat(self.weights.values[rows])
 
     def _slope(self, theta: Array, weighted: Iterable[Data]) -> Array:
         """Gradient of the weighted terms of batches less the penalty."""
@@ -572,7 +572,7 @@ class BatchedModel(FittedModel):
             if any(len(leaf) != len(outputs) for leaf in self.program.calculus.leaves(batch)):
                 raise ValueError("Some array of a batch has not a row for each observation.")
             targets = np.asarray(self.functional.numpy(terms.targets(batch)))
-            weights = self.weights[start:stop]
+            weights = self.weights.values[start:stop]
             yield batch, OutputCurvature.of(terms.likelihood, outputs, targets, weights)
 
     def _gram(self, flat: Any) -> Array | None:
@@ -601,7 +601,7 @@ class BatchedModel(FittedModel):
         stop = 0
         for batch, size in self._split():
             start, stop = stop, stop + size
-            weights = self.functional.flat(self.weights[start:stop])
+            weights = self.functional.flat(self.weights.values[start:stop])
             factors = self._run(way, flat, batch, weights)
             yield factors.astype(np.float64, copy=False)
 

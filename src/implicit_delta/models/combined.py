@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.rounding import is_symmetric
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
@@ -19,6 +19,7 @@ from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.loglik_model import LoglikModel, penalty_of
 from implicit_delta.models.named_theta import Layout, of_arrays
 from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.weights import Weights
 
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
@@ -308,7 +309,7 @@ class Stacked:
             found.append(part.wide(rows) if self.wide else np.asarray(rows, dtype=np.float64))
         return np.concatenate(found)
 
-    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+    def log_likelihood(self, theta: Array, weights: Weights) -> float:
         """Sum those of the parts, with all their constants."""
         plain = np.asarray(theta)
         return sum(p.model.at(plain[p.places]).log_likelihood() for p in self.parts)
@@ -415,7 +416,8 @@ def _functions(parts: tuple[Placed, ...]) -> dict[str, Any]:
 
 
 def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout) -> LoglikModel:
-    kinds = {model.weight_kind for model in models if np.ptp(model.weights) > 0 or model.n > 1}
+    own = [model.weights for model in models]
+    kinds = {w.kind for w in own if np.ptp(w.values) > 0 or w.values.size > 1}
     if len(kinds) > 1:
         raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
     d = len(layout.names)
@@ -430,11 +432,10 @@ def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout
     draws = all(model.redraw is not None for model in models)
     model = LoglikModel(
         theta=_start(parts),
-        weights=np.concatenate([model.weights for model in models]),
+        weights=Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency")),
         penalty=penalty_of(SummedPenalty(parts) if penalized else None, 0.0),
         names=layout.names,
         layout=layout,
-        weight_kind=next(iter(kinds), "frequency"),
         facts=Facts(df=min(model.facts.df for model in models)),
         redraw=RedrawnParts(parts) if draws else None,
         measure=RedrawnParts(parts, single=True) if any(m.n == 1 for m in models) else None,

@@ -99,7 +99,7 @@ def _miss(model: EquationsModel, step: Array, jumps: bool) -> float:
         return 0.0
     with np.errstate(all="ignore"):
         ahead, behind = (model.equations(model.theta + t * step) for t in (1, -1))
-    rows = model.weights[:, None] * (ahead - behind) / 2
+    rows = model.weights.values[:, None] * (ahead - behind) / 2
     if not np.all(np.isfinite(rows)):
         return np.inf
     size = np.linalg.norm(step / model.units)
@@ -144,9 +144,9 @@ def _strength(model: EquationsModel, j: int) -> float:
     step = ratio(model.covariance[:, j], model.errors[j])
     dual = model.duals(np.eye(model.d)[:, [j]])[:, 0]
     ahead, behind = (model.equations(model.theta + t * step) for t in (TINY, -TINY))
-    each = model.per_observation((ahead - behind) / (2 * TINY)) @ dual
-    total = float(model.counts @ each)
-    noise = 2 * float(model.counts @ np.minimum(each * np.sign(total), 0.0) ** 2)
+    each = model.weights.per_observation((ahead - behind) / (2 * TINY)) @ dual
+    total = float(model.weights.counts @ each)
+    noise = 2 * float(model.weights.counts @ np.minimum(each * np.sign(total), 0.0) ** 2)
     return np.inf if noise <= ROUNDING * total**2 else total**2 / noise
 
 

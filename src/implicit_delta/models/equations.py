@@ -15,7 +15,7 @@ from implicit_delta.models.equation_checks import check_root
 from implicit_delta.models.equation_roots import Solved, gmm, hansen_of, inverse_scatter, root_of
 from implicit_delta.models.equation_system import System, checked_rows
 from implicit_delta.models.equations_model import EquationsModel, combination_of
-from implicit_delta.models.facts import Facts, Host
+from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.weights import observation_weights
 
@@ -89,13 +89,12 @@ def from_equations(
     n, q = checked_rows(equations, point).shape
     checked = observation_weights(weights, n, weight_kind)
     _check_large(point.size, q)
-    groups = None if clusters is None else Clusters.of(clusters, checked)
+    groups = None if clusters is None else Clusters.of(clusters, checked.values)
     model = EquationsModel(
-        system=System(equations, checked, jacobian),
+        system=System(equations, checked.values, jacobian),
         theta=point,
         weights=checked,
-        weight_kind=weight_kind,
-        facts=Facts(host=Host(clusters=groups)),
+        facts=Facts(host=Host(clusters=groups, drift_causes=OTHER_ROOT)),
         names=names_of(layout),
         layout=layout,
     )

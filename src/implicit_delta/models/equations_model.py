@@ -8,8 +8,8 @@ from typing import NoReturn
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from implicit_delta._core.arguments import as_parameters, as_weights
-from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta._core.arguments import as_parameters
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel, Whitened, scatter_of
 from implicit_delta.models.equation_roots import Hansen
@@ -17,6 +17,7 @@ from implicit_delta.models.equation_system import BalancedLU, System, check_regu
 from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.named_theta import Layout, as_named, speaking
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.derivatives import Derivative
 from implicit_delta.numerics.lengths import sizes
@@ -49,8 +50,7 @@ class EquationsModel(FittedModel):
 
     system: System
     theta: Array
-    weights: Array
-    weight_kind: WeightKind = "frequency"
+    weights: Weights
     facts: Facts = NO_FACTS
     names: tuple[str, ...] | None = None
     slope: Array | None = None  # of the summed equations, (q, d); not kept for many parameters
@@ -74,11 +74,11 @@ class EquationsModel(FittedModel):
 
     def scatter_at(self, theta: Array) -> Array:
         """Sum of outer products of the rows of all equations, (q, q)."""
-        rows = self.per_observation(self.system.rows(theta))
-        return scatter_of(rows, self.counts, self.facts.host.clusters)
+        rows = self.weights.per_observation(self.system.rows(theta))
+        return scatter_of(rows, self.weights.counts, self.facts.host.clusters)
 
     def score(self, theta: Array) -> Array:
-        return np.asarray(self.weights @ self.equations(theta))
+        return np.asarray(self.weights.values @ self.equations(theta))
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         return np.asarray(self.equations(theta) @ v)
@@ -103,8 +103,9 @@ class EquationsModel(FittedModel):
         return jacobian_of(psi, theta, self.units, trace(psi, theta))
 
     def reweighted(self, weights: Array) -> "EquationsModel":
-        checked = as_weights(weights, self.n)
-        changed = replace(self, system=replace(self.system, weights=checked), weights=checked)
+        checked = self.weights.replaced(weights)
+        system = replace(self.system, weights=checked.values)
+        changed = replace(self, system=system, weights=checked)
         return changed._relinearized()
 
     def at(self, theta: Array) -> "EquationsModel":
@@ -123,9 +124,6 @@ class EquationsModel(FittedModel):
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         raise UnsupportedModelError(NO_LEVERAGE)
-
-    def drift_causes(self) -> str:
-        return "Give the parameters as `start=` instead of `theta=`, to have the root found."
 
     def describe(self) -> dict[str, str]:
         more = "" if self.hansen is None else f", {self.hansen.df} more than parameters"
@@ -186,8 +184,8 @@ class EquationsModel(FittedModel):
 
     @cached_property
     def _scatter(self) -> Array:
-        rows = self.per_observation(self.equations(self.theta))
-        return scatter_of(rows, self.counts, self.facts.host.clusters)
+        rows = self.weights.per_observation(self.equations(self.theta))
+        return scatter_of(rows, self.weights.counts, self.facts.host.clusters)
 
     def _gmres(self, g: Array) -> Array:
         """Solve with products of B' alone, each a traced pass."""

@@ -27,6 +27,7 @@ from implicit_delta.models.prediction import (
 )
 from implicit_delta.models.recognized import Recognized, recognized
 from implicit_delta.models.traced_series import LikeParams
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.tracing import trace
 
@@ -115,12 +116,16 @@ def from_estimates(
     given = Claimed(V, "given", freedom, by_rows=False, description=found.description)
     model = EstimatesModel(
         theta=theta,
-        facts=Facts(BY_LIBRARY, Host(covariance=given), freedom),
-        weights=np.ones(n or 0),
+        facts=Facts(
+            BY_LIBRARY,
+            Host(covariance=given),
+            freedom,
+            no_rows=NO_ROWS.format(given, found.again),
+        ),
+        weights=Weights(np.ones(n or 0)),
         names=names,
         to_host=to_host,
         layout=layout,
-        again=found.again,
     )
     if predict is not None:
         found = replace(found, predict=predict, response=None, relative="")
@@ -147,18 +152,13 @@ class EstimatesModel(FittedModel):
 
     theta: Array
     facts: Facts
-    weights: Array
+    weights: Weights
     names: tuple[str, ...] | None = None
     to_host: Callable[[Any], Any] = np.asarray
     layout: Layout | None = None
-    again: str = AGAIN
     passes = 0
     maker = "from_estimates"
     sandwiched = True
-
-    @property
-    def mixed(self) -> str:  # type: ignore[override]
-        return NO_ROWS.format(self.facts.host.covariance, self.again)
 
     @property
     def covariance(self) -> Array:
@@ -186,7 +186,7 @@ class EstimatesModel(FittedModel):
         labels = getattr(predictor.table, "index", None)
         labels = labels if known == len(predictor.table) else None
         facts = self.facts.with_host(predictor=predictor, labels=labels)
-        return replace(self, weights=np.ones(known), facts=facts)
+        return replace(self, weights=Weights(np.ones(known)), facts=facts)
 
     def evaluate(self, psi: Psi, theta: Array) -> Array:
         return np.asarray(psi(self.to_host(theta.copy())))
@@ -208,34 +208,34 @@ class EstimatesModel(FittedModel):
         return self._told(f"EstimatesModel: {self.d} parameters")
 
     def terms(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def objective(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def terms_along(self, theta: Array, v: Array) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def reweighted(self, weights: Array) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def at(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def redrawn(self, rng: np.random.Generator) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
     def release(self, *names: Any) -> NoReturn:
-        raise UnsupportedModelError(self.mixed)
+        raise UnsupportedModelError(self.facts.no_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,18 @@ from implicit_delta._core.types import Array
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.prediction import Predictor
 
+UNFINISHED = (
+    "Usual causes: training stopped early, or a penalty used in training was not given "
+    "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
+)
+OTHER_FIT = (
+    "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
+    "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
+    "given here; a penalty of the fit that was not; another y or other rows than those of "
+    "the fit, or its columns in another order."
+)
+OTHER_ROOT = "Give the parameters as `start=` instead of `theta=`, to have the root found."
+
 
 @dataclass(frozen=True, eq=False)
 class Training:
@@ -62,6 +74,8 @@ class Host:
         Groups of rows that the fit takes for dependent.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
+    drift_causes : str
+        Usual causes of parameters that are not at the maximum, and their remedies.
     """
 
     labels: Any = None
@@ -70,6 +84,7 @@ class Host:
     covariance: Claimed | None = None
     clusters: Clusters | None = None
     predictor: Predictor | None = None
+    drift_causes: str = UNFINISHED
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +97,15 @@ class Facts:
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
         By which a noise variance was estimated from the rows; None if none was.
+    no_rows : str
+        Why the terms are not those of rows; empty if they are.
     """
 
     training: Training = field(default_factory=Training)
     host: Host = field(default_factory=Host)
     df: float = np.inf
     noise_rule: str | None = None
+    no_rows: str = ""
 
     def with_training(self, **changes: Any) -> "Facts":
         """Replace some facts of the training."""

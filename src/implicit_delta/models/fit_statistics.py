@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import chdtrc
 
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.weights import count_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,14 @@ class FitStatistics:
     @classmethod
     def of(cls, model: FittedModel) -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
-        count, free = count_of(model.weights, model.weight_kind), free_parameters(model)
+        count, free = model.weights.count, free_parameters(model)
         residuals = getattr(model, "residuals", None)
         problem = getattr(getattr(model, "loglik", None), "problem", None)
         estimated = int(problem is not None and not isinstance(problem.variance, float))
         several = getattr(getattr(model, "loglik", None), "estimated", 0)  # of data sets together
         squares = np.nan
         if residuals is not None and not several:
-            squares = model.weights @ residuals(model.theta) ** 2
+            squares = model.weights.values @ residuals(model.theta) ** 2
         noise = model.loglik.likelihood.noise if problem is not None else np.nan  # type: ignore[attr-defined]
         return cls(
             log_likelihood=np.nan if model.penalty.given else model.log_likelihood(),

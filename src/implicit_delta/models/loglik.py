@@ -161,7 +161,6 @@ def from_loglik(
         loglik=loglik if under is None else Inside(loglik, *box(under, point)),
         theta=point,
         weights=observation_weights(weights, n, weight_kind),
-        weight_kind=weight_kind,
         row_scores=score,
         penalty=penalty_of(penalty, l2),
         names=names_of(layout),

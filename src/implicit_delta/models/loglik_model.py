@@ -1,24 +1,22 @@
 """The fitted model of a log-likelihood written in NumPy."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import (
     Counter,
     as_parameters,
-    as_weights,
 )
 from implicit_delta._core.cache import LastCache, Recent
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import calls_ahead
-from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import (
     ConvergenceError,
     ImplicitDeltaError,
@@ -26,7 +24,14 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.models.along import Along, RowsAlong
-from implicit_delta.models.base import NO_OUTPUTS, Curvature, FittedModel, RowNumbers, Whitened
+from implicit_delta.models.base import (
+    NO_OUTPUTS,
+    Curvature,
+    FittedModel,
+    RowNumbers,
+    Whitened,
+    require_rows,
+)
 from implicit_delta.models.checks import Beside, check_unchanged, mixture
 from implicit_delta.models.constrained_fit import (
     box,
@@ -63,19 +68,17 @@ from implicit_delta.models.traced_loglik import (
     rows_along,
     weighted_rows,
 )
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
-    SHORT_STEP,
     RunningSlopes,
     bends_far,
     constant_beside,
     differentiate,
     natural_units,
     rough_second_differences,
-    rough_slopes,
     second_differences,
-    summed_differences,
     summed_slopes,
 )
 from implicit_delta.numerics.maximizers import Objective, variable_metric
@@ -153,17 +156,15 @@ class LoglikModel(FittedModel):
 
     loglik: Callable[[Array], Any]
     theta: Array
-    weights: Array
+    weights: Weights
     row_scores: Callable[[Array], Any] | None = None
     gauss_newton: Callable[[Array], Array] | None = None
     residuals: Callable[[Array], Array] | None = None
     penalty: Penalty = NO_PENALTY
     names: tuple[str, ...] | None = None
-    weight_kind: WeightKind = "frequency"
     facts: Facts = NO_FACTS
     redraw: "Callable[[LoglikModel, np.random.Generator], LoglikModel] | None" = None
     curvature: Curvature = "hessian"
-    mixed: str = ""
     constraints: Constraints | None = None
     chart: Chart | None = None
     whole: FittedModel | None = None
@@ -204,7 +205,7 @@ class LoglikModel(FittedModel):
         known = self.outer_products if self.constraints is None else None
         if known is not None:
             return known.units
-        return natural_units(self._parts, self._origin(self.theta), self.recent.units)
+        return natural_units(self.parts, self._origin(self.theta), self.recent.units)
 
     def _traced_units(self) -> Array | None:
         """Units of the curvature, where that is traced; on the way a guess will do."""
@@ -221,7 +222,7 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         if self.recent.origin is not None and np.array_equal(theta, self.recent.origin):
             return self.recent.units
-        squares = weighted(self.weights, (self._rows(theta) ** 2).T).sum(axis=1)
+        squares = weighted(self.weights.values, (self._rows(theta) ** 2).T).sum(axis=1)
         squares = squares + self.penalty.floor
         return 1 / np.sqrt(squares) if self.n > 1 and np.all(squares > 0) else None
 
@@ -233,16 +234,17 @@ class LoglikModel(FittedModel):
     def metric(self, theta: Array) -> Factor | None:
         if self._forms_hessian or not worth_a_metric(self.n, self.d):
             return None
-        weights = self.weights**2 if self.weight_kind == "precision" else self.weights
+        weights = self.weights.values
+        weights = weights**2 if self.weights.kind == "precision" else weights
         step = SHORT * np.maximum(abs(theta), 1.0)
         ahead, behind = (self._swift_penalty_score(theta + way * step) for way in (1, -1))
         bends = np.maximum((ahead - behind) / (2 * step), 0.0)  # as if parameters were apart
-        return metric(self._counted(theta, self.weights), weights, bends)
+        return metric(self.counted_rows(theta, self.weights.values), weights, bends)
 
     def swift_score(self, theta: Array) -> Array:
         if self.row_scores is None or not self.penalty.functions:
             return self.score(theta)
-        rows = self._weighted_rows(theta, self.weights)
+        rows = self._weighted_rows(theta, self.weights.values)
         return np.asarray(rows - self._swift_penalty_score(theta))
 
     def _swift_penalty_score(self, theta: Array) -> Array:
@@ -253,22 +255,11 @@ class LoglikModel(FittedModel):
             total = total + (np.nan if traced is None else traced)
         return total
 
-    def moves_beside(self, share: float, least: float) -> NDArray[np.bool_]:
-        if self.row_scores is None:
-            return super().moves_beside(share, least)
-        rows = self._counted(self.theta, self.weights)
-        slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, self.weights))
-        return np.asarray(slopes * np.maximum(share * abs(self.theta), self.units) > least)
-
     def terms(self, theta: Array) -> Array:
         started = perf_counter()
         terms = np.array(self.loglik(theta.copy()), dtype=np.float64)  # it may reuse its result
         self.counter.called(perf_counter() - started)
         return terms
-
-    def apart(self, empty: bool = True) -> AbstractContextManager[None]:
-        assert self.recent is not None
-        return self.recent.apart(empty)
 
     def explained(self, error: NotAMaximumError) -> NotAMaximumError:
         if self.layout is None or self.names is None or abs(error.curvature) > NO_CURVATURE:
@@ -316,32 +307,18 @@ class LoglikModel(FittedModel):
                 step = np.where(high - low > 2 * abs(step), step, 0.0)
                 inside = np.clip(theta, low + abs(step), high - abs(step))
                 theta = np.where(step == 0, theta, inside)
-            return Beside(self._recalled, self._rows, self.weights, theta, step).cause()
+            return Beside(self._recalled, self._rows, self.weights.values, theta, step).cause()
         except (ImplicitDeltaError, ArithmeticError, ValueError):  # not defined on both sides
             return ""
 
-    def rough_score(self, theta: Array) -> Array:
-        if self.row_scores is not None:
-            return self.score(theta)
-        slopes, _ = rough_slopes(self._parts, theta, self.units)
-        return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
-
-    def short_score(self, theta: Array, like: FittedModel) -> Array:
-        if self.row_scores is not None:
-            return self.score(theta)
-        return summed_differences(self._parts, theta, SHORT_STEP * like.units)
-
     def objective(self, theta: Array) -> float:
-        return float(np.sum(self._parts(theta)))
+        return float(np.sum(self.parts(theta)))
 
     def score(self, theta: Array) -> Array:
         origin = self._origin(theta)
         if origin is theta:
-            return self._score(theta, self.weights)
-        return self._score(origin, self.weights) - self.information(origin, theta - origin)
-
-    def foretold(self, label: str, calls: int) -> AbstractContextManager[None]:
-        return calls_ahead(self.counter, label, calls)
+            return self._score(theta, self.weights.values)
+        return self._score(origin, self.weights.values) - self.information(origin, theta - origin)
 
     def approached(self) -> "LoglikModel | None":
         """Climb with one difference a slope, as long as nothing but a start is known."""
@@ -349,9 +326,9 @@ class LoglikModel(FittedModel):
         given = self.row_scores is not None and not traced
         if given or not self.climbing or self.d > CHEAP_LIMIT:
             return None
-        slopes = self.score if traced else RunningSlopes(self._parts, self.units)
+        slopes = self.score if traced else RunningSlopes(self.parts, self.units)
         scale = factorize(np.diag(1 / self.units**2))
-        with self.foretold("maximizing", STEPS * (2 * self.d + 2)):
+        with calls_ahead(self.counter, "maximizing", STEPS * (2 * self.d + 2)):
             found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
         if not found.converged:  # it may have run away, and its units with it
             return None
@@ -392,8 +369,8 @@ class LoglikModel(FittedModel):
 
     def information_of(self, theta: Array, v: Array, rows: slice) -> Array:
         """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
-        weights = np.zeros_like(self.weights)
-        weights[rows] = self.weights[rows]
+        weights = np.zeros_like(self.weights.values)
+        weights[rows] = self.weights.values[rows]
         if self.curvature == "ggn":
             own = self._gauss_newton_rows(theta)
             return np.asarray(own.T @ (weights * (own @ v).T).T)
@@ -438,7 +415,7 @@ class LoglikModel(FittedModel):
             if self.row_scores is not None:
                 return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
             with np.errstate(all="ignore"):
-                return -rough_second_differences(self._parts, self.theta, np.diag(self.units))
+                return -rough_second_differences(self.parts, self.theta, np.diag(self.units))
 
         if self.curvature == "ggn":
             matrix = self._last.get(self.theta.copy(), "rough", roughly)
@@ -447,7 +424,7 @@ class LoglikModel(FittedModel):
                 raise NotAMaximumError.saddle(float(least))
 
     def terms_along(self, theta: Array, v: Array) -> Array:
-        self.check_rows()
+        require_rows(self)
         if self.row_scores is not None:
             self.counter.count += not is_traced(self.row_scores)
             return rows_along(self.row_scores, theta, v)
@@ -475,7 +452,7 @@ class LoglikModel(FittedModel):
         return jacobian_of(Along(psi, self.chart), theta, self.units, traced)
 
     def reweighted(self, weights: Array) -> "LoglikModel":
-        return replace(self, weights=as_weights(weights, self.n))
+        return replace(self, weights=self.weights.replaced(weights))
 
     def at(self, theta: Array) -> "LoglikModel":
         recent = None if self.recent is None else self.recent.emptied()
@@ -491,14 +468,14 @@ class LoglikModel(FittedModel):
         return "from_loglik" if self.residuals is None else "from_residuals"
 
     def log_likelihood(self) -> float:
-        if self.weight_kind == "sampling":
+        if self.weights.kind == "sampling":
             return np.nan
-        if self.weight_kind == "precision" and self.residuals is None:
+        if self.weights.kind == "precision" and self.residuals is None:
             return np.nan  # known up to a common factor
         whole = getattr(self.loglik, "log_likelihood", None)  # of terms that lack constants
         if whole is not None:
-            return float(whole(self.theta, self.weights, self.weight_kind))
-        return float(np.sum(weighted(self.weights, self.terms(self.theta))))
+            return float(whole(self.theta, self.weights))
+        return float(np.sum(weighted(self.weights.values, self.terms(self.theta))))
 
     @property
     def limits(self) -> Constraints | None:
@@ -552,7 +529,7 @@ class LoglikModel(FittedModel):
         return super().redrawn(rng) if self.redraw is None else self.redraw(self, rng)
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        return self._score(theta, self.batch_weights(rows))
+        return self._score(theta, self.weights.of_batch(rows))
 
     def describe(self) -> dict[str, str]:
         written = names_of(self.penalty.functions)
@@ -574,15 +551,15 @@ class LoglikModel(FittedModel):
     def _score(self, theta: Array, weights: Array) -> Array:
         """Gradient of L with other weights; a batch alone may be flat and have no units."""
         if self.row_scores is None:
-            other = None if weights is self.weights else weights
-            return self.gradient(lambda point: self._parts(point, other), theta)
+            other = None if weights is self.weights.values else weights
+            return self.gradient(lambda point: self.parts(point, other), theta)
         return np.asarray(self._weighted_rows(theta, weights) - self.penalty.score(theta))
 
     def _weighted_rows(self, theta: Array, weights: Array) -> Array:
         if is_traced(self.row_scores):
             assert self.row_scores is not None
             return weighted_rows(self.row_scores, theta, weights)
-        return np.asarray(weights @ self._counted(theta, weights))
+        return np.asarray(weights @ self.counted_rows(theta, weights))
 
     def _origin(self, theta: Array) -> Array:
         """Where the fit has left its differences, if theta is that but for a last tiny step."""
@@ -596,17 +573,17 @@ class LoglikModel(FittedModel):
         assert self.recent is not None
         return self.recent.get(theta, lambda: self.terms(theta))
 
-    def _parts(self, theta: Array, weights: Array | None = None) -> Array:
+    def parts(self, theta: Array, weights: Array | None = None) -> Array:
         """Everything that L is the sum of: n weighted terms and the penalties."""
         terms = self._recalled(theta)
         if weights is None and self._all_count:
-            return np.concatenate([self.weights * terms, -self._penalty(theta)])
-        terms = weighted(self.weights if weights is None else weights, terms)
+            return np.concatenate([self.weights.values * terms, -self._penalty(theta)])
+        terms = weighted(self.weights.values if weights is None else weights, terms)
         return np.concatenate([terms, -self._penalty(theta)])
 
     @cached_property
     def _all_count(self) -> bool:
-        return bool(self.weights.all())  # looked at once: L is evaluated hundreds of times
+        return bool(self.weights.values.all())  # looked at once: L is evaluated hundreds of times
 
     def _penalty(self, theta: Array) -> Array:
         kinds = (self.penalty.ridges, self.penalty.functions)
@@ -617,10 +594,10 @@ class LoglikModel(FittedModel):
         self.counter.count += not is_traced(self.row_scores)
         return np.asarray(self.row_scores(theta.copy()), dtype=np.float64)
 
-    def _counted(self, theta: Array, weights: Array) -> Array:
+    def counted_rows(self, theta: Array, weights: Array) -> Array:
         """Rows (n, d); zero for those of no weight."""
         rows = self._rows(theta)
-        if self._all_count if weights is self.weights else weights.all():
+        if self._all_count if weights is self.weights.values else weights.all():
             return rows
         return np.where(weights[:, None] > 0, rows, 0.0)
 
@@ -665,7 +642,7 @@ class LoglikModel(FittedModel):
             found = self._last.get(theta, "traced", lambda: self._traced_hessian(theta))
             if found is not None:
                 return np.asarray(found[0])
-        with self.foretold("second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
+        with calls_ahead(self.counter, "second differences", FEWEST_LEVELS * self.d * (self.d + 1)):
             matrix, error = self._second_differences(theta, np.diag(self.units))
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
         if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
@@ -680,10 +657,10 @@ class LoglikModel(FittedModel):
 
     def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:
         """Minus the Hessian by differences of traced gradients, and its units, where it settles."""
-        slope, steps = partial(self._score, weights=self.weights), self._row_units(theta)
+        slope, steps = partial(self._score, weights=self.weights.values), self._row_units(theta)
         if steps is None:
             return None
-        with np.errstate(all="ignore"), self.foretold("gradients", 2 * self.d):
+        with np.errstate(all="ignore"), calls_ahead(self.counter, "gradients", 2 * self.d):
             found = exact_hessian(slope, theta, steps)
             if found is None or not (
                 self.climbing or looks_smooth(slope, theta, found[1], found[0])
@@ -697,13 +674,13 @@ class LoglikModel(FittedModel):
         Along those of redundant parameters it is the same at any distance; along those of nearly
         collinear ones the curvature is too small for differences, and yet decides.
         """
-        if any(bends_far(self._parts, theta, direction) for direction in directions.T):
+        if any(bends_far(self.parts, theta, direction) for direction in directions.T):
             raise UnsupportedModelError(NEARLY_COLLINEAR + (self.layout is not None) * KNOWN)
 
     def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
         """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""
         try:
-            bilinear = second_differences(self._parts, theta, directions)
+            bilinear = second_differences(self.parts, theta, directions)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
         inverse = np.linalg.inv(directions)
@@ -726,7 +703,7 @@ class LoglikModel(FittedModel):
             )
         rows = self._gauss_newton_rows(theta)
         ridges = self.penalty.curvature(theta, v)
-        return np.asarray(rows.T @ (self.weights * (rows @ v).T).T + ridges)
+        return np.asarray(rows.T @ (self.weights.values * (rows @ v).T).T + ridges)
 
     def _gauss_newton_rows(self, theta: Array) -> Array:
         """The rows (n, d), kept for the last theta."""
@@ -799,6 +776,24 @@ class RedrawAlong:
         """Draw from the model of all parameters."""
         whole = replace(self.model, theta=self.chart.point(model.theta), weights=model.weights)
         return replace(self.draw(whole, rng).along(self.chart), theta=model.theta)
+
+
+def progress_for(model: FittedModel, label: str, calls: int) -> AbstractContextManager[None]:
+    """Announce this many calls of the user's function, if it is slow, while the context lasts."""
+    if not isinstance(model, LoglikModel):
+        return nullcontext()
+    return calls_ahead(model.counter, label, calls)
+
+
+def isolated_cache(model: FittedModel, empty: bool = True) -> AbstractContextManager[None]:
+    """Drop afterwards the terms that were cached meanwhile; start with an empty cache by default.
+
+    A replicate then costs the same in a process of its own and in this one.
+    """
+    if not isinstance(model, LoglikModel):
+        return nullcontext()
+    assert model.recent is not None
+    return model.recent.apart(empty)
 
 
 def weighted(weights: Array, terms: Array) -> Array:

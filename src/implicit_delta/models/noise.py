@@ -12,7 +12,6 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import OF_A_PART
-from implicit_delta.models.weights import as_mean_one
 
 MOST_ITERATIONS = 200
 # Roundings of an outcome: residuals of less are none. Least squares of a design without collinear
@@ -73,8 +72,8 @@ def estimated_noise(
     gauss_newton : callable or None
         Makes the model's Gauss-Newton matrix (d, d); None if a penalty other than l2 is part of it.
     """
-    count = float(np.sum(model.counts)) * targets.shape[1]
-    weights = as_mean_one(model.weights, model.weight_kind) * model.weights
+    count = float(np.sum(model.weights.counts)) * targets.shape[1]
+    weights = model.weights.mean_one * model.weights.values
     squares = -2.0 * float(weights @ model.terms(model.theta))
     noise = noise_by_rule(likelihood.variance, model, squares, count, gauss_newton)
     check_noise(noise.variance, float(weights @ np.sum(targets**2, axis=1)) / count)

@@ -37,8 +37,7 @@ from implicit_delta.models.traced_loglik import (
     tells_the_truth,
 )
 from implicit_delta.models.weights import (
-    as_mean_one,
-    count_of,
+    Weights,
     look_repeated,
     observation_weights,
     warn_of_precisions,
@@ -175,12 +174,12 @@ def from_residuals(
         check_derivative(residuals, jacobian, point, "jacobian")
     if scale is not None and scale.mixes and weights is not None:
         raise ValueError(NO_WEIGHTS)
-    kind: WeightKind = weight_kind or "frequency"
-    weights, rule = observation_weights(weights, n, kind), Gaussian(variance).variance
+    counted = observation_weights(weights, n, weight_kind or "frequency")
+    rule = Gaussian(variance).variance
     if rule is None:
         rule = "mle" if l2 else "unbiased"
     under = constraints_of(bounds, constraints, point, layout, start is not None)
-    problem = LeastSquares(residuals, jacobian, weights, float(l2), rule, kind, under, scale)
+    problem = LeastSquares(residuals, jacobian, counted, float(l2), rule, under, scale)
     traced = (
         _traced(problem, point, start is not None, names_of(layout)) if jacobian is None else None
     )
@@ -192,8 +191,8 @@ def from_residuals(
             check_derivative(residuals, jacobian, point, "jacobian")
     else:
         noise = problem.noise(point)
-    if weight_kind is None and not isinstance(rule, float) and look_repeated(weights):
-        warn_of_precisions(weights, problem.residuals(point), problem.jacobian(point))
+    if weight_kind is None and not isinstance(rule, float) and look_repeated(counted.values):
+        warn_of_precisions(counted.values, problem.residuals(point), problem.jacobian(point))
     model = replace(problem.model(point, noise), layout=layout)
     model = replace(model, names=names_of(layout))
     cause = "" if jacobian is None else model.wrong_beside()
@@ -229,10 +228,9 @@ class LeastSquares:
 
     function: Callable[[Array], Any]
     derivative: Callable[[Array], Any] | None
-    weights: Array
+    weights: Weights
     l2: float
     variance: Literal["mle", "unbiased"] | float
-    weight_kind: WeightKind = "frequency"
     constraints: Constraints | None = None
     scale: Scale | None = None
     recent: Recent = field(init=False)
@@ -243,9 +241,10 @@ class LeastSquares:
 
     def model(self, theta: Array, noise: Noise) -> LoglikModel:
         """Make the model of a noise variance."""
-        rows = GaussianResiduals(self, Gaussian(noise.variance), np.zeros_like(self.weights))
+        rows = GaussianResiduals(self, Gaussian(noise.variance), np.zeros_like(self.weights.values))
         counter = Counter()
         rule = None if isinstance(self.variance, float) else self.variance
+        no_rows = MIXED if self.scale is not None and self.scale.mixes else ""
         return LoglikModel(
             loglik=rows,
             theta=theta,
@@ -255,14 +254,12 @@ class LeastSquares:
             gauss_newton=rows.gauss_newton,
             residuals=rows.whitened,
             penalty=penalty_of(None, self.l2),
-            weight_kind=self.weight_kind,
             redraw=redraw_residuals,
             refit=refit_residuals,
             constraints=self.constraints,
-            facts=Facts(df=noise.df, noise_rule=rule),
+            facts=Facts(df=noise.df, noise_rule=rule, no_rows=no_rows),
             renoise=renoise_residuals,
             curvature="ggn",
-            mixed=MIXED if self.scale is not None and self.scale.mixes else "",
         )
 
     def residuals(self, theta: Array) -> Array:
@@ -299,10 +296,10 @@ class LeastSquares:
         counted = self.variance == "unbiased" or self.l2 > 0
         along = self._directions(theta)
         spectrum = self._spectrum(theta, along) if counted else None
-        squares = self._squares(theta) * as_mean_one(self.weights, self.weight_kind)
+        squares = self._squares(theta) * self.weights.mean_one
         if squares > 0 and not OF_A_PART.get() and self._is_exact(theta):
             refuse_exact(WORDING.number)
-        count, d = count_of(self.weights, self.weight_kind), along.shape[1]
+        count, d = self.weights.count, along.shape[1]
         return noise_variance(squares, count, spectrum, self.l2, self.variance, d, WORDING)
 
     def _is_exact(self, theta: Array) -> bool:
@@ -312,7 +309,7 @@ class LeastSquares:
         return bool(np.linalg.norm(here) <= EXACT * np.linalg.norm(ahead - here))
 
     def _squares(self, theta: Array) -> float:
-        return float(self.weights @ self.residuals(theta) ** 2)
+        return float(self.weights.values @ self.residuals(theta) ** 2)
 
     def _directions(self, theta: Array) -> Array:
         """Directions in which theta is free to vary, (d, k), of unit length and at right angles."""
@@ -325,7 +322,7 @@ class LeastSquares:
 
     def _spectrum(self, theta: Array, along: Array) -> Array:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
-        rows, error = self.weighted_slopes(theta, self.weights)
+        rows, error = self.weighted_slopes(theta, self.weights.values)
         if self.constraints is not None:
             rows, error = rows @ along, error @ abs(along)
         return spectrum_of(rows, self.l2, error)
@@ -347,7 +344,7 @@ class LeastSquares:
             failure = error
         if not doubt and failure is None:
             return self._with_noise(theta)
-        least = start.size / 2 + 2 * np.log(self.weights.size) if doubt in PROPER else 0.0
+        least = start.size / 2 + 2 * np.log(self.weights.values.size) if doubt in PROPER else 0.0
         points, matters = drawn()
         for point in best_draws(lambda x: -self._squares(x), [self._improved(x) for x in points]):
             try:
@@ -395,7 +392,7 @@ class LeastSquares:
         if self.l2 > 0 or self._is_exact(theta):
             return ""
         along = self._directions(theta)
-        rows = np.sqrt(self.weights)[:, None] * self.jacobian(theta) @ along
+        rows = np.sqrt(self.weights.values)[:, None] * self.jacobian(theta) @ along
         rows = np.where(np.all(np.isfinite(rows), axis=0), rows, 0.0)
         lengths = np.linalg.norm(rows, axis=0)
         left, values, right = _svd(rows)
@@ -404,11 +401,11 @@ class LeastSquares:
             return FLAT  # at a bound of another one a parameter may well lose its effect
         left, lengths = left[:, :k], np.where(lengths > 0, lengths, 1.0)
         steps = along @ (right[:k].T / values[:k] / lengths[:, None])
-        center = np.sqrt(self.weights) * self._recalled(theta)
+        center = np.sqrt(self.weights.values) * self._recalled(theta)
         h = BESIDE * float(np.linalg.norm(center)) / center.size**0.5
 
         def bend(v: Array) -> float:
-            ahead = np.sqrt(self.weights) * self._recalled(theta + h * steps @ v)
+            ahead = np.sqrt(self.weights.values) * self._recalled(theta + h * steps @ v)
             return float(2 * center @ (ahead - center - h * left @ v) / h**2)
 
         bends, eye = np.zeros((k, k)), np.eye(k)
@@ -433,7 +430,7 @@ class LeastSquares:
         A singular value counts if it exceeds that of the error (Weyl), which is the change of the
         columns with the step, by as much as separates no effect from one: `EFFECT`.
         """
-        ranks, root = [0], np.sqrt(self.weights)[:, None]
+        ranks, root = [0], np.sqrt(self.weights.values)[:, None]
         with np.errstate(all="ignore"):
             for point in points:
                 try:
@@ -456,11 +453,11 @@ class LeastSquares:
         worse, better = (self._squares(x) for x in (before, theta))
         if isinstance(self.variance, float):
             return (worse - better) / (2 * self.variance)
-        return float(self.weights.size / 2 * np.log(worse / max(better, 1e-300)))
+        return float(self.weights.values.size / 2 * np.log(worse / max(better, 1e-300)))
 
     def _improved(self, point: Array) -> Array:
         """Take a few steps from a point: linear parameters then suit the others."""
-        root = np.sqrt(self.weights)
+        root = np.sqrt(self.weights.values)
         try:
             with np.errstate(all="ignore"):
                 found = scipy.optimize.least_squares(
@@ -474,7 +471,7 @@ class LeastSquares:
     def _first_noise(self, start: Array) -> float:
         if isinstance(self.variance, float):
             return self.variance
-        return max(self._squares(start) / float(np.sum(self.weights)), 1e-300)
+        return max(self._squares(start) / float(np.sum(self.weights.values)), 1e-300)
 
     def _minimize(self, start: Array, noise: float) -> Array:
         """Find the least squares, under the constraints if there are any and they bind."""
@@ -495,7 +492,7 @@ class LeastSquares:
         Without a derivative first with the simplest differences, and then, if more than a trace is
         left to go, with those of known error.
         """
-        root, ridge = np.sqrt(self.weights / noise), np.sqrt(self.l2)
+        root, ridge = np.sqrt(self.weights.values / noise), np.sqrt(self.l2)
 
         def residuals(theta: Array) -> Array:
             return np.concatenate([root * self._recalled(theta), ridge * theta])
@@ -631,19 +628,19 @@ class GaussianResiduals:
             return -((residuals - self.targets) ** 2) / (2 * self.likelihood.noise)
         return np.asarray(self.likelihood.terms(residuals, self.targets))
 
-    def log_likelihood(self, theta: Array, weights: Array, kind: WeightKind) -> float:
+    def log_likelihood(self, theta: Array, weights: Weights) -> float:
         """Gaussian log-likelihood with its constants, at the variance that maximizes it.
 
         That of R's `logLik`; a variance that was given stays. A precision is one over the variance
         of its row, up to that variance.
         """
-        count, problem = count_of(weights, kind), self.problem
-        squares = float(weights @ (problem.residuals(theta) - self.targets) ** 2)
+        count, w, problem = weights.count, weights.values, self.problem
+        squares = float(w @ (problem.residuals(theta) - self.targets) ** 2)
         known = isinstance(problem.variance, float)
         variance = self.likelihood.noise if known else squares / count
-        roots = np.sum(np.log(weights[weights > 0])) / 2 if kind == "precision" else 0.0
+        roots = np.sum(np.log(w[w > 0])) / 2 if weights.kind == "precision" else 0.0
         if problem.scale is not None:
-            roots -= (weights if kind == "frequency" else weights > 0) @ problem.scale.logarithms
+            roots -= weights.counts @ problem.scale.logarithms
         return float(roots - count / 2 * np.log(2 * np.pi * variance) - squares / variance / 2)
 
     def redrawn(
@@ -678,7 +675,7 @@ def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikMode
     """Build the model of residuals r(theta) - r(fit) + new noise, of the variance plugged in."""
     rows = model.loglik
     assert isinstance(rows, GaussianResiduals)
-    drawn = rows.redrawn(model.theta, model.weights, rng)
+    drawn = rows.redrawn(model.theta, model.weights.values, rng)
     scores = drawn.row_scores(model.counter)
     return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
 

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
@@ -66,12 +68,21 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
 def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
     """Positions and directions; one evaluation nearby for a parameter that does not run."""
     top = model.objective(model.theta)
-    for j in np.flatnonzero(~model.moves_beside(AS_FAR[0], MOVES)).tolist():
+    for j in np.flatnonzero(~_sensitive_parameters(model)).tolist():
         x = model.theta[j]
         ways = (1, -1) if x > 0 else (-1, 1)
         way = next((way for way in ways if _levels_off(model, j, way, top)), 0)
         if way and _fall(model, j, -way * AS_FAR[-1] * max(_sizes(model, j)), top) > FALLS:
             yield j, way
+
+
+def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
+    """Parameters whose score rows show that the terms change nearby, (d,); False is unknown."""
+    if getattr(model, "row_scores", None) is None:
+        return np.zeros(model.d, dtype=bool)
+    rows = model.counted_rows(model.theta, model.weights.values)
+    slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, model.weights.values))
+    return np.asarray(slopes * np.maximum(AS_FAR[0] * abs(model.theta), model.units) > MOVES)
 
 
 def level_ways(model: FittedModel) -> frozenset[tuple[int, int]]:

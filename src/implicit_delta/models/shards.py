@@ -21,6 +21,7 @@ from implicit_delta.models.sharded.model import ShardedModel
 from implicit_delta.models.sharded.noise import noise_over
 from implicit_delta.models.sharded.serial import KEEP, Serial
 from implicit_delta.models.sharded.shard import label_of
+from implicit_delta.models.weights import Weights
 
 logger = logging.getLogger("implicit_delta")
 SAME = 1e-9  # of a parameter: copies of one vector may be rounded
@@ -103,12 +104,11 @@ def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> Shard
         sizes=sizes,
         prints=tuple(own.seen for own in found),
         theta=first.theta,
-        given=_joined(found),
+        given=Weights(_joined(found), first.weight_kind),
         ridges=_ridges(found),
         has_function=first.has_function,
         names=first.names,
         layout=first.layout,
-        weight_kind=first.weight_kind,
         curvature=first.curvature,
         constraints=first.constraints,
         fixed=first.fixed,

@@ -12,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.named_theta import speaking
 from implicit_delta.models.traced_loglik import TracedScore, can_be_traced, is_traced
+from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik_model import LoglikModel
@@ -69,7 +70,7 @@ class Simulated:
         loglik, *rest = (speaking(function, model.layout) for function in (loglik, *rest))
         terms = np.asarray(loglik(model.theta.copy()))
         count_terms(terms, "loglik")
-        if np.any(model.weights != 1):
+        if np.any(model.weights.values != 1):
             raise UnsupportedModelError(
                 "simulate(theta, rng) draws rows that count once, and these have weights. Repeat "
                 "the rows, or put precisions into the log-likelihood."
@@ -85,7 +86,7 @@ class Simulated:
         traced = score is None and is_traced(model.row_scores)
         if traced and can_be_traced(loglik, np.array(model.theta), False):
             score = TracedScore(loglik, model.counter)
-        return replace(model, loglik=loglik, row_scores=score, weights=np.ones(terms.size))
+        return replace(model, loglik=loglik, row_scores=score, weights=Weights(np.ones(terms.size)))
 
 
 def _arguments(function: Loglik) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.labels import near_match
-from implicit_delta._core.progress import progress
+from implicit_delta._core.progress import calls_ahead, progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.constrained_fit import box, constrained_maximum
@@ -75,7 +75,7 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
     expected = len(points) * CALLS * (2 * model.d + 2)
     with (
         progress("starts", total=len(points), unit="fit") as bar,
-        model.foretold("starts", expected),
+        calls_ahead(model.counter, "starts", expected),
         np.errstate(all="ignore"),
     ):
         for point in points:

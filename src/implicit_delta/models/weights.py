@@ -1,5 +1,6 @@
-"""Kinds of observation weights: repetitions, precisions, and shares of a population."""
+"""Observation weights: repetitions, precisions, and shares of a population."""
 
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -19,7 +20,68 @@ FILLED = 4  # rows of a design point that show a lattice
 UNUSUAL = 0.005  # tail of chi-squared: a sum of squares that sigma does not explain
 
 
-def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "weights") -> Array:
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weight of each row, and what it means.
+
+    Attributes
+    ----------
+    values : (n,) array
+        Factors of the terms in the objective.
+    kind : {"frequency", "precision", "sampling"}
+        Repetitions of a row, its precision, or how much of a population it stands for.
+    """
+
+    values: Array
+    kind: WeightKind = "frequency"
+
+    @property
+    def counts(self) -> Array:
+        """Number of observations that each row stands for, (n,)."""
+        if self.kind == "frequency":
+            return self.values
+        return (self.values > 0).astype(np.float64)
+
+    @property
+    def count(self) -> float:
+        """Number of observations."""
+        if self.kind == "frequency":
+            return float(self.values.sum())
+        return float(np.count_nonzero(self.values))
+
+    @property
+    def shares(self) -> Array:
+        """Weight of each row in an average over the training rows, (n,)."""
+        return self.counts if self.kind == "precision" else self.values
+
+    @property
+    def mean_one(self) -> float:
+        """Factor that makes sampling weights sum to the number of rows; one for other kinds."""
+        return self.count / float(self.values.sum()) if self.kind == "sampling" else 1.0
+
+    def mean_one_sum(self, squares: Array) -> float:
+        """Weighted sum, (n,) to a number, that the unit of sampling weights leaves alone."""
+        return self.mean_one * float(self.values @ squares)
+
+    def per_observation(self, rows: Array, part: slice = slice(None)) -> Array:
+        """Scale derivatives of terms, (n, k), to those of one observation."""
+        return rows if self.kind == "frequency" else self.values[part, None] * rows
+
+    def of_batch(self, rows: NDArray[np.integer[Any]]) -> Array:
+        """Weights with which a batch of rows stands for all n, (n,)."""
+        n = self.values.size
+        return self.values * np.bincount(rows, minlength=n) * (n / len(rows))
+
+    def equal(self, other: "Weights") -> bool:
+        """Whether values and kind are the same."""
+        return self.kind == other.kind and np.array_equal(self.values, other.values)
+
+    def replaced(self, values: Any) -> "Weights":
+        """Check other weights of the same kind."""
+        return replace(self, values=as_weights(values, self.values.size))
+
+
+def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "weights") -> Weights:
     """Check and copy weights and their kind; warn of repetitions that are no whole numbers."""
     if kind not in get_args(WeightKind):
         raise ValueError(
@@ -28,7 +90,7 @@ def observation_weights(weights: Any, n: int, kind: WeightKind, name: str = "wei
     checked = as_weights(weights, n)
     if kind == "frequency":
         _warn_of_fractions(checked, name)
-    return checked
+    return Weights(checked, kind)
 
 
 def _fractions(weights: Array) -> int:
@@ -116,13 +178,3 @@ def warn_of_rates(y: Array, weights: Array, name: str, instead: str) -> None:
             f"small. {instead}",
             ImplicitDeltaWarning,
         )
-
-
-def count_of(weights: Array, kind: WeightKind) -> float:
-    """Count the observations."""
-    return float(weights.sum() if kind == "frequency" else np.count_nonzero(weights))
-
-
-def as_mean_one(weights: Array, kind: WeightKind) -> float:
-    """Return the factor that makes sampling weights sum to the number of rows; one for others."""
-    return np.count_nonzero(weights) / float(weights.sum()) if kind == "sampling" else 1.0

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from implicit_delta._core.findings import Finding
-from implicit_delta.inference.checks.bends import bend, bent_draws, method
+from implicit_delta.inference.checks.bends import bend, bent_draws
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.checks.covariance import negative_eigenvalues
 from implicit_delta.inference.checks.dispersion import dispersion, pseudo_likelihood
@@ -37,7 +37,6 @@ CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
     limit,
     bent_draws,
     bend,
-    method,
     stop,
     uninformed,
     shrinkage,

@@ -55,11 +55,3 @@ def bent_draws(case: Case) -> Finding | None:
         remedies=("Use `Bootstrap()`, which is robust and follows a psi that bends.",),
         warning=NonlinearityWarning,
     )
-
-
-def method(case: Case) -> Finding | None:
-    """Take over what the method itself has found."""
-    doubt = case.response.doubt
-    if doubt is None:
-        return None
-    return Finding("warn", "method", str(doubt), warning=type(doubt))

@@ -75,13 +75,13 @@ def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Gen
     of a row is drawn by itself: a drawn row that counts w times is the mean of w draws, which
     varies less than w rows do.
     """
-    w, copies, source, shares = model.weights, 1, model, [model.weights]
-    if model.weight_kind == "frequency" and not np.all((w == 0) | (w == 1)):
+    w, copies, source, shares = model.weights.values, 1, model, [model.weights.values]
+    if model.weights.kind == "frequency" and not np.all((w == 0) | (w == 1)):
         drawn_copies = np.clip(w, 1, COPIES) // 1
         copies, source = int(drawn_copies.max()), model.reweighted((w > 0).astype(np.float64))
         shares = [np.sqrt(w / drawn_copies) * (k < drawn_copies) for k in range(copies)]
     drawn = [source.redrawn(rng) for _ in range(copies)]
-    freedom, taken = float(np.sum(model.counts)) - model.d, 0.0
+    freedom, taken = float(np.sum(model.weights.counts)) - model.d, 0.0
     if root is None:
         taken = 0.0 if model.penalty.given else float(model.d)  # by the fit, on average
     else:

@@ -71,7 +71,7 @@ def _advice(model: FittedModel) -> str:
     """Name causes and remedies that are left: not the `polish` or the `infer` just called."""
     if model.facts.training.before is not None:
         return POLISHED
-    return model.drift_causes() + (TAKEN_AS_IT_IS if stopped_early(model) else "")
+    return model.facts.host.drift_causes + (TAKEN_AS_IT_IS if stopped_early(model) else "")
 
 
 def parameter_drift(case: Case) -> Finding | None:

@@ -49,7 +49,7 @@ def one_cluster(case: Case) -> Finding | None:
     """Find a cluster that holds most rows: the others fix its sum, and so the variance."""
     if case.sandwich is None or not case.sandwich.ways:
         return None
-    weights = case.evaluation.model.weights
+    weights = case.evaluation.model.weights.values
     sizes = {way.effective(weights): way.count for way in case.sandwich.ways}
     effective = min(sizes)
     if not effective < FEWEST_EFFECTIVE:
@@ -123,7 +123,7 @@ def _vanishing(model: FittedModel, response: Response, rows: Array) -> Vanishing
     if response.robust or model.sandwiched or len(model.strata) > 1:
         return None
     own = np.sqrt(response.covariance.diagonal())
-    found = np.sqrt(model.counts @ rows**2)
+    found = np.sqrt(model.weights.counts @ rows**2)
     shares = np.where(found < VANISHING * own, ratio(found, own), np.inf)
     k = int(np.argmin(np.where(shares > 0, shares, VANISHING)))
     return Vanishing(float(found[k]), float(own[k])) if shares[k] < np.inf else None
@@ -191,7 +191,7 @@ def _forecast(
     if response.directions is None:
         return Forecast(leverages=True)
     numbers = float(model.n * outputs * model.d)
-    known = (sandwich.hac or sandwich.name in PREDICTED) and model.weight_kind != "sampling"
+    known = (sandwich.hac or sandwich.name in PREDICTED) and model.weights.kind != "sampling"
     most = int(min(MOST_CHECKED, MOST_NUMBERS / numbers, MOST_WORK / (numbers * model.d)))
     if not known or model.d > MOST_PARAMETERS or most == 0 or not np.any(response.directions):
         return Forecast(leverages=True)
@@ -215,12 +215,12 @@ def _by_influence(
     """
     if rows is None or sandwich.name not in PREDICTED or sandwich.clusters is not None:
         return Forecast()
-    if response.robust or model.weight_kind == "sampling" or model.sandwiched:
+    if response.robust or model.weights.kind == "sampling" or model.sandwiched:
         return Forecast()
-    below = model.counts @ rows**2 < response.covariance.diagonal()
+    below = model.weights.counts @ rows**2 < response.covariance.diagonal()
     moving = rows[:, np.any(rows, axis=0) & below]
     moving = moving / np.max(abs(moving), axis=0, initial=1e-300)
-    df = 3 * (model.counts @ moving**2) ** 2 / (model.counts @ moving**4)
+    df = 3 * (model.weights.counts @ moving**2) ** 2 / (model.weights.counts @ moving**4)
     kept = np.maximum(1 - model.d / df, 0.0)
     covered = 2 * stdtr(df, ndtri((1 + NOMINAL) / 2) * np.sqrt(sandwich.factor * kept)) - 1
     return Forecast(float(np.min(covered, initial=1.0)))

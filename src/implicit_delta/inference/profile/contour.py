@@ -43,6 +43,8 @@ from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.loglik_model import progress_for
+from implicit_delta.models.rough_scores import rough_score
 
 RAYS = 48
 FEWEST_RAYS = 8
@@ -140,7 +142,7 @@ def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
     with (
         profiling(search.model, "deviance"),
         progress("contour", total=rays * len(levels), unit="ray") as bar,
-        search.model.foretold("contour", rays * len(levels) * (4 * search.model.d + 6)),
+        progress_for(search.model, "contour", rays * len(levels) * (4 * search.model.d + 6)),
     ):
         for level in levels:
             root, found = joint_root(level, df), list[float]()
@@ -447,8 +449,9 @@ class _Search:
         return self.region.deviance(self._theta(x))
 
     def _score(self, x: Array, audited: bool = False) -> Array:
-        score = self.model.score if audited else self.model.rough_score
-        return np.asarray(self.root.T @ score(self._theta(x)))
+        theta = self._theta(x)
+        score = self.model.score(theta) if audited else rough_score(self.model, theta)
+        return np.asarray(self.root.T @ score)
 
     def _slope(self, x: Array) -> Array:
         """Jacobian of eta with respect to x, (2, d)."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.deprecated import renamed
 from implicit_delta._core.findings import report
 from implicit_delta._core.hints import also
 from implicit_delta._core.precision import cautious
@@ -50,11 +49,12 @@ from implicit_delta.inference.profile.values import Values
 from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Response
-from implicit_delta.methods.infinitesimal import Infinitesimal
+from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.numerics.maximizers import Maximizer, variable_metric
+from implicit_delta.models.loglik_model import isolated_cache, progress_for
+from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
@@ -69,14 +69,13 @@ def profile(
     psi: Asked,
     confidence_level: float | Sequence[float] = 0.95,
     *,
-    maximizer: Maximizer | None = None,
+    maximizer: Maximizer | Minimize | None = None,
     curvature: Curvature | None = None,
     side: Sides = "both",
     strict: bool = True,
     name: str | Sequence[str] | None = None,
     n_jobs: int = 1,
     cache: str | Path | None = None,
-    maximize: Maximizer | None = None,
 ) -> Any:
     r"""Find the likelihood-ratio interval of a scalar psi, or of each of several.
 
@@ -106,8 +105,9 @@ def profile(
         several values, as `parameters` returns, or of several functions, each has its own profile.
     confidence_level : float or sequence of float
         Between 0 and 1; one path serves several.
-    maximizer : maximizer, optional
-        How theta is found: by default `lbfgs`, and `newton_krylov` beyond 2500 parameters.
+    maximizer : maximizer or callable, optional
+        How theta is found, as in `FiniteDifference`: by default `lbfgs`, and `newton_krylov` beyond
+        2500 parameters.
     curvature : {"hessian", "ggn"}, optional
         What the steps are scaled by, by default that of `infer`; it decides how fast the ends are
         found, not where they are.
@@ -124,9 +124,8 @@ def profile(
     cache : path, optional
         A file (JSON) that keeps each quantity as soon as it is finished, and from which the same
         call goes on after an interruption. Entries are found by the model (its data, theta and
-        terms), the quantity and the settings, so that one file may serve several models.
-    maximize : maximizer, optional
-        Deprecated name of `maximizer`.
+        terms), the quantity and the settings, so that one file may serve several models. A
+        maximizer that is a function enters by its name alone.
 
     Returns
     -------
@@ -165,7 +164,7 @@ def profile(
     psi         80%    0.3680    0.1801     0.9387    0.0697     0.6663
     psi         95%    0.3680    0.1316     1.7472   -0.0882     0.8242
     """
-    maximizer = renamed(maximizer, maximize)
+    given = as_maximizer(maximizer)
     checked_side(side)
     if fixed_by_constraints(model):
         evaluation = Evaluation.of(without_inequalities(model), psi, name)
@@ -175,7 +174,7 @@ def profile(
     one = partial(
         profile_of,
         confidence_level=confidence_level,
-        maximizer=maximizer,
+        maximizer=given,
         curvature=curvature,
         strict=strict,
         fixed=fixed,
@@ -184,8 +183,8 @@ def profile(
     if evaluation.size == 1 and cache is None:
         return one(evaluation)
     parts = [evaluation.component(k) for k in range(evaluation.size)]
-    settings = f"{levels_of(confidence_level)} {side} {maximizer} {curvature} {strict}"
-    with model.foretold("profiles", evaluation.size * _calls(model.d)):
+    settings = f"{levels_of(confidence_level)} {side} {given} {curvature} {strict}"
+    with progress_for(model, "profiles", evaluation.size * _calls(model.d)):
         found = profiles_of(parts, one, settings, n_jobs, cache)
     return found[0] if evaluation.scalar else Profiles(found)
 
@@ -210,7 +209,7 @@ def profile_of(
         curvature = evaluation.model.curvature
     asked = _Asked.of(sorted(levels), evaluation.model.facts.df, side)
     model = evaluation.model
-    with profiling(model, f"profiling {evaluation.names[0]}"), model.apart(empty=False):
+    with profiling(model, f"profiling {evaluation.names[0]}"), isolated_cache(model, empty=False):
         if fixed is None:
             walked = _walked(evaluation, asked, maximizer, curvature, strict)
         else:
@@ -323,7 +322,7 @@ def _along_surface(
     if maximizer is None and ascent.scale is not None:
         ascent = replace(ascent, maximizer=SEARCH)
     walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
-    with model.foretold("profile", _calls(model.d)):
+    with progress_for(model, "profile", _calls(model.d)):
         found = _found(walk, response.nonlinearity, asked)
     points = [*reversed(walk.below.points), *walk.above.points[1:]]
     return _Walked(evaluation, found, points, np.asarray(response.covariance))
@@ -337,7 +336,7 @@ def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Res
     errors = np.sqrt(response.covariance.diagonal())
     assert response.directions is not None
     drift = drift_of(model.score(model.theta), response.directions, errors)
-    report([of_drift(model, drift)], strict)
+    report([of_drift(model, drift), *about_solve(response)], strict)
     return response
 
 
@@ -478,7 +477,7 @@ def _check_evaluation(evaluation: Evaluation) -> None:
 
 def check_likelihood(model: FittedModel) -> None:
     """Refuse a pseudo-likelihood; warn where the fit does not believe its likelihood."""
-    if model.weight_kind == "sampling":
+    if model.weights.kind == "sampling":
         raise UnsupportedModelError(
             "With sampling weights the objective is no log-likelihood: its fall from the maximum "
             "grows with the unit of the weights, and has no chi-squared quantile. Use "

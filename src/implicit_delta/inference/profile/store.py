@@ -82,14 +82,14 @@ def key_of(evaluation: Evaluation, settings: str) -> str:
     beside = theta + BESIDE * units * np.cos(np.arange(theta.size))
     arrays = [
         theta,
-        model.weights,
+        model.weights.values,
         model.terms(theta),
         np.atleast_1d(model.objective(beside)),
         evaluation.value,
         evaluation.jacobian(theta) * units,
         evaluation(beside) - evaluation.value,
     ]
-    texts = [type(model).__name__, str(model.constraints), model.weight_kind, *evaluation.names]
+    texts = [type(model).__name__, str(model.constraints), model.weights.kind, *evaluation.names]
     parts = [*map(_rounded, arrays), *texts, f"{model.facts.df:.6g}", settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

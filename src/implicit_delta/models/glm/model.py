@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import Counter, as_parameters, as_weights, check_finite_terms
+from implicit_delta._core.arguments import Counter, as_parameters, check_finite_terms
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
-from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Product
 from implicit_delta.models.base import (
@@ -36,6 +36,7 @@ from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
 from implicit_delta.models.prediction import InCoordinates
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.tracing import trace
 
 FORM_FROM = 10  # if at least every tenth column is needed, form all of them
@@ -169,13 +170,12 @@ class HostModel(FittedModel):
 
     likelihood: HostLikelihood
     theta: Array
-    weights: Array
+    weights: Weights
     coordinates: Coordinates
     to_host: Callable[[Any], Any]
     to_tangent: Callable[[Array, Array], Any] | None = None
     names: tuple[str, ...] | None = None
     curvature: Curvature = "hessian"
-    weight_kind: WeightKind = "frequency"
     penalty: Penalty = NO_PENALTY
     notes: Mapping[str, str] = field(default_factory=dict)
     constraints: Constraints | None = None
@@ -231,11 +231,11 @@ class HostModel(FittedModel):
         return self.likelihood.terms(self.coordinates.coefficients(theta))
 
     def objective(self, theta: Array) -> float:
-        return float(self.weights @ self.terms(theta)) - self.penalty.value(theta)
+        return float(self.weights.values @ self.terms(theta)) - self.penalty.value(theta)
 
     def score(self, theta: Array) -> Array:
         self.counter.count += 1
-        return self._score(theta, self.weights)
+        return self._score(theta, self.weights.values)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         columns = v.size // self.d
@@ -296,7 +296,7 @@ class HostModel(FittedModel):
         if not self.bends:
             return None
         b = self.coordinates.coefficients(theta)
-        drawn = self.likelihood.curvature_noise(b, self.weights, rng, count)
+        drawn = self.likelihood.curvature_noise(b, self.weights.values, rng, count)
         self.counter.count += count
         ridges = (ridge.noise(rng, self.d, count) for ridge in self.penalty.ridges)
         return np.asarray(sum(ridges, self.coordinates.pull(drawn)))
@@ -316,9 +316,9 @@ class HostModel(FittedModel):
         return jacobian_of(near, theta, self._units(), traced)
 
     def reweighted(self, weights: Array) -> "HostModel":
-        same = np.array_equal(weights, self.weights)
+        same = np.array_equal(weights, self.weights.values)
         facts = self.facts if same else self.facts.with_host(covariance=None)
-        return replace(self, weights=as_weights(weights, self.n), facts=facts)
+        return replace(self, weights=self.weights.replaced(weights), facts=facts)
 
     def at(self, theta: Array) -> "HostModel":
         point = as_parameters(theta)
@@ -326,25 +326,17 @@ class HostModel(FittedModel):
 
     def redrawn(self, rng: np.random.Generator) -> "HostModel":
         b = self.coordinates.coefficients(self.theta)
-        drawn = self.likelihood.redrawn(b, self.weights, rng)
+        drawn = self.likelihood.redrawn(b, self.weights.values, rng)
         return replace(self, likelihood=drawn, facts=self.facts.with_host(covariance=None))
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
-        return self._score(theta, self.batch_weights(rows))
+        return self._score(theta, self.weights.of_batch(rows))
 
     def describe(self) -> dict[str, str]:
         ridges = [np.ravel(ridge.strength) for ridge in self.penalty.given.ridges]
         penalty = {"ridge": range_of(np.concatenate(ridges))} if self.penalty.given else {}
         under = {} if self.constraints is None else {"constraints": str(self.constraints)}
         return {"likelihood": repr(self.likelihood), **penalty, **self.notes, **under}
-
-    def drift_causes(self) -> str:
-        return (
-            "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
-            "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
-            "given here; a penalty of the fit that was not; another y or other rows than those of "
-            "the fit, or its columns in another order."
-        )
 
     def _score(self, theta: Array, weights: Array) -> Array:
         b = self.coordinates.coefficients(theta)
@@ -362,7 +354,7 @@ class HostModel(FittedModel):
         self.counter.count += 1
         step = self.coordinates.push(v.reshape(self.d, -1))
         b = self.coordinates.coefficients(theta)
-        product = self.likelihood.information(b, self.weights, step, curvature)
+        product = self.likelihood.information(b, self.weights.values, step, curvature)
         pulled = self.coordinates.pull(product).reshape(v.shape)
         return np.asarray(pulled + self.penalty.curvature(theta, v))
 

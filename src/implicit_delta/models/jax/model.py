@@ -71,7 +71,6 @@ def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "JaxMode
         sizes=tuple(stop - start for start, stop in batches.bounds),
         theta=theta,
         weights=observation_weights(options.weights, n, options.weight_kind),
-        weight_kind=options.weight_kind,
         penalty=penalty_of(program, options.ridge, min(rows, n)),
         names=functional.names,
         facts=Facts(

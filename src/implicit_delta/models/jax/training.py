@@ -32,7 +32,7 @@ def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
         nonlocal flat, state, theta
         extra = slope(theta, rows)  # in the caller's precision
         with functional.context():
-            weights = functional.flat(model.weights[rows])
+            weights = functional.flat(model.weights.values[rows])
             batch = batches.take(rows)
             flat, state = advance(flat, state, functional.flat(extra), batch, weights)
             theta = np.asarray(flat, dtype=np.float64)

@@ -57,7 +57,7 @@ class Looks(NamedTuple):
 
 def print_of(model: FittedModel, label: str) -> Print:
     """Reduce the rows of a shard to sums, beside theta."""
-    own = model.weights * _terms_beside(model)
+    own = model.weights.values * _terms_beside(model)
     places = np.random.default_rng(0).random(own.size)
     share = max(CHANGED, sum_rounding(own.size, eps_of(own)))
     return Print(label, float(own.sum()), float(own @ places), share * float(abs(own).sum()))
@@ -65,7 +65,7 @@ def print_of(model: FittedModel, label: str) -> Print:
 
 def looks_of(model: FittedModel, label: str) -> Looks:
     """Reduce the rows of a shard to means, beside theta."""
-    terms, weights = _terms_beside(model), model.weights
+    terms, weights = _terms_beside(model), model.weights.values
     z = (terms - terms.mean()) / max(terms.std(), 1e-12 * abs(terms).max(), 1e-300)
     waves = [np.cos(z), np.sin(z), np.cos(2 * z), weights * np.cos(z), weights]
     means = np.array([terms.mean(), terms.std(), *(wave.mean() for wave in waves)])
@@ -118,10 +118,10 @@ def _terms_beside(model: FittedModel) -> Array:
                 terms = model.terms(beside(model, theta, share))
         except (ArithmeticError, ValueError):  # outside of their range
             continue
-        terms = np.where(model.weights > 0, terms, 0.0)
+        terms = np.where(model.weights.values > 0, terms, 0.0)
         if np.isfinite(terms).all():
             return terms
-    return np.where(model.weights > 0, model.terms(theta), 0.0)
+    return np.where(model.weights.values > 0, model.terms(theta), 0.0)
 
 
 def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) -> None:

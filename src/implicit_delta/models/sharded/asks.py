@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array, Psi, WeightKind
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models import rough_scores
 from implicit_delta.models.base import Curvature, FittedModel, RowNumbers, Strongest, Whitened
 from implicit_delta.models.constraints import Chart, Constraints
-from implicit_delta.models.facts import Facts
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.facts import Facts, Host
+from implicit_delta.models.loglik_model import LoglikModel, isolated_cache
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.runaway import level_ways
@@ -59,6 +60,7 @@ def described(shard: Shard) -> Described:
         raise UnsupportedModelError(f"This model is no part of a sum over parts: {obstacle}.")
     theta = np.asarray(model.theta, dtype=np.float64)
     rule = model.facts.noise_rule or ("unbiased" if np.isfinite(model.facts.df) else None)
+    host = Host(drift_causes=model.facts.host.drift_causes)
     return Described(
         shard.label,
         model.maker or type(model).__name__,
@@ -70,13 +72,13 @@ def described(shard: Shard) -> Described:
         replace(model.penalty, functions=()),
         bool(model.penalty.functions),
         pulls(model, theta),
-        model.weight_kind,
-        None if np.all(model.weights == 1) else model.weights,
+        model.weights.kind,
+        None if np.all(model.weights.values == 1) else model.weights.values,
         model.curvature,
         model.constraints,
         dict(model.fixed),
         model.bends,
-        Facts(model.facts.training, noise_rule=rule),
+        Facts(model.facts.training, host, noise_rule=rule),
         float(model.with_penalty(NO_PENALTY).objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
@@ -88,7 +90,7 @@ def _obstacle(model: FittedModel) -> str:
     """Tell why a model is no sum over rows, if it is not."""
     if model.sandwiched:
         return "it is known by influences alone and has no log-likelihood"
-    if model.mixed:
+    if model.facts.no_rows:
         return "its terms are not those of rows"
     if model.chart is not None or len(model.strata) > 1:
         return "it is itself made of several models"
@@ -101,7 +103,7 @@ def _obstacle(model: FittedModel) -> str:
 def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:
     """Print of the rows as they are now, and the gradient of the penalty at theta, if given."""
     model = shard.model
-    with model.apart():  # a remembered value would hide data that have changed
+    with isolated_cache(model):  # a remembered value would hide data that have changed
         return print_of(model, shard.label), None if theta is None else pull_at(model, theta)
 
 
@@ -125,7 +127,7 @@ def score(shard: Shard, theta: Array) -> Any:
 def rough_score(shard: Shard, theta: Array) -> Any:
     """Gradient of the objective, roughly, (d,)."""
     model = shard.model
-    return -model.penalty.score(theta) if shard.silent else model.rough_score(theta)
+    return -model.penalty.score(theta) if shard.silent else rough_scores.rough_score(model, theta)
 
 
 def information(shard: Shard, theta: Array, v: Array, curvature: Curvature) -> Any:
@@ -170,13 +172,13 @@ def cluster_sums(
         return np.zeros(0, dtype=np.intp), np.zeros((0, v.shape[1]))
     found, places = np.unique(codes, return_inverse=True)
     sums = np.zeros((found.size, v.shape[1]))
-    np.add.at(sums, places, model.counts[:, None] * model.influences(theta, v))
+    np.add.at(sums, places, model.weights.counts[:, None] * model.influences(theta, v))
     return found, sums
 
 
 def strongest(shard: Shard, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
     """Rows of largest influence, with their numbers in this shard."""
-    counted = shard.silent and shard.model.weight_kind != "frequency"
+    counted = shard.silent and shard.model.weights.kind != "frequency"
     return shard.model.strongest(theta, 0.0 * v if counted else v, errors, k)
 
 
@@ -219,11 +221,6 @@ def of_penalty(shard: Shard, member: str, *arguments: Array) -> Any:
     return getattr(shard.model.penalty, member)(*arguments)
 
 
-def drift_causes(shard: Shard) -> str:
-    """Usual causes of drift."""
-    return shard.model.drift_causes()
-
-
 def reads_psi(shard: Shard) -> bool:
     """Whether `doubt_of` reads psi at all."""
     return getattr(shard.model, "watch", None) is not None
@@ -258,7 +255,7 @@ def resampled(shard: Shard, share: tuple[Draw, int]) -> Shard:
     if shard.silent:
         return shard
     model, numbers = shard.model, np.arange(start, start + shard.model.n)
-    return reweighted(shard, draw.reweighted(model.weights, model.counts, numbers))
+    return reweighted(shard, draw.reweighted(model.weights.values, model.weights.counts, numbers))
 
 
 def coded(shard: Shard, codes: NDArray[np.intp]) -> Shard:
@@ -271,7 +268,7 @@ def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
     if shard.silent:
         return shard
     assert shard.codes is not None
-    return reweighted(shard, draw.by_clusters(shard.model.weights, shard.codes))
+    return reweighted(shard, draw.by_clusters(shard.model.weights.values, shard.codes))
 
 
 def at(shard: Shard, theta: Array) -> FittedModel:

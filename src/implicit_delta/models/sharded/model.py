@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_parameters, as_weights
+from implicit_delta._core.arguments import as_parameters
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.precision import DOUBLE, Precision
-from implicit_delta._core.types import Array, Psi, WeightKind
+from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import (
     Curvature,
@@ -29,6 +29,7 @@ from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.rough_scores import rough_score
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.alike import Print, check_prints, check_pulls
 from implicit_delta.models.sharded.engine import Engine
@@ -49,6 +50,7 @@ from implicit_delta.models.sharded.units import (
     moments_of,
     on_shards,
 )
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.arrays import symmetric
 
 DRAWN_HERE = 10**7  # rows up to which weights are drawn as in one process, and travel: 80 MB
@@ -76,8 +78,8 @@ class ShardedModel(FittedModel):
         Sums over the rows of each shard as it was built, by which changed data are seen.
     origin : Engine
         The shards as they were built.
-    given : (n,) array
-        Weights, before any are drawn.
+    given : Weights
+        Those before any are drawn.
     drawn : callable, optional
         Makes the weights that shards have drawn for themselves, (n,).
     """
@@ -87,13 +89,12 @@ class ShardedModel(FittedModel):
     sizes: tuple[int, ...]
     prints: tuple[Print, ...]
     theta: Array
-    given: Array
+    given: Weights
     drawn: Callable[[], Array] | None = None
     ridges: Penalty = NO_PENALTY  # subtracted here
     has_function: bool = False  # subtracted by the first shard
     names: tuple[str, ...] | None = None
     layout: Layout | None = None
-    weight_kind: WeightKind = "frequency"
     curvature: Curvature = "hessian"
     noise: float = np.nan  # variance that all shards have estimated by that rule
     constraints: Constraints | None = None
@@ -112,8 +113,8 @@ class ShardedModel(FittedModel):
             object.__setattr__(self, "theta", as_named(self.theta, self.layout))
 
     @cached_property
-    def weights(self) -> Array:  # type: ignore[override]
-        return self.given if self.drawn is None else self.drawn()
+    def weights(self) -> Weights:  # type: ignore[override]
+        return self.given if self.drawn is None else replace(self.given, values=self.drawn())
 
     @property
     def penalty(self) -> Penalty:  # type: ignore[override]
@@ -165,9 +166,6 @@ class ShardedModel(FittedModel):
 
     def score(self, theta: Array) -> Array:
         return self.engine.sum(asks.score, _plain(theta)) - self.ridges.score(theta)
-
-    def rough_score(self, theta: Array) -> Array:
-        return self.engine.sum(asks.rough_score, _plain(theta)) - self.ridges.score(theta)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         own = self.engine.sum(asks.information, _plain(theta), np.asarray(v), curvature)
@@ -256,8 +254,8 @@ class ShardedModel(FittedModel):
         return np.asarray(1 / np.sqrt(np.sum(own**-2.0, axis=0)))
 
     def reweighted(self, weights: Array) -> "ShardedModel":
-        checked = as_weights(weights, self.n)
-        engine = self.engine.changed(asks.reweighted, self._split(checked))
+        checked = self.given.replaced(weights)
+        engine = self.engine.changed(asks.reweighted, self._split(checked.values))
         return replace(self, engine=engine, given=checked, drawn=None)
 
     def resampled(
@@ -318,7 +316,7 @@ class ShardedModel(FittedModel):
         if not self.bends:
             return super().tethered()
         model = self.with_noise(mean_square_over) if self.facts.noise_rule else self
-        scale = float(self.engine.first(scale_of_weights, self.weights))
+        scale = float(self.engine.first(scale_of_weights, self.weights.values))
         tie = evidence_of(model, scale)
         facts = model.facts.with_training(effective=tie.effective)
         held = model.penalty.stopped_early(scale * tie.strength, facts.training.start)
@@ -385,9 +383,6 @@ class ShardedModel(FittedModel):
             return ""
         return str(self.engine.first(asks.doubt_of, psi))
 
-    def drift_causes(self) -> str:
-        return str(self.engine.first(asks.drift_causes))
-
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "FittedModel":
         raise UnsupportedModelError(NOT_FIXED)
 
@@ -430,13 +425,18 @@ class OfFirstShard:
 
 
 def _of_rows(model: ShardedModel, draw: Draw) -> Array:
-    return draw.reweighted(model.weights, model.counts, np.arange(model.n))
+    return draw.reweighted(model.weights.values, model.weights.counts, np.arange(model.n))
 
 
 def _of_clusters(model: ShardedModel, draw: Draw, clusters: Clusters) -> Array:
-    return draw.by_clusters(model.weights, clusters.codes)
+    return draw.by_clusters(model.weights.values, clusters.codes)
 
 
 def _plain(theta: Array) -> Array:
     """Leave names behind: shards put them back."""
     return np.array(theta, dtype=np.float64)
+
+
+@rough_score.register
+def _(model: ShardedModel, theta: Array) -> Array:
+    return model.engine.sum(asks.rough_score, _plain(theta)) - model.ridges.score(theta)

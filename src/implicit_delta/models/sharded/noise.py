@@ -14,7 +14,6 @@ from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
-from implicit_delta.models.weights import as_mean_one, count_of
 
 UNKNOWN = (
     "{kind} has estimated a noise variance from these rows alone, and such variances of parts are "
@@ -50,7 +49,7 @@ def squares(shard: Shard) -> Squares:
     if model.constraints is not None:
         raise UnsupportedModelError(UNDER)
     apart = rows.problem.residuals(np.asarray(model.theta)) - rows.targets
-    total = 0.0 if shard.silent else float(model.weights @ apart**2)
+    total = 0.0 if shard.silent else float(model.weights.values @ apart**2)
     return Squares(total, 1, str(rows.problem.variance), False)
 
 
@@ -59,7 +58,7 @@ def triangle(shard: Shard) -> tuple[Array, Array]:
     model = shard.model
     assert isinstance(model, LoglikModel)
     assert isinstance(model.loglik, GaussianResiduals)
-    weights = (not shard.silent) * model.weights
+    weights = (not shard.silent) * model.weights.values
     slopes, error = model.loglik.problem.weighted_slopes(np.asarray(model.theta), weights)
     return np.asarray(np.linalg.qr(slopes, mode="r")), error
 
@@ -97,8 +96,8 @@ def mean_square_over(engine: Engine, model: FittedModel) -> Noise:
 def _totals(engine: Engine, model: FittedModel) -> tuple[Squares, float, float]:
     """Squares of the first shard, the sum of all, and the number of residuals."""
     found: list[Squares] = list(engine.each(squares))
-    total = sum(own.total for own in found) * as_mean_one(model.weights, model.weight_kind)
-    return found[0], total, count_of(model.weights, model.weight_kind) * found[0].outputs
+    total = sum(own.total for own in found) * model.weights.mean_one
+    return found[0], total, model.weights.count * found[0].outputs
 
 
 def scale_of_weights(shard: Shard, weights: Array) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik_model import isolated_cache
 from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.engine import Change, Engine, Traffic
 from implicit_delta.models.sharded.shard import Ask, Shard, answered, built, label_of
@@ -58,7 +59,9 @@ class Serial(Engine):
         for i in range(self.count):
             own = arguments if shares is None else (shares[i], *arguments)
             shard = self.shard(i)
-            with shard.model.apart(empty=False):  # what it remembers would grow with the parts
+            with isolated_cache(
+                shard.model, empty=False
+            ):  # what it remembers would grow with the parts
                 answer = answered(shard, ask, own, name)
             most = max(most, answer.passes)
             self._remember(i, shard)

@@ -14,7 +14,7 @@ from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
-from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
+from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
 from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.penalty import Penalty
@@ -27,7 +27,6 @@ from implicit_delta.models.sklearn.table import (
     SUPPORTED,
     Builder,
     Built,
-    Weights,
     penalty_note,
 )
 from implicit_delta.models.sklearn.watch import Watch
@@ -107,7 +106,7 @@ def from_sklearn(
         n = len(features)
         _check_targets(y, n)
         weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
-        built = build(last, features, y, Weights(weights, weight_kind), labels)
+        built = build(last, features, y, weights, labels)
     check_coefficients(built.b, "scikit-learn")
     count_rows(built.likelihood, built.b, "scikit-learn")
     coordinates = Coordinates()
@@ -128,6 +127,7 @@ def from_sklearn(
         labels=getattr(X if hasattr(X, "columns") else y, "index", None),
         response=NamedColumn.of(y),
         predictor=predictor,
+        drift_causes=OTHER_FIT,
     )
     model = HostModel(
         likelihood=built.likelihood,
@@ -140,7 +140,6 @@ def from_sklearn(
         watch=Watch(last),
         names=None if names is None else tuple(map(str, names)),
         facts=Facts(BY_LIBRARY, host, built.df),
-        weight_kind=weight_kind,
         constraints=constraints_of(bounds, (), built.b, built.names),
     )
     return checked_under_constraints(model)

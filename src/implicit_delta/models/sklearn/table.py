@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.models.glm.model import HostLikelihood
@@ -24,7 +24,7 @@ from implicit_delta.models.sklearn.copies import (
     perceptron_copy,
     tangent_copy,
 )
-from implicit_delta.models.weights import as_mean_one, count_of
+from implicit_delta.models.weights import Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +63,6 @@ class Built:
     low: Array | float = -np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights of the rows and their kind."""
-
-    values: Array
-    kind: WeightKind
-
-    @property
-    def count(self) -> float:
-        """The number of observations."""
-        return count_of(self.values, self.kind)
-
-    def total(self, squares: Array) -> float:
-        """Sum squares for a noise variance, which the unit of sampling weights leaves alone."""
-        return as_mean_one(self.values, self.kind) * float(self.values @ squares)
-
-
 # A builder gets the estimator, the design matrix, the targets, the weights and feature names.
 Builder: TypeAlias = Callable[[Any, Array, Any, Weights, list[str]], Built]
 
@@ -97,8 +80,8 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str
     free = b > low
     rows = design[:, free]
     df = _freedom((rows.T * weights.values) @ rows, weights.count, alpha[free])
-    s2 = weights.total((target - design @ b) ** 2) / df
-    mean_square = weights.total(target**2) / weights.count
+    s2 = weights.mean_one_sum((target - design @ b) ** 2) / df
+    mean_square = weights.mean_one_sum(target**2) / weights.count
     likelihood = LinearPredictors(design, squared_error(target, s2, mean_square))
     labels = _linear_names(reg, names)
     return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df, low=low)
@@ -117,7 +100,7 @@ def _mean_regression(reg: Any, X: Array, y: Any, weights: Weights, names: list[s
     if power != 1:
         gram = likelihood.information(b, weights.values, np.eye(b.size), "ggn")
         df = _freedom(gram, weights.count, alpha)
-        pearson = weights.total(outcome.pearson((design @ b)[:, None])[:, 0])
+        pearson = weights.mean_one_sum(outcome.pearson((design @ b)[:, None])[:, 0])
         outcome = replace(outcome, scale=pearson / df)
         likelihood = LinearPredictors(design, outcome)
     ridge, labels = alpha / outcome.scale, _linear_names(reg, names)
@@ -209,7 +192,8 @@ def _outputs(mlp: Any, X: Array, y: Any, weights: Weights) -> tuple[Likelihood, 
         target = np.asarray(y, dtype=np.float64).ravel()
         if getattr(mlp, "loss", "squared_error") == "poisson":
             return Poisson(), target
-        return Gaussian(weights.total((target - mlp.predict(X)) ** 2) / weights.count), target
+        squares = weights.mean_one_sum((target - mlp.predict(X)) ** 2)
+        return Gaussian(squares / weights.count), target
     if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
         raise UnsupportedModelError("Several labels at once are several models; fit one for each.")
     return Bernoulli() if mlp.n_outputs_ == 1 else Categorical(), _class_codes(mlp, y)

@@ -6,12 +6,13 @@ import numpy as np
 
 from implicit_delta._core.labels import NamedColumn
 from implicit_delta.models.claimed import Claimed, checked_covariance
-from implicit_delta.models.estimates import EstimatesModel
+from implicit_delta.models.estimates import NO_ROWS, EstimatesModel
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.statsmodels.claims import degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import advice
 from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.traced_series import LikeParams
+from implicit_delta.models.weights import Weights
 
 ESTIMATED = {
     "genmod.generalized_estimating_equations.GEE",
@@ -47,11 +48,10 @@ def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> Estimat
     )
     return EstimatesModel(
         theta=theta,
-        weights=np.ones(len(bare.model.endog)),
+        weights=Weights(np.ones(len(bare.model.endog))),
         names=names,
         to_host=LikeParams(results.params, predictor),
-        facts=Facts(BY_LIBRARY, host, df),
-        again=advice(bare),
+        facts=Facts(BY_LIBRARY, host, df, no_rows=NO_ROWS.format(host.covariance, advice(bare))),
     )
 
 

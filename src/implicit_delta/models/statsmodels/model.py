@@ -14,7 +14,7 @@ from implicit_delta.models.base import FittedModel, range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.estimates import from_estimates
-from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
+from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
 from implicit_delta.models.foreign import WRITE, has_estimates, refuse_foreign
 from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
 from implicit_delta.models.penalty import Penalty, Ridge
@@ -31,7 +31,7 @@ from implicit_delta.models.statsmodels.table import (
 )
 from implicit_delta.models.statsmodels.watch import Watch
 from implicit_delta.models.traced_series import LikeParams
-from implicit_delta.models.weights import observation_weights
+from implicit_delta.models.weights import Weights, observation_weights
 
 
 def from_statsmodels(
@@ -136,7 +136,7 @@ def from_statsmodels(
     built = build(bare, theta, penalty)
     n = count_rows(built.likelihood, theta, "statsmodels")
     weights = _counts(built.counts, n, weight_kind)
-    curvature = host_curvature(bare, built.likelihood, weights)
+    curvature = host_curvature(bare, built.likelihood, weights.values)
     claimed = None
     if penalty is None and weight_kind != "sampling":
         claimed = claim_of(bare, n)
@@ -149,6 +149,7 @@ def from_statsmodels(
         response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
         covariance=claimed,
         predictor=predictor,
+        drift_causes=OTHER_FIT,
     )
     df = built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None)
     model = HostModel(
@@ -161,7 +162,6 @@ def from_statsmodels(
         watch=Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
         names=names,
         curvature=curvature,
-        weight_kind=weight_kind,
         facts=Facts(BY_LIBRARY, host, df),
         notes=_precisions(bare.model),
         constraints=constraints_of(None, _equalities(bare), theta, names),
@@ -178,7 +178,7 @@ def _equalities(results: Any) -> list[LinearConstraint]:
     return [LinearConstraint(given.coefs, limits, limits)]
 
 
-def _counts(given: Any, n: int, kind: WeightKind) -> Array:
+def _counts(given: Any, n: int, kind: WeightKind) -> Weights:
     """Check the frequency weights of a GLM, and their kind."""
     if kind == "precision" or (kind != "frequency" and given is None):
         raise ValueError(

@@ -17,6 +17,7 @@ from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.glm.model import HostLikelihood
 from implicit_delta.models.glm.outcomes import MeanVariance
 from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.weights import Weights
 
 POWERS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0, "InverseGaussian": 3.0}  # of the variance
 DISCRETE = ("Binomial", "Poisson", "NegativeBinomial")
@@ -304,7 +305,7 @@ class Numerical(HostLikelihood):
     def _model(self, weights: Array) -> LoglikModel:
         """The same log-likelihood with these weights; its units are found only once."""
         model: LoglikModel = self._last.get(
-            weights, "model", lambda: LoglikModel(self.terms, self.anchor, weights)
+            weights, "model", lambda: LoglikModel(self.terms, self.anchor, Weights(weights))
         )
         return model
 

@@ -72,7 +72,6 @@ def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> 
         sizes=sizes,
         theta=theta,
         weights=observation_weights(options.weights, sum(sizes), options.weight_kind),
-        weight_kind=options.weight_kind,
         penalty=penalty_of(program, options.ridge, sizes[0]),
         names=functional.names,
         facts=Facts(_training_of(module, theta.size, options)),

@@ -23,7 +23,7 @@ def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
 
     def step(rows: RowNumbers) -> Array:
         batch = model.batches.take(rows)
-        weights = functional.flat(model.weights[rows])
+        weights = functional.flat(model.weights.values[rows])
 
         def closure() -> Tensor:
             stepper.zero_grad()

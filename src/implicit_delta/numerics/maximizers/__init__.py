@@ -2,21 +2,15 @@
 
 >>> import numpy as np
 >>> hill = Objective(value=lambda x: -np.sum((x - 1.0) ** 2), gradient=lambda x: -2.0 * (x - 1.0))
->>> for maximizer in (lbfgs, nelder_mead(tolerance=1e-7), cobyqa):
+>>> for maximizer in (lbfgs, nelder_mead(tolerance=1e-7)):
 ...     print(maximizer, maximizer.maximize(hill, np.zeros(2)).x.round(4))
 lbfgs [1. 1.]
 nelder_mead(tolerance=1e-07) [1. 1.]
-cobyqa [1. 1.]
 """
 
 from implicit_delta.numerics.maximizers.base import Maximizer
-from implicit_delta.numerics.maximizers.bayesian import BayesianOptimization, bayesian_optimization
-from implicit_delta.numerics.maximizers.derivative_free import (
-    Cobyqa,
-    NelderMead,
-    cobyqa,
-    nelder_mead,
-)
+from implicit_delta.numerics.maximizers.derivative_free import NelderMead, nelder_mead
+from implicit_delta.numerics.maximizers.function import FunctionMaximizer, Minimize, as_maximizer
 from implicit_delta.numerics.maximizers.newton import NewtonKrylov, newton_krylov
 from implicit_delta.numerics.maximizers.objective import LinearScale, Maximum, Objective
 from implicit_delta.numerics.maximizers.quasi_newton import LBFGS, lbfgs
@@ -24,17 +18,16 @@ from implicit_delta.numerics.maximizers.variable_metric import VariableMetric, v
 
 __all__ = [
     "LBFGS",
-    "BayesianOptimization",
-    "Cobyqa",
+    "FunctionMaximizer",
     "LinearScale",
     "Maximizer",
     "Maximum",
+    "Minimize",
     "NelderMead",
     "NewtonKrylov",
     "Objective",
     "VariableMetric",
-    "bayesian_optimization",
-    "cobyqa",
+    "as_maximizer",
     "lbfgs",
     "nelder_mead",
     "newton_krylov",

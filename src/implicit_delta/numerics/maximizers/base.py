@@ -53,14 +53,13 @@ class Maximizer(Named, ABC):
     def _check(self, problem: Objective, d: int) -> None:
         if self.needs_gradient and problem.gradient is None:
             raise ValueError(
-                f"{self.name} needs a gradient, and the objective has none. Use one of the "
-                "gradient-free maximizers: nelder_mead, cobyqa or bayesian_optimization."
+                f"{self.name} needs a gradient, and the objective has none. Use "
+                "nelder_mead, or a function such as `scipy.optimize.minimize`."
             )
         if self.needs_curvature and problem.curvature is None:
             raise ValueError(f"{self.name} needs a curvature; without one, use lbfgs.")
         if self.max_dimension is not None and d > self.max_dimension:
             raise ValueError(
                 f"{self.name} without gradients is not reliable beyond {self.max_dimension} "
-                f"variables, and there are {d}. Use cobyqa (up to 60 variables), or give a "
-                "gradient and use lbfgs or newton_krylov."
+                f"variables, and there are {d}. Give a gradient and use lbfgs or newton_krylov."
             )

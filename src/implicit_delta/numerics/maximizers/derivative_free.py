@@ -1,4 +1,4 @@
-"""Nelder-Mead and COBYQA: climb without gradients."""
+"""Nelder-Mead: climb without gradients."""
 
 import math
 from dataclasses import dataclass
@@ -57,7 +57,9 @@ class NelderMead(Maximizer):
                 break
             previous = scaled.best_rise if iterations else -math.inf
             options = self._options(scaled, budget - scaled.evaluations)
-            result = _minimize(scaled, "Nelder-Mead", options)
+            result = minimize(
+                lambda z: -scaled.finite_rise(z), scaled.best, method="Nelder-Mead", options=options
+            )
             iterations += int(result.nit)
             # Running out of evaluations in a restart takes nothing away from the answer before.
             converged = converged or bool(result.success)
@@ -75,56 +77,4 @@ class NelderMead(Maximizer):
         }
 
 
-@dataclass(frozen=True, repr=False)
-class Cobyqa(Maximizer):
-    """Quadratic models in a trust region (COBYQA), for up to 60 variables.
-
-    Finds a smooth maximum with far fewer evaluations than `nelder_mead`.
-
-    Parameters
-    ----------
-    tolerance : float
-        Radius of the trust region, in scaled coordinates, at which to stop.
-    max_evaluations : int, optional
-        By default 1000 per variable.
-    max_distance : float
-        Largest distance of the maximum, in scaled coordinates; farther is taken for divergence.
-
-    Examples
-    --------
-    >>> from implicit_delta.numerics.maximizers import Objective
-    >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2))
-    >>> cobyqa.maximize(hill, np.zeros(2)).x.round(4)
-    array([1., 1.])
-    """
-
-    tolerance: float = 1e-6
-    max_evaluations: int | None = None
-    max_distance: float = 1e3
-
-    name: ClassVar[str] = "cobyqa"
-    needs_gradient: ClassVar[bool] = False
-    max_dimension: ClassVar[int | None] = 60
-
-    def climb(self, scaled: ScaledObjective) -> Maximum:
-        budget = self.max_evaluations or EVALUATIONS_PER_VARIABLE * scaled.start.size
-        most = max(budget, 2 * scaled.start.size + 2)
-        result = trust_region(scaled, max(RADIUS, self.tolerance), self.tolerance, most)
-        success, message = bool(result.success), str(result.message)
-        return scaled.maximum(scaled.best, success, message, int(result.nit))
-
-
 nelder_mead = NelderMead()
-cobyqa = Cobyqa()
-
-
-def trust_region(
-    scaled: ScaledObjective, radius: float, final_radius: float, evaluations: int
-) -> Any:
-    """Run COBYQA from the best point."""
-    radii = {"initial_tr_radius": radius, "final_tr_radius": final_radius}
-    return _minimize(scaled, "COBYQA", {**radii, "maxfev": evaluations})
-
-
-def _minimize(scaled: ScaledObjective, method: str, options: dict[str, Any]) -> Any:
-    return minimize(lambda z: -scaled.finite_rise(z), scaled.best, method=method, options=options)

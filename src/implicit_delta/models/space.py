@@ -1,0 +1,42 @@
+"""The parameter space of a model: names, constraints, fixed parameters, coordinates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.named_theta import Layout
+
+if TYPE_CHECKING:
+    from implicit_delta.models.base import FittedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The parameter space of a fitted model.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the d parameters, if they have any.
+    layout : Layout or None
+        Names by which functions of theta get its entries.
+    constraints : Constraints or None
+        What theta was fitted under, those of fixed parameters included.
+    unfixed : Constraints or None
+        Constraints without those of fixed parameters.
+    fixed : mapping of int to float
+        Values of the parameters that `FittedModel.fix` holds, by their places.
+    chart : Chart or None
+        Of a model in coordinates along its active constraints: how all parameters follow.
+    whole : FittedModel or None
+        Of such a model: the one of all parameters.
+    """
+
+    names: tuple[str, ...] | None = None
+    layout: Layout | None = None
+    constraints: Constraints | None = None
+    unfixed: Constraints | None = None
+    fixed: Mapping[int, float] = field(default_factory=dict)
+    chart: Chart | None = None
+    whole: "FittedModel | None" = None
