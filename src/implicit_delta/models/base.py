@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,16 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.facts import NO_FACTS, Facts
+from implicit_delta.models.facts import Curvature as Curvature
+from implicit_delta.models.language import NO_TANGENT as NO_TANGENT
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.rows import Whitened as Whitened
 from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.solvers import Factor
 
-Curvature: TypeAlias = Literal["hessian", "ggn"]
 RowNumbers: TypeAlias = NDArray[np.integer[Any]]  # of the observations in a batch, (B,)
 Bonus: TypeAlias = Callable[[Array, RowNumbers], Array]  # gradient of what is added to L, (d,)
 
@@ -36,32 +38,11 @@ NO_OUTPUTS = (
     'with this model robust="HC1", robust="CR1" or `Bootstrap()`.'
 )
 
-NO_TANGENT = (
-    "The tangent of a model is that of its outputs (means, logits), and in this one psi gets the "
-    "parameters themselves. Draw these: `Simulation(tangent=False)`. Networks of `from_torch` and, "
-    "with `model.apply` in psi, of `from_jax` have a tangent."
-)
-
 NOT_FIXED = (
     "Parameters are fixed in models of `from_loglik` and `from_residuals`, which are fitted here. "
     "Fit this one again in its own library, without the term or with it as an offset "
     "(statsmodels: `fit_constrained`); write a fixed number into estimating equations."
 )
-
-
-class Whitened(NamedTuple):
-    r"""Some rows with p outputs each, on a scale on which the model has noise of variance one.
-
-    With J the Jacobian of a row's outputs and :math:`H = S S'` their curvature (the expected
-    information): the derivatives :math:`U v = S' J v`, (b, p, k), and the residuals e with
-    :math:`S e` the slope of the term, (b, p). So the Gauss-Newton matrix is the sum of
-    :math:`U' U`, and the derivative of the term along v is :math:`(U v)' e`. The spread, (b, p),
-    is the standard deviation of the targets themselves, up to a factor.
-    """
-
-    rows: Array
-    residuals: Array
-    spread: Array
 
 
 class Strongest(NamedTuple):

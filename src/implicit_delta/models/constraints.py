@@ -22,6 +22,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.named_theta import Layout, speaking
 from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.numerics.lengths import sizes
 
 ROUNDING = 1e-9  # relative error of a row of the constraints that is none
 TOUCHES = 1e-4  # standard errors from a bound: at it
@@ -399,6 +400,19 @@ class Chart:
         slope[self.free] = np.eye(self.free.size)
         slope[self.solved] = -np.linalg.solve(gradients[:, self.solved], gradients[:, self.free])
         return slope
+
+    def second_order(self, gradient: Array, z: Array, v: Array) -> Array:
+        r"""Sum :math:`g_j \nabla^2 c_j(z) v` over all parameters c(z), for v of (k,) or (k, m).
+
+        The gradient is (d,); how the slope of c changes is found by differences.
+        """
+        block = v.reshape(z.size, -1)
+        length = np.max(abs(block) / sizes(z)[:, None], axis=0)
+        length[length == 0] = 1.0
+        turned = differentiate(
+            lambda point: self.slope(self.point(point)).T @ gradient, z, block / length
+        )
+        return np.asarray((turned.value * length).reshape(v.shape))
 
     @property
     def limits(self) -> Array:

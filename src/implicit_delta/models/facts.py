@@ -1,15 +1,19 @@
 """Facts about a fit apart from its likelihood: data, not methods."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.labels import UNNAMED, NamedColumn
+from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.prediction import Predictor
+
+Curvature: TypeAlias = Literal["hessian", "ggn"]
 
 UNFINISHED = (
     "Usual causes: training stopped early, or a penalty used in training was not given "
@@ -93,6 +97,15 @@ class Facts:
 
     Attributes
     ----------
+    source : str
+        Function that made the model, such as "from_loglik".
+    notes : mapping of str to str
+        Further lines of `print(model)`, by label.
+    curvature : {"hessian", "ggn"}
+        The default method's choice for a variance that is not robust: "ggn" only where the host
+        library's own standard errors rest on it, and where the training stopped early.
+    precision : Precision
+        Type of the numbers that the rows are computed with.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
@@ -106,6 +119,10 @@ class Facts:
     df: float = np.inf
     noise_rule: str | None = None
     no_rows: str = ""
+    source: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    curvature: Curvature = "hessian"
+    precision: Precision = DOUBLE
 
     def with_training(self, **changes: Any) -> "Facts":
         """Replace some facts of the training."""

@@ -69,13 +69,18 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     check_finite_terms(terms, opening, causes)
     limits = model.limits
     under = with_equalities(limits, fixed, _layout(model), theta)
+    facts = model.facts.with_training(before=None)
+    if hasattr(model, "space"):
+        space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
+        facts = facts.with_host(covariance=None)
+        return replace(model, theta=theta, space=space, facts=facts)
     return replace(
         model,
         theta=theta,
         constraints=under,
         unfixed=limits,
         fixed=fixed,
-        facts=model.facts.with_training(before=None),
+        facts=facts,
         climbing=True,
     )
 

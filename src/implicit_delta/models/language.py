@@ -1,9 +1,24 @@
 """Language of psi: an array, named numbers, a module or an estimator as its argument."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from implicit_delta._core.types import Array, Psi
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.along import Along
+from implicit_delta.models.constraints import Chart
+from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.named_theta import Layout, speaking
+from implicit_delta.numerics.tracing import trace
+
+NO_TANGENT = (
+    "The tangent of a model is that of its outputs (means, logits), and in this one psi gets the "
+    "parameters themselves. Draw these: `Simulation(tangent=False)`. Networks of `from_torch` and, "
+    "with `model.apply` in psi, of `from_jax` have a tangent."
+)
 
 
 class Language(Protocol):
@@ -23,3 +38,83 @@ class Language(Protocol):
 
     def psi_warning(self, psi: Any) -> str:
         """Describe what psi most likely gets wrong about this model; usually nothing."""
+
+    def along(self, chart: Chart) -> "Language":
+        """Take the coordinates of a chart instead of theta."""
+
+
+@runtime_checkable
+class TangentLanguage(Protocol):
+    """Language of a network: psi can be evaluated with its linearized outputs throughout."""
+
+    def tangent(self, theta: Array) -> Language:
+        """Linearize the outputs around theta."""
+
+
+@dataclass(frozen=True, eq=False)
+class VectorLanguage:
+    """Psi gets theta itself, with names if it has any.
+
+    Attributes
+    ----------
+    layout : Layout or None
+        Names of the entries.
+    chart : Chart or None
+        Coordinates that theta is given in; psi gets all parameters.
+    """
+
+    layout: Layout | None = None
+    chart: Chart | None = None
+
+    def evaluate(self, psi: Psi, theta: Array) -> Array:
+        point = np.array(theta) if self.chart is None else self.chart.point(theta)
+        return np.asarray(psi(point if self.layout is None else self.layout.named(point)))
+
+    def jacobian(self, psi: Psi, theta: Array, units: Callable[[], Array]) -> Array:
+        psi = speaking(psi, self.layout)
+        if self.chart is None:
+            return jacobian_of(psi, theta, units(), trace(psi, theta))
+        point = self.chart.point(theta)
+        traced = trace(psi, point)
+        if traced is not None:
+            traced = traced[0], traced[1] @ self.chart.slope(point)
+        return jacobian_of(Along(psi, self.chart), theta, units(), traced)
+
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        raise UnsupportedModelError(NO_TANGENT)
+
+    def psi_warning(self, psi: Any) -> str:
+        return ""
+
+    def along(self, chart: Chart) -> "VectorLanguage":
+        return VectorLanguage(self.layout, chart)
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedLanguage:
+    """A language in the coordinates of a chart: the chain rule."""
+
+    language: Language
+    chart: Chart
+
+    def evaluate(self, psi: Psi, theta: Array) -> Any:
+        return self.language.evaluate(psi, self.chart.point(theta))
+
+    def jacobian(self, psi: Psi, theta: Array, units: Callable[[], Array]) -> Array:
+        point = self.chart.point(theta)
+        slope = self.chart.slope(point)
+
+        def units_of_all() -> Array:
+            return np.asarray(np.sqrt(np.sum((slope * units()) ** 2, axis=1)))
+
+        return np.asarray(self.language.jacobian(psi, point, units_of_all) @ slope)
+
+    def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
+        point = self.chart.point(theta)
+        return self.language.evaluate_tangent(psi, point, self.chart.slope(point) @ delta)
+
+    def psi_warning(self, psi: Any) -> str:
+        return self.language.psi_warning(psi)
+
+    def along(self, chart: Chart) -> "RestrictedLanguage":
+        return RestrictedLanguage(self, chart)

@@ -1,6 +1,7 @@
 """Noise variance of squared error, and the effective number of parameters behind it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -11,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.rows import NoisyOutputs
 from implicit_delta.models.runaway import OF_A_PART
 
 MOST_ITERATIONS = 200
@@ -197,3 +199,24 @@ def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> A
         matrix = matrix * _units(matrix)
     values = np.linalg.eigvalsh(matrix)
     return np.where(values > 1e-12 * values.max(), values, 0.0)
+
+
+def with_noise(model: Any, noise: Noise, rule: str | None) -> Any:
+    """Plug a noise variance in that was estimated by a rule."""
+    outputs = model.rows.outputs
+    facts = replace(model.facts, df=noise.df, noise_rule=rule)
+    return replace(model, rows=outputs.with_likelihood(Gaussian(noise.variance)), facts=facts)
+
+
+def with_noise_again(model: Any) -> tuple[Any, float]:
+    """Estimate the noise variance of a model at its theta; with its ratio to the one before.
+
+    A model without an estimated variance is returned as it is, and one of a training that stopped
+    early: its ridge was found with the variance that it has.
+    """
+    outputs, rule = model.rows.outputs, model.facts.noise_rule
+    if rule is None or model.penalty.early_stop or not isinstance(outputs, NoisyOutputs):
+        return model, 1.0
+    by = None if rule == "None" else rule
+    found = outputs.estimated_noise(model.theta, model.weights, model.penalty, by)
+    return with_noise(model, found, rule), found.variance / outputs.likelihood.noise

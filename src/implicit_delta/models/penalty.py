@@ -9,8 +9,6 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.numerics.arrays import squared_length
-from implicit_delta.numerics.derivatives import differentiate
-from implicit_delta.numerics.lengths import sizes
 
 EARLY_STOP = "training that stopped early"
 
@@ -170,13 +168,7 @@ class InChart:
         own = np.asarray(slope.T @ self.penalty.curvature(theta, slope @ v))
         if self.chart.linear:
             return own
-        pull, block = self.penalty.score(theta), v.reshape(z.size, -1)
-        length = np.max(abs(block) / sizes(z)[:, None], axis=0)
-        length[length == 0] = 1.0
-        turned = differentiate(
-            lambda point: self.chart.slope(self.chart.point(point)).T @ pull, z, block / length
-        )
-        return np.asarray(own + (turned.value * length).reshape(v.shape))
+        return own + self.chart.second_order(self.penalty.score(theta), z, v)
 
 
 def names_of(parts: Sequence[Ridge | PenaltyFunction]) -> str:

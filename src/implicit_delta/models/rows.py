@@ -1,11 +1,15 @@
 """Contract of a backend: a sum over rows as a function of the parameters."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.constraints import Chart
+from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.weights import Weights
 
 
 class Whitened(NamedTuple):
@@ -26,16 +30,16 @@ class Whitened(NamedTuple):
 class Rows(Protocol):
     r"""Terms :math:`\ell_i(\theta)` of n observations, and sums of their derivatives.
 
-    Immutable: no weights, no penalty, no cache. Every array is NumPy float64 and theta is one flat
-    vector; a backend works in its own types inside. `testing.check_rows` checks an implementation.
+    Immutable: no weights, no penalty. Every array is NumPy float64 and theta is one flat vector; a
+    backend works in its own types inside. `testing.check_model` checks an implementation.
 
     Attributes
     ----------
     n, d : int
         Numbers of observations and of parameters.
     symmetric : bool
-        False for estimating equations: `score` is their sum and no gradient, `terms` raises, and
-        the variance is always a sandwich.
+        False if there is no objective, as in estimating equations: `score` is their sum and no
+        gradient, `terms` raises, and the variance is always a sandwich.
     outputs : Outputs or None
         The outputs of each row and the likelihood of its target, if the backend has them.
     passes : int
@@ -63,24 +67,19 @@ class Rows(Protocol):
     def score(self, theta: Array, weights: Array) -> Array:
         """Gradient of the weighted sum of the terms, (d,)."""
 
-    def curvature(self, theta: Array, weights: Array, v: Array, transpose: bool = False) -> Array:
-        """Minus the Hessian of that sum times v, (d,) or (d, k); its transpose if not symmetric."""
+    def curvature(self, theta: Array, weights: Array, v: Array) -> Array:
+        """Minus the Hessian of that sum times v, (d,) or (d, k)."""
 
     def terms_along(self, theta: Array, v: Array) -> Iterator[tuple[slice, Array]]:
         """Derivatives of the terms along the columns of v, (d, k): blocks of rows, (b, k)."""
 
     def sum_blocks(
-        self,
-        theta: Array,
-        v: Array,
-        reduce: Callable[..., Any],
-        *row_arrays: Array,
-        whitened: bool = False,
+        self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
     ) -> Any:
         """Sum ``reduce(block, *arrays of its rows)`` over blocks, where the rows are stored.
 
-        A block is that of `terms_along`, or with `whitened` a `Whitened` of the outputs. Only the
-        sum leaves the process of the rows; `reduce` must be picklable.
+        The blocks are those of `terms_along`. Only the sum leaves the process of the rows;
+        `reduce` must be picklable. `sum_of_blocks` is an implementation.
         """
 
 
@@ -88,7 +87,7 @@ class Outputs(Protocol):
     """Outputs of each row (means, linear predictors, logits) and the likelihood of its target.
 
     Leverages, dispersion, draws in the tangent, parametric redraws and the evidence are functions
-    of it (`models.outputs`). Rows of a log-likelihood function of the parameters have none.
+    of it. Rows of a log-likelihood function of the parameters have none.
 
     Attributes
     ----------
@@ -96,8 +95,12 @@ class Outputs(Protocol):
         Whether the outputs are linear in the parameters.
     size : int
         Number of outputs of a row.
-    likelihood : Likelihood
-        Density of the targets given the outputs.
+    likelihood : Likelihood or None
+        Density of the targets given the outputs, if that is one of `implicit_delta.likelihoods`.
+    pseudo : str
+        Options with which the terms are not log-densities; empty if they are.
+    can_be_overdispersed : bool
+        Whether targets can vary more than the likelihood says (not if they are 0 or 1).
     """
 
     @property
@@ -109,20 +112,129 @@ class Outputs(Protocol):
     @property
     def likelihood(self) -> Any: ...
 
+    @property
+    def pseudo(self) -> str: ...
+
+    @property
+    def can_be_overdispersed(self) -> bool: ...
+
     def gauss_newton(self, theta: Array, weights: Array, v: Array) -> Array:
-        """Gauss-Newton matrix times v, (d,) or (d, k)."""
+        """Gauss-Newton matrix of the weighted rows times v, (d,) or (d, k)."""
 
-    def whitened(self, theta: Array, v: Array) -> Iterator[tuple[slice, Whitened]]:
-        """Whitened rows with their derivatives along v, (d, k), in blocks; not weighted."""
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        """Whitened rows with their derivatives along v, (d, k), in order, not weighted."""
 
-    def noise(self, theta: Array, weights: Array, rng: np.random.Generator, count: int) -> Array:
-        """Draw vectors with the Gauss-Newton matrix as covariance, (d, count)."""
+    def noise(
+        self, theta: Array, weights: Array, rng: np.random.Generator, count: int
+    ) -> Array | None:
+        """Draw vectors with the Gauss-Newton matrix as covariance, (d, count), if possible."""
 
-    def redraw(self, theta: Array, weights: Array, rng: np.random.Generator) -> Rows:
-        """Draw new targets from the likelihood at theta."""
+
+# Capabilities that only some rows have. Functions of a model look for them with `isinstance`.
+
+
+@runtime_checkable
+class LocalRows(Protocol):
+    """Rows that keep something which was computed at one theta, such as units of differences."""
+
+    def at(self, theta: Array, weights: Weights) -> Rows:
+        """Prepare for work around another theta, or with other weights."""
+
+
+@runtime_checkable
+class ComposableRows(Protocol):
+    """Rows of functions of theta, which can be composed with a chart; others are `Restricted`."""
+
+    def along(self, chart: Chart) -> Rows:
+        """Take the coordinates of the chart instead of theta."""
+
+
+@runtime_checkable
+class ScaledRows(Protocol):
+    """Rows that have a way of their own to find the units of the parameters."""
+
+    def units(self, theta: Array, weights: Weights, penalty: Penalty) -> Array:
+        """Standard error of each parameter, the others held fixed, (d,); or a guess of it."""
+
+
+@runtime_checkable
+class RedrawableRows(Protocol):
+    """Rows of a known distribution."""
+
+    def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> Rows:
+        """Draw new data from the model at theta."""
+
+
+@runtime_checkable
+class BatchedRows(Protocol):
+    """Rows that can be visited in batches."""
+
+    def batch_score(self, theta: Array, weights: Array, rows: NDArray[np.integer[Any]]) -> Array:
+        """Gradient of the weighted sum of the terms of some rows alone, (d,)."""
+
+
+@runtime_checkable
+class NormalizedRows(Protocol):
+    """Rows whose log-likelihood is known with all its constants."""
+
+    def log_likelihood(self, theta: Array, weights: Weights) -> float:
+        """Log-likelihood with all its constants; NaN where these are not known."""
+
+
+@runtime_checkable
+class TotalRows(Protocol):
+    """Rows whose terms are added up where they are stored."""
+
+    def total(self, theta: Array, weights: Array) -> float:
+        """Weighted sum of the terms; one of weight zero is left out, even minus infinity."""
+
+
+@runtime_checkable
+class CheckedRows(Protocol):
+    """Rows of data that could have changed since the fit."""
+
+    def check_unchanged(self, theta: Array) -> None:
+        """Raise if the data have changed since the fit, as far as that can be seen."""
+
+
+@runtime_checkable
+class TangentOutputs(Protocol):
+    """Outputs of a network, which can be linearized."""
+
+    def tangent(self, theta: Array) -> Rows:
+        """Linearize the outputs around theta."""
+
+
+@runtime_checkable
+class FormedOutputs(Protocol):
+    """Outputs that form a part of the Gauss-Newton matrix more cheaply than all of it."""
+
+    def gauss_newton_part(self, theta: Array, weights: Array, columns: int) -> Array | None:
+        """Form a matrix that is at most the Gauss-Newton matrix; None if not worth it.
+
+        The products that make up for the rest are some ten for each of so many columns.
+        """
+
+
+@runtime_checkable
+class NoisyOutputs(Protocol):
+    """Outputs with Gaussian noise whose variance may have been estimated."""
+
+    @property
+    def likelihood(self) -> Any: ...
 
     def with_likelihood(self, likelihood: Any) -> Rows:
         """Replace the likelihood of the targets."""
 
-    def tangent(self, theta: Array) -> Rows:
-        """Linearize the outputs around theta."""
+    def estimated_noise(self, theta: Array, weights: Weights, penalty: Penalty, rule: Any) -> Any:
+        """Estimate the variance by a rule: "mle", "unbiased" or None for what suits."""
+
+
+def sum_of_blocks(
+    rows: Rows, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
+) -> Any:
+    """Implement `Rows.sum_blocks` for rows that are stored here."""
+    total: Any = 0.0
+    for span, block in rows.terms_along(theta, v):
+        total = total + reduce(block, *(array[span] for array in row_arrays))
+    return total

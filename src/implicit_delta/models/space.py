@@ -1,10 +1,11 @@
-"""The parameter space of a model: names, constraints, fixed parameters, coordinates."""
+"""The parameter space of a model: names, constraints, fixed parameters, coordinates, language."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from implicit_delta.models.constraints import Chart, Constraints
+from implicit_delta.models.language import Language, VectorLanguage
 from implicit_delta.models.named_theta import Layout
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Space:
         Of a model in coordinates along its active constraints: how all parameters follow.
     whole : FittedModel or None
         Of such a model: the one of all parameters.
+    language : Language
+        How psi gets theta.
     """
 
     names: tuple[str, ...] | None = None
@@ -40,3 +43,15 @@ class Space:
     fixed: Mapping[int, float] = field(default_factory=dict)
     chart: Chart | None = None
     whole: "FittedModel | None" = None
+    language: Language = field(default_factory=VectorLanguage)
+
+    @property
+    def limits(self) -> Constraints | None:
+        """Constraints that the model was given, without those of fixed parameters."""
+        return self.unfixed if self.fixed else self.constraints
+
+    def along(self, chart: Chart, whole: "FittedModel") -> "Space":
+        """Take the coordinates of a chart."""
+        names = self.names and tuple(self.names[j] for j in chart.free)
+        language = self.language.along(chart)
+        return replace(self, names=names, chart=chart, whole=whole, language=language)

@@ -59,9 +59,19 @@ class Weights:
         """Factor that makes sampling weights sum to the number of rows; one for other kinds."""
         return self.count / float(self.values.sum()) if self.kind == "sampling" else 1.0
 
+    def total(self, terms: Array) -> float:
+        """Weighted sum of terms, (n,); one of weight zero is left out, even minus infinity."""
+        values = self.values
+        return float(values @ (terms if values.all() else np.where(values == 0, 0.0, terms)))
+
     def mean_one_sum(self, squares: Array) -> float:
         """Weighted sum, (n,) to a number, that the unit of sampling weights leaves alone."""
         return self.mean_one * float(self.values @ squares)
+
+    @property
+    def factors(self) -> Array:
+        """Factors that scale derivatives of terms to those of one observation, (n,)."""
+        return np.ones_like(self.values) if self.kind == "frequency" else self.values
 
     def per_observation(self, rows: Array, part: slice = slice(None)) -> Array:
         """Scale derivatives of terms, (n, k), to those of one observation."""

@@ -1,0 +1,152 @@
+r"""Rows in the coordinates of a chart: one chain rule for all backends.
+
+With theta = c(z) and C its slope, the score is :math:`C' s`, the curvature
+:math:`C' A C - \sum_j s_j \nabla^2 c_j`, and the derivative of a term along v that along C v.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.constraints import Chart
+from implicit_delta.models.rows import (
+    BatchedRows,
+    NoisyOutputs,
+    NormalizedRows,
+    Outputs,
+    RedrawableRows,
+    Rows,
+    Whitened,
+)
+from implicit_delta.models.weights import Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Restricted:
+    """Rows in the coordinates of a chart."""
+
+    rows: Rows
+    chart: Chart
+
+    def __post_init__(self) -> None:
+        if not self.rows.symmetric:
+            raise UnsupportedModelError(
+                "Estimating equations take no constraints: write the restriction into them."
+            )
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    @property
+    def d(self) -> int:
+        return self.chart.free.size
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    @property
+    def outputs(self) -> Outputs | None:
+        found = self.rows.outputs
+        return None if found is None else RestrictedOutputs(found, self.chart)
+
+    @property
+    def passes(self) -> int:
+        return self.rows.passes
+
+    def terms(self, theta: Array) -> Array:
+        return self.rows.terms(self.chart.point(theta))
+
+    def score(self, theta: Array, weights: Array) -> Array:
+        point = self.chart.point(theta)
+        return np.asarray(self.chart.slope(point).T @ self.rows.score(point, weights))
+
+    def curvature(self, theta: Array, weights: Array, v: Array) -> Array:
+        point = self.chart.point(theta)
+        slope = self.chart.slope(point)
+        own = np.asarray(slope.T @ self.rows.curvature(point, weights, slope @ v))
+        if self.chart.linear:
+            return own
+        return own - self.chart.second_order(self.rows.score(point, weights), theta, v)
+
+    def terms_along(self, theta: Array, v: Array) -> Iterator[tuple[slice, Array]]:
+        point = self.chart.point(theta)
+        return self.rows.terms_along(point, self.chart.slope(point) @ v)
+
+    def sum_blocks(
+        self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
+    ) -> Any:
+        point = self.chart.point(theta)
+        return self.rows.sum_blocks(point, self.chart.slope(point) @ v, reduce, *row_arrays)
+
+    def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "Restricted":
+        if not isinstance(self.rows, RedrawableRows):
+            raise UnsupportedModelError("The distribution of these rows is not known.")
+        return Restricted(self.rows.redraw(self.chart.point(theta), weights, rng), self.chart)
+
+    def batch_score(self, theta: Array, weights: Array, rows: NDArray[np.integer[Any]]) -> Array:
+        point = self.chart.point(theta)
+        if isinstance(self.rows, BatchedRows):
+            own = self.rows.batch_score(point, weights, rows)
+        else:
+            own = self.rows.score(point, weights * np.bincount(rows, minlength=self.n))
+        return np.asarray(self.chart.slope(point).T @ own)
+
+    def log_likelihood(self, theta: Array, weights: Weights) -> float:
+        if not isinstance(self.rows, NormalizedRows):
+            return np.nan
+        return self.rows.log_likelihood(self.chart.point(theta), weights)
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedOutputs:
+    """Outputs in the coordinates of a chart."""
+
+    whole: Outputs
+    chart: Chart
+
+    @property
+    def is_linear(self) -> bool:
+        return self.whole.is_linear and self.chart.linear
+
+    @property
+    def size(self) -> int:
+        return self.whole.size
+
+    @property
+    def likelihood(self) -> Any:
+        return self.whole.likelihood
+
+    @property
+    def pseudo(self) -> str:
+        return self.whole.pseudo
+
+    @property
+    def can_be_overdispersed(self) -> bool:
+        return self.whole.can_be_overdispersed
+
+    def gauss_newton(self, theta: Array, weights: Array, v: Array) -> Array:
+        point = self.chart.point(theta)
+        slope = self.chart.slope(point)
+        return np.asarray(slope.T @ self.whole.gauss_newton(point, weights, slope @ v))
+
+    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
+        point = self.chart.point(theta)
+        return self.whole.whitened(point, self.chart.slope(point) @ v)
+
+    def noise(
+        self, theta: Array, weights: Array, rng: np.random.Generator, count: int
+    ) -> Array | None:
+        point = self.chart.point(theta)
+        drawn = self.whole.noise(point, weights, rng, count)
+        return None if drawn is None else np.asarray(self.chart.slope(point).T @ drawn)
+
+    def with_likelihood(self, likelihood: Any) -> Restricted:
+        assert isinstance(self.whole, NoisyOutputs)
+        return Restricted(self.whole.with_likelihood(likelihood), self.chart)
