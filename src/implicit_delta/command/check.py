@@ -17,7 +17,6 @@ EXTRAS = {
     "polars": ("polars",),
     "parquet": ("pandas", "pyarrow"),
     "plot": ("matplotlib",),
-    "bayes": ("bayesian-optimization",),
     "dask": ("dask", "distributed"),
     "duckdb": ("duckdb", "pandas", "pyarrow"),
 }
