@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,31 +11,43 @@ MOST_RESULTS = 5000  # enough for all second differences of 40 parameters
 MOST_BYTES = 2**26
 
 
+Key: TypeAlias = np.ndarray | tuple[np.ndarray, ...]
+
+
 @dataclass
 class LastCache:
-    """Results for the last array only, by name: whatever was made for another array is dropped.
+    """Results for the last array, or tuple of arrays, by name: those for another one are dropped.
 
-    The array is kept as it is, so it must not change later. A pickled cache is empty.
+    The arrays are kept as they are, so they must not change later. A pickled cache is empty.
     """
 
-    key: np.ndarray | None = None
+    key: Any = None
     results: dict[str, Any] = field(default_factory=dict)
 
-    def get(self, key: np.ndarray, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result with this name, made now unless it is known for this array."""
-        if self.key is None or not np.array_equal(self.key, key):
-            self.key = key
-            self.results.clear()
-        if name not in self.results:
-            self.results[name] = make()
-        return self.results[name]
+    def get(self, key: Key, name: str, make: Callable[[], Any]) -> Any:
+        """Return the result with this name, made now unless it is known for this key."""
+        if not _same(self.key, key):
+            self.key, self.results = key, {}
+        results = self.results  # of this key, whatever `make` or another thread asks for
+        if name not in results:
+            results[name] = make()
+        return results[name]
 
-    def holds(self, key: np.ndarray, name: str) -> bool:
-        """Whether the result with this name is known for this array."""
-        return name in self.results and self.key is not None and np.array_equal(self.key, key)
+    def holds(self, key: Key, name: str) -> bool:
+        """Whether the result with this name is known for this key."""
+        return name in self.results and _same(self.key, key)
 
     def __reduce__(self) -> tuple[type["LastCache"], tuple[()]]:
         return LastCache, ()
+
+
+def _same(known: Key | None, key: Key) -> bool:
+    """Compare keys: by identity first, as weights are one object throughout."""
+    if known is None or known is key:
+        return known is key
+    if isinstance(known, tuple) and isinstance(key, tuple):
+        return len(known) == len(key) and all(map(_same, known, key))
+    return np.array_equal(known, key)
 
 
 @dataclass

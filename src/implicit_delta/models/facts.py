@@ -112,6 +112,8 @@ class Facts:
         By which a noise variance was estimated from the rows; None if none was.
     no_rows : str
         Why the terms are not those of rows; empty if they are.
+    no_fixing : str
+        Why no parameters are fixed, as the model is not fitted here; empty if they can be.
     """
 
     training: Training = field(default_factory=Training)
@@ -119,6 +121,7 @@ class Facts:
     df: float = np.inf
     noise_rule: str | None = None
     no_rows: str = ""
+    no_fixing: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     curvature: Curvature = "hessian"

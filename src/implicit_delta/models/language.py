@@ -51,6 +51,14 @@ class TangentLanguage(Protocol):
         """Linearize the outputs around theta."""
 
 
+@runtime_checkable
+class FittedLanguage(Protocol):
+    """Language that knows the fitted theta, where it looks at psi more closely."""
+
+    def at(self, theta: Array) -> Language:
+        """Take another theta for the fitted one."""
+
+
 @dataclass(frozen=True, eq=False)
 class VectorLanguage:
     """Psi gets theta itself, with names if it has any.
@@ -118,3 +126,27 @@ class RestrictedLanguage:
 
     def along(self, chart: Chart) -> "RestrictedLanguage":
         return RestrictedLanguage(self, chart)
+
+
+class OfLanguage:
+    """A member of the language of psi, as one of the model: ``model.module``.
+
+    A model of another language raises AttributeError.
+    """
+
+    def __init__(self, source: str, doc: str) -> None:
+        self.source, self.__doc__ = source, doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is None:
+            return self
+        language = model.space.language
+        if not hasattr(type(language), self.name):
+            raise AttributeError(
+                f"`{self.name}` is for models of `{self.source}`, and this one is made by "
+                f"`{model.maker or 'another function'}`."
+            )
+        return getattr(language, self.name)

@@ -1,8 +1,8 @@
 """The fitted model: final, and made of parts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import (
     NO_OUTPUTS,
+    Bonus,
     FittedModel,
     RowNumbers,
     Whitened,
@@ -26,6 +27,7 @@ from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.facts import NO_FACTS, Curvature, Facts
 from implicit_delta.models.fixed import fixed_at, released_from
+from implicit_delta.models.language import OfLanguage, TangentLanguage
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import with_noise_again
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, names_of
@@ -44,7 +46,9 @@ from implicit_delta.models.rows import (
     Rows,
     ScaledRows,
     TangentOutputs,
+    TangentRows,
     TotalRows,
+    TrainableRows,
 )
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
@@ -93,6 +97,12 @@ class ComposedModel(FittedModel):
         """Name theta."""
         if self.space.layout is not None and self.space.chart is None:
             object.__setattr__(self, "theta", as_named(self.theta, self.space.layout))
+
+    # What a user's language has, such as `model.module` of `from_torch`.
+
+    module: ClassVar = OfLanguage("from_torch", "The fitted module: a copy, in eval mode.")
+    params: ClassVar = OfLanguage("from_jax", "The fitted pytree of parameters.")
+    apply: ClassVar = OfLanguage("from_jax", "Outputs by the fitted function, for psi to call.")
 
     # What the parts know, under the names that the rest of the package uses so far.
 
@@ -231,7 +241,13 @@ class ComposedModel(FittedModel):
         require_rows(self)
         point = as_parameters(theta).astype(self.theta.dtype, copy=False)
         facts = self.facts.moved(point - np.asarray(self.theta))
-        return replace(self, theta=point, rows=self._prepared(point, self.weights), facts=facts)
+        return replace(
+            self,
+            theta=point,
+            rows=self._prepared(point, self.weights),
+            space=self.space.at(point),
+            facts=facts,
+        )
 
     def _prepared(self, theta: Array, weights: Weights) -> Rows:
         return self.rows.at(theta, weights) if isinstance(self.rows, LocalRows) else self.rows
@@ -251,7 +267,7 @@ class ComposedModel(FittedModel):
         return found
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "ComposedModel":
-        require_rows(self)
+        self._require_fixing()
         self.check_unchanged()
         return fitted_again(fixed_at(self, values, named))
 
@@ -261,9 +277,14 @@ class ComposedModel(FittedModel):
         return fitted_again(fixed_at(self, values, {}, everything=True))
 
     def release(self, *names: Any) -> "ComposedModel":
-        require_rows(self)
+        self._require_fixing()
         self.check_unchanged()
         return fitted_again(released_from(self, names))
+
+    def _require_fixing(self) -> None:
+        require_rows(self)
+        if self.facts.no_fixing:
+            raise UnsupportedModelError(self.facts.no_fixing)
 
     def along(self, chart: Chart) -> "ComposedModel":
         composable = isinstance(self.rows, ComposableRows)
@@ -328,15 +349,19 @@ class ComposedModel(FittedModel):
         )
 
     def tangent(self) -> "ComposedModel":
-        outputs, language = self.rows.outputs, self.space.language
-        if not isinstance(outputs, TangentOutputs) or not hasattr(language, "tangent"):
+        outputs, language, rows = self.rows.outputs, self.space.language, None
+        if isinstance(self.rows, TangentRows):
+            rows = self.rows.tangent(self.theta)
+        elif isinstance(outputs, TangentOutputs):
+            rows = outputs.tangent(self.theta)
+        if rows is None or not isinstance(language, TangentLanguage):
             return super().tangent()
         predictor = self.facts.host.predictor
         facts = self.facts.with_training(replicates=None)  # far from where it is linearized
         facts = facts.with_host(predictor=predictor and predictor.tangent(self.theta))
         return replace(
             self,
-            rows=outputs.tangent(self.theta),
+            rows=rows,
             space=replace(self.space, language=language.tangent(self.theta)),
             facts=facts,
         )
@@ -348,6 +373,15 @@ class ComposedModel(FittedModel):
             scale = self.rows.n / len(rows)
             own = scale * self.rows.batch_score(theta, self.weights.values, rows)
         return own - self.penalty.score(theta)
+
+    def ascend(
+        self, bonus: Bonus | None, batches: Iterable[RowNumbers], optimizer: Any
+    ) -> Iterator[Array]:
+        if not isinstance(self.rows, TrainableRows):
+            return super().ascend(bonus, batches, optimizer)
+        return self.rows.ascend(
+            self.theta, self.weights.values, self.penalty, bonus, batches, optimizer
+        )
 
     def log_likelihood(self) -> float:
         if not isinstance(self.rows, NormalizedRows):
@@ -365,6 +399,8 @@ class ComposedModel(FittedModel):
         lines = {**self.facts.notes, **({"penalty": written} if written else {})}
         if np.any(strengths):
             lines["l2" if strengths.size == 1 else "ridge"] = range_of(strengths)
+        if stop := self.penalty.early_stop:
+            lines["early stop"] = f"ridge {stop.strength:.3g} (evidence)"
         if self.space.constraints is not None:
             lines["constraints"] = str(self.space.constraints)
         return lines

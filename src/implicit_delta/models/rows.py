@@ -1,6 +1,6 @@
 """Contract of a backend: a sum over rows as a function of the parameters."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -174,6 +174,31 @@ class BatchedRows(Protocol):
 
 
 @runtime_checkable
+class TrainableRows(Protocol):
+    """Rows of a network, which a stochastic optimizer can train on.
+
+    Attributes
+    ----------
+    running_averages : bool
+        Whether the network keeps averages over batches that belong to its last state.
+    """
+
+    @property
+    def running_averages(self) -> bool: ...
+
+    def ascend(
+        self,
+        theta: Array,
+        weights: Array,
+        penalty: Penalty,
+        bonus: Callable[..., Array] | None,
+        batches: Iterable[NDArray[np.integer[Any]]],
+        optimizer: Any,
+    ) -> Iterator[Array]:
+        """Yield theta after each step of a training from theta; see `FittedModel.ascend`."""
+
+
+@runtime_checkable
 class NormalizedRows(Protocol):
     """Rows whose log-likelihood is known with all its constants."""
 
@@ -195,6 +220,14 @@ class CheckedRows(Protocol):
 
     def check_unchanged(self, theta: Array) -> None:
         """Raise if the data have changed since the fit, as far as that can be seen."""
+
+
+@runtime_checkable
+class TangentRows(Protocol):
+    """Rows of a network whose outputs can be linearized, also inside of a function of the user."""
+
+    def tangent(self, theta: Array) -> Rows | None:
+        """Linearize the outputs around theta; None where they cannot be reached."""
 
 
 @runtime_checkable

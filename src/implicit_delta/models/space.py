@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Chart, Constraints
-from implicit_delta.models.language import Language, VectorLanguage
+from implicit_delta.models.language import FittedLanguage, Language, VectorLanguage
 from implicit_delta.models.named_theta import Layout
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class Space:
     def limits(self) -> Constraints | None:
         """Constraints that the model was given, without those of fixed parameters."""
         return self.unfixed if self.fixed else self.constraints
+
+    def at(self, theta: Array) -> "Space":
+        """Take another theta for the fitted one."""
+        if not isinstance(self.language, FittedLanguage):
+            return self
+        return replace(self, language=self.language.at(theta))
 
     def along(self, chart: Chart, whole: "FittedModel") -> "Space":
         """Take the coordinates of a chart."""
