@@ -16,6 +16,7 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.covariance import parameter_covariance
 from implicit_delta.numerics.arrays import covariance_root, pseudo_solve, symmetric
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import conjugate_gradient, factorize
@@ -64,7 +65,7 @@ class NormalDraws:
     def steps(self) -> Iterator[Array]:
         """Blocks of steps, one per column: (d, b), `pairs` columns in all."""
         if self.model.sandwiched:
-            yield covariance_root(self.model.covariance) @ self.z.T
+            yield covariance_root(parameter_covariance(self.model)) @ self.z.T
             return
         if self.dense:
             matrix = self.information(np.eye(self.model.d))
@@ -92,7 +93,7 @@ class NormalDraws:
     def information(self, v: Array) -> Array:
         """A times v: of a model that has a covariance and no curvature, its inverse."""
         if self.model.sandwiched:
-            return pseudo_solve(self.model.covariance, v)
+            return pseudo_solve(parameter_covariance(self.model), v)
         self.budget.spend(v.size // self.model.d, "No draw was finished.")
         return self.model.information(self.model.theta, v, self.curvature)
 

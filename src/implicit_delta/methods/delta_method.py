@@ -11,6 +11,7 @@ from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import probe
 from implicit_delta.methods.slopes import lines_of, slope_mismatch
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.covariance import parameter_covariance
 from implicit_delta.numerics.arrays import covariance_root
 
 FLAT = (
@@ -26,7 +27,7 @@ class DeltaMethod(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Differentiate psi, and compare it with its tangent half a standard error away."""
-        V = model.covariance
+        V = parameter_covariance(model)
         jacobian = evaluation.jacobian(model.theta)
         if not np.any(jacobian):
             raise EvaluationError(FLAT)

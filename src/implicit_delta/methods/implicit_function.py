@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.methods.slopes import lines_of, slope_mismatch
-from implicit_delta.models.base import FittedModel, scatter_of
-from implicit_delta.models.equations_model import EquationsModel
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.equation_rows import Root
+from implicit_delta.models.rows import RootRows
 
 NOISELESS = 1e-12  # of the size of psi: a standard error that is rounding
 
@@ -40,15 +42,14 @@ class ImplicitFunction(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Solve, and make the plain sandwich of the influences."""
-        assert isinstance(model, EquationsModel)
         jacobian = evaluation.jacobian(model.theta)
         if not np.any(jacobian):
             raise EvaluationError(FLAT)
-        v = model.duals(jacobian.T)
-        rows, clusters = model.influences(model.theta, v), model.facts.host.clusters
-        covariance = scatter_of(rows, model.weights.counts, clusters)
+        root = _root_of(model)
+        v = root.duals(jacobian.T)
+        covariance = model.scatter(model.theta, v, model.facts.host.clusters)
         _check_noise(evaluation, jacobian, covariance)
-        score, steps = model.score(model.theta), model.moves(v)
+        score, steps = model.score(model.theta), root.moves(v)
         seen, mismatch = Probe(np.nan), None
         if steps is not None:
             draw = lambda z: model.units * z  # noqa: E731
@@ -68,12 +69,17 @@ class ImplicitFunction(Method):
         )
 
 
-def _notes(model: EquationsModel, clustered: bool) -> Mapping[str, float | str]:
-    if model.hansen is None:
+def _root_of(model: Any) -> Root:
+    assert isinstance(model.rows, RootRows)
+    return model.rows.root(model.theta, model.weights)
+
+
+def _notes(model: FittedModel, clustered: bool) -> Mapping[str, float | str]:
+    if model.facts.hansen is None:
         return {}
     if clustered and model.facts.host.clusters is None:
         return {"hansen_j": "made for independent rows; give `clusters=` to `from_equations`"}
-    J, df, p = model.hansen
+    J, df, p = model.facts.hansen
     return {"hansen_j": J, "hansen_df": float(df), "hansen_p_value": p}
 
 

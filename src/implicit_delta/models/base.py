@@ -38,6 +38,11 @@ NO_OUTPUTS = (
     'with this model robust="HC1", robust="CR1" or `Bootstrap()`.'
 )
 
+NO_LEVERAGE = (
+    "HC2, HC3 and CR2 make up for the leverage of rows on their outputs (means, logits), and "
+    'estimating equations show none. Use robust="HC1" or, with clusters, robust="CR1" or "CR1S".'
+)
+
 NOT_FIXED = (
     "Parameters are fixed in models of `from_loglik` and `from_residuals`, which are fitted here. "
     "Fit this one again in its own library, without the term or with it as an offset "
@@ -375,7 +380,8 @@ class FittedModel(ABC):
 
         A dataclass needs ``repr=False`` to inherit it.
         """
-        return self._told(f"{type(self).__name__}: {self.n} observations, {self.d} parameters")
+        rows = f"{self.n} observations, " if self.n else ""
+        return self._told(f"{type(self).__name__}: {rows}{self.d} parameters")
 
     def __str__(self) -> str:
         """Print the same below a line with the log-likelihood, where that is known."""
@@ -384,7 +390,8 @@ class FittedModel(ABC):
     def headline(self) -> str:
         """Write where the model comes from, its sizes and its log-likelihood in one line."""
         held = f" ({len(self.fixed)} fixed)" if self.fixed else ""
-        sizes = f"{self.maker or type(self).__name__}: {self.n} rows, {self.d} parameters{held}"
+        rows = f"{self.n} rows, " if self.n else ""
+        sizes = f"{self.maker or type(self).__name__}: {rows}{self.d} parameters{held}"
         value = self.log_likelihood()
         if not np.isfinite(value):
             return sizes

@@ -43,14 +43,13 @@ NOT_SMOOTH = (
 
 
 @dataclass(frozen=True, eq=False)
-class System:
-    """Equations ``function(theta) -> (n, q)`` with weights (n,), and a derivative if it is given.
+class Equations:
+    """Equations ``function(theta) -> (n, q)``, and the derivative of their sum if it is given.
 
     Every call counts as a pass over the data.
     """
 
     function: Callable[[Any], Any]
-    weights: Array
     given: Callable[[Array], Any] | None = None
     counter: Counter = field(default_factory=Counter)
 
@@ -58,6 +57,22 @@ class System:
         """Equations of each row, (n, q), not weighted."""
         self.counter.count += 1
         return as_rows(np.array(self.function(theta.copy()), dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """Equations with weights (n,)."""
+
+    equations: Equations
+    weights: Array
+
+    @property
+    def given(self) -> Callable[[Array], Any] | None:
+        return self.equations.given
+
+    def rows(self, theta: Array) -> Array:
+        """Equations of each row, (n, q), not weighted."""
+        return self.equations.rows(theta)
 
     def total(self, theta: Array) -> Array:
         """Weighted sum, (q,)."""
@@ -90,7 +105,7 @@ class System:
         if self.given is not None:
             value = self._given(theta)
             return Derivative(value, np.zeros_like(value))
-        self.counter.count += 1
+        self.equations.counter.count += 1
         traced = trace(self._traced, theta)
         if traced is not None:
             near = self.units(theta, traced[1]) if units is None else units
@@ -111,7 +126,7 @@ class System:
         """Derivative of ``u' total``, (d,): one traced pass, whatever the number of parameters."""
         if self.given is not None:
             return np.asarray(self.given(theta.copy()).T @ u).ravel()
-        self.counter.count += 1
+        self.equations.counter.count += 1
         traced = trace(lambda point: np.sum(self._traced(point) * u), theta)
         if traced is None:
             raise UnsupportedModelError(
@@ -122,7 +137,7 @@ class System:
         return np.asarray(traced[1][0])
 
     def _traced(self, theta: Any) -> Any:
-        rows = self.function(theta)
+        rows = self.equations.function(theta)
         return np.sum(self.weights[:, None] * (rows if rows.ndim == 2 else rows[:, None]), axis=0)
 
     def _agrees(self, value: Array, exact: Array, theta: Array, units: Array) -> bool:

@@ -1,7 +1,7 @@
 """Estimating equations: M-estimators, stacked and two-step estimators, and GMM."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +11,24 @@ from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.equation_checks import check_root
-from implicit_delta.models.equation_roots import Solved, gmm, hansen_of, inverse_scatter, root_of
-from implicit_delta.models.equation_system import System, checked_rows
-from implicit_delta.models.equations_model import EquationsModel, combination_of
+from implicit_delta.models.base import NOT_FIXED
+from implicit_delta.models.equation_checks import check_root, warn_of_contradiction
+from implicit_delta.models.equation_roots import (
+    Hansen,
+    Solved,
+    gmm,
+    hansen_of,
+    inverse_scatter,
+    root_of,
+)
+from implicit_delta.models.equation_rows import EquationRows
+from implicit_delta.models.equation_system import Equations, checked_rows
 from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
-from implicit_delta.models.weights import observation_weights
+from implicit_delta.models.space import Space
+from implicit_delta.models.weights import Weights, observation_weights
 
 
 def from_equations(
@@ -32,7 +43,7 @@ def from_equations(
     weight_kind: WeightKind = "frequency",
     clusters: Any = None,
     names: Sequence[str] | None = None,
-) -> "EquationsModel":
+) -> ComposedModel:
     r"""Make a fitted model of estimating equations that sum to zero.
 
     With :math:`M(\theta) = \sum_i w_i m_i(\theta)` and B its Jacobian: the influence of row i on
@@ -71,7 +82,7 @@ def from_equations(
 
     Returns
     -------
-    EquationsModel
+    FittedModel
 
     Examples
     --------
@@ -90,22 +101,32 @@ def from_equations(
     checked = observation_weights(weights, n, weight_kind)
     _check_large(point.size, q)
     groups = None if clusters is None else Clusters.of(clusters, checked.values)
-    model = EquationsModel(
-        system=System(equations, checked.values, jacobian),
-        theta=point,
-        weights=checked,
-        facts=Facts(host=Host(clusters=groups, drift_causes=OTHER_ROOT)),
-        names=names_of(layout),
-        layout=layout,
+    rows = EquationRows(Equations(equations, jacobian), n, point.size, groups)
+    space = Space(names_of(layout), layout, language=VectorLanguage(layout))
+    W, first = _checked_weighting(weighting, q), _checked_weighting(first_weighting, q)
+    found = _solved(rows, checked, point, space.names, q, theta is not None, W, first)
+    if point.size <= DENSE_LIMIT:
+        rows = rows.differentiated(found.theta, checked, found.weighting, space.names)
+        check_root(rows.root(found.theta, checked), space.names)
+        warn_of_contradiction(found.hansen)
+    facts = Facts(
+        source="from_equations",
+        notes=_notes(equations, found.hansen),
+        no_fixing=NOT_FIXED,
+        host=Host(clusters=groups, drift_causes=OTHER_ROOT),
+        hansen=found.hansen,
     )
-    found = _solved(model, q, weighting, first_weighting, theta is not None)
-    model = replace(model, theta=found.theta, hansen=found.hansen)
-    if model.d > DENSE_LIMIT:
-        return model
-    slope = model.linearized(found.weighting)
-    model = replace(model, slope=slope, combination=combination_of(slope, found.weighting))
-    check_root(model)
-    return model
+    return ComposedModel(found.theta, rows, checked, space=space, facts=facts)
+
+
+def _notes(equations: Any, hansen: Hansen | None) -> dict[str, str]:
+    name = getattr(equations, "__name__", "a function")
+    if hansen is None:
+        return {"equations": name}
+    return {
+        "equations": f"{name}, {hansen.df} more than parameters",
+        "Hansen's J": f"{hansen.statistic:.4g} (p {hansen.p_value:.3g})",
+    }
 
 
 def _check_large(d: int, q: int) -> None:
@@ -117,29 +138,36 @@ def _check_large(d: int, q: int) -> None:
 
 
 def _solved(
-    model: EquationsModel, q: int, weighting: Any, first: Array | None, known: bool
+    rows: EquationRows,
+    weights: Weights,
+    theta: Array,
+    names: Sequence[str] | None,
+    q: int,
+    known: bool,
+    W: Any,
+    first: Array | None,
 ) -> Solved:
-    """Fit, or take theta for the root with the weighting that it belongs to."""
-    W, first = _checked_weighting(weighting, q), _checked_weighting(first, q)
-    if q == model.d:
+    """Fit from theta, or take it for the root with the weighting that it belongs to."""
+    system = rows.system(weights)
+    if q == theta.size:
         if W is not None or first is not None:
             raise ValueError(
                 f"weighting= is for more equations than parameters, and there are {q} of each: "
                 "their root does not depend on it. Leave it out."
             )
-        return Solved(model.theta if known else root_of(model.system, model.theta, model.names))
+        return Solved(theta if known else root_of(system, theta, names))
+    scatter = partial(rows.scatter, weights=weights)
     if not known:
-        start = model.theta
-        return gmm(model.system, model.scatter_at, start, "two-step" if W is None else W, first)
+        return gmm(system, scatter, theta, "two-step" if W is None else W, first)
     if isinstance(W, np.ndarray):
-        return Solved(model.theta, W)
+        return Solved(theta, W)
     if W == "two-step" or first is not None:
         raise ValueError(
             "theta= of a two-step GMM estimate does not tell the weighting that it belongs to. "
             "Give that matrix as `weighting=`, or `start=` to have the estimate made here."
         )
-    W = inverse_scatter(model.scatter_at(model.theta))
-    return Solved(model.theta, W, hansen_of(model.system.total(model.theta), W, model.d))
+    W = inverse_scatter(scatter(theta))
+    return Solved(theta, W, hansen_of(system.total(theta), W, theta.size))
 
 
 def _checked_weighting(weighting: Any, q: int) -> Any:

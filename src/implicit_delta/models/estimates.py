@@ -1,20 +1,20 @@
 """A model from estimates and their covariance, whoever made them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, Whitened
 from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
-from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
+from implicit_delta.models.facts import Host
 from implicit_delta.models.foreign import has_estimates, refuse_foreign
+from implicit_delta.models.given import given_model, lengths_of
 from implicit_delta.models.glm.prediction import LinearPrediction, Response, Rows
-from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import Layout, flattened
 from implicit_delta.models.prediction import (
     FunctionPrediction,
@@ -27,17 +27,7 @@ from implicit_delta.models.prediction import (
 )
 from implicit_delta.models.recognized import Recognized, recognized
 from implicit_delta.models.traced_series import LikeParams
-from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.lengths import sizes
-from implicit_delta.numerics.tracing import trace
 
-KNOWN = 1e-2  # of the size of a parameter: a step of one that has no error
-NO_ROWS = (
-    "This needs the log-likelihood of each row, and the model has parameters and their covariance "
-    "only ({}). `infer(model, psi)`, with or without `Simulation()`, questions if there are "
-    "predictions, and contrasts, tests and intervals of the answers work. For robust or clustered "
-    "errors give a covariance of that kind: `from_estimates(params, covariance)`. {}"
-)
 AGAIN = (
     "For anything else use `bootstrap(fit, data, psi)`, or give the log-likelihood to "
     "`from_loglik`."
@@ -57,7 +47,7 @@ def from_estimates(
     data: Any = None,
     n: int | None = None,
     df: float | None = None,
-) -> "EstimatesModel":
+) -> ComposedModel:
     r"""Make a fitted model of estimates and their covariance, from any library or paper.
 
     ``infer(model, psi)`` is then the delta method, :math:`g' V g` with g the gradient of psi, and
@@ -87,7 +77,7 @@ def from_estimates(
 
     Returns
     -------
-    EstimatesModel
+    FittedModel
 
     Notes
     -----
@@ -113,25 +103,19 @@ def from_estimates(
     theta, names, to_host, layout = _parameters(found.params, found.covariance)
     V = checked_covariance(found.covariance, names, theta.size)
     freedom, n = found.df if df is None else float(df), found.n if n is None else n
-    given = Claimed(V, "given", freedom, by_rows=False, description=found.description)
-    model = EstimatesModel(
-        theta=theta,
-        facts=Facts(
-            BY_LIBRARY,
-            Host(covariance=given),
-            freedom,
-            no_rows=NO_ROWS.format(given, found.again),
-        ),
-        weights=Weights(np.ones(n or 0)),
-        names=names,
-        to_host=to_host,
-        layout=layout,
-    )
+    claimed = Claimed(V, "given", freedom, by_rows=False, description=found.description)
     if predict is not None:
         found = replace(found, predict=predict, response=None, relative="")
     if found.predict is None and data is not None:
         raise TypeError(f"data= are rows that predict= reads, which is not given. {NO_PREDICT}")
-    return model.predicting(found, found.data if data is None else data)
+    predictor = _predictor(found, to_host, theta, V, found.data if data is None else data)
+    table = None if predictor is None else predictor.table
+    n = n or (0 if table is None else len(table))
+    labels = getattr(table, "index", None) if table is not None and n == len(table) else None
+    return given_model(
+        "from_estimates", theta, claimed, to_host, n=n, names=names, layout=layout,
+        again=found.again, host=Host(predictor=predictor, labels=labels),
+    )  # fmt: skip
 
 
 def _known(results: Any) -> Recognized:
@@ -146,96 +130,17 @@ def _known(results: Any) -> Recognized:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EstimatesModel(FittedModel):
-    """Estimates and their covariance; made by `from_estimates`."""
-
-    theta: Array
-    facts: Facts
-    weights: Weights
-    names: tuple[str, ...] | None = None
-    to_host: Callable[[Any], Any] = np.asarray
-    layout: Layout | None = None
-    passes = 0
-    maker = "from_estimates"
-    sandwiched = True
-
-    @property
-    def covariance(self) -> Array:
-        assert self.facts.host.covariance is not None
-        return self.facts.host.covariance.covariance
-
-    @property
-    def units(self) -> Array:
-        """Standard error of each parameter, or a part of its size where that is zero."""
-        errors = np.sqrt(np.diag(self.covariance))
-        return np.where(errors > 0, errors, KNOWN * sizes(self.theta))
-
-    def predicting(self, found: "Recognized", data: Any) -> "EstimatesModel":
-        """Build the same model with predictions, by default of the rows of data."""
-        if found.predict is None:
-            return self
-        predictor = EstimatesPredictor(
-            found.predict, self.to_host, self.theta, self.units, None,
-            response=found.response, relative=found.relative,
-        )  # fmt: skip
-        if data is None:
-            return replace(self, facts=self.facts.with_host(predictor=predictor))
-        predictor = predictor.reading(data)
-        known = self.n or len(predictor.table)
-        labels = getattr(predictor.table, "index", None)
-        labels = labels if known == len(predictor.table) else None
-        facts = self.facts.with_host(predictor=predictor, labels=labels)
-        return replace(self, weights=Weights(np.ones(known)), facts=facts)
-
-    def evaluate(self, psi: Psi, theta: Array) -> Array:
-        return np.asarray(psi(self.to_host(theta.copy())))
-
-    def jacobian(self, psi: Psi, theta: Array) -> Array:
-        traced = trace(lambda point: psi(self.to_host(point)), theta)
-        return jacobian_of(partial(self.evaluate, psi), theta, self.units, traced)
-
-    def score(self, theta: Array) -> Array:
-        return np.full(self.d, np.nan)  # not known, and neither is drift
-
-    def describe(self) -> dict[str, str]:
-        return {"variance": str(self.facts.host.covariance)}
-
-    def headline(self) -> str:
-        return f"{self.maker}: {f'{self.n} rows, ' if self.n else ''}{self.d} parameters"
-
-    def __repr__(self) -> str:
-        return self._told(f"EstimatesModel: {self.d} parameters")
-
-    def terms(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def objective(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def terms_along(self, theta: Array, v: Array) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def reweighted(self, weights: Array) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def at(self, theta: Array) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def redrawn(self, rng: np.random.Generator) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
-
-    def release(self, *names: Any) -> NoReturn:
-        raise UnsupportedModelError(self.facts.no_rows)
+def _predictor(
+    found: Recognized, to_host: Callable[[Any], Any], theta: Array, V: Array, data: Any
+) -> "EstimatesPredictor | None":
+    """Predict, by default the rows of data."""
+    if found.predict is None:
+        return None
+    steps, response = lengths_of(theta, V), found.response
+    predictor = EstimatesPredictor(
+        found.predict, to_host, theta, steps, None, response=response, relative=found.relative
+    )
+    return predictor if data is None else predictor.reading(data)
 
 
 @dataclass(frozen=True, eq=False)

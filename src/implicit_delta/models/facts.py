@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.prediction import Predictor
+
+if TYPE_CHECKING:
+    from implicit_delta.models.equation_roots import Hansen
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 
@@ -106,6 +109,8 @@ class Facts:
         library's own standard errors rest on it, and where the training stopped early.
     precision : Precision
         Type of the numbers that the rows are computed with.
+    hansen : Hansen or None
+        J test of estimating equations that are more than the parameters.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
@@ -126,6 +131,7 @@ class Facts:
     notes: Mapping[str, str] = field(default_factory=dict)
     curvature: Curvature = "hessian"
     precision: Precision = DOUBLE
+    hansen: "Hansen | None" = None
 
     def with_training(self, **changes: Any) -> "Facts":
         """Replace some facts of the training."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.base import (
+    NO_LEVERAGE,
     NO_OUTPUTS,
     Bonus,
     FittedModel,
@@ -52,6 +53,9 @@ from implicit_delta.models.rows import (
 )
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
+
+if TYPE_CHECKING:
+    from implicit_delta.models.equation_roots import Hansen
 
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 NO_GAUSS_NEWTON = (
@@ -145,7 +149,7 @@ class ComposedModel(FittedModel):
     @property
     def outputs(self) -> Outputs:
         if self.rows.outputs is None:
-            raise UnsupportedModelError(NO_OUTPUTS)
+            raise UnsupportedModelError(NO_OUTPUTS if self.rows.symmetric else NO_LEVERAGE)
         return self.rows.outputs
 
     @property
@@ -163,6 +167,11 @@ class ComposedModel(FittedModel):
     @property
     def maker(self) -> str:
         return self.facts.source
+
+    @property
+    def hansen(self) -> "Hansen | None":
+        """Hansen's J test, of estimating equations that are more than the parameters."""
+        return self.facts.hansen
 
     @property
     def pseudo(self) -> str:
@@ -185,7 +194,7 @@ class ComposedModel(FittedModel):
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
         weights = self.weights.values
-        if curvature == "hessian":
+        if curvature == "hessian" or not self.rows.symmetric:
             own = self.rows.curvature(theta, weights, v)
         elif self.rows.outputs is None:
             raise UnsupportedModelError(NO_GAUSS_NEWTON)

@@ -1,7 +1,7 @@
 """Contract of a backend: a sum over rows as a function of the parameters."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.weights import Weights
+
+if TYPE_CHECKING:
+    from implicit_delta.models.equation_rows import Root
 
 
 class Whitened(NamedTuple):
@@ -220,6 +223,14 @@ class CheckedRows(Protocol):
 
     def check_unchanged(self, theta: Array) -> None:
         """Raise if the data have changed since the fit, as far as that can be seen."""
+
+
+@runtime_checkable
+class RootRows(Protocol):
+    """Estimating equations, whose weighted sum has a Jacobian in the place of a curvature."""
+
+    def root(self, theta: Array, weights: Weights) -> "Root":
+        """Covariance of theta, (d, d), and responses to gradients, at a root."""
 
 
 @runtime_checkable

@@ -6,13 +6,13 @@ import numpy as np
 
 from implicit_delta._core.labels import NamedColumn
 from implicit_delta.models.claimed import Claimed, checked_covariance
-from implicit_delta.models.estimates import NO_ROWS, EstimatesModel
-from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
+from implicit_delta.models.facts import Host
+from implicit_delta.models.given import given_model
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.statsmodels.claims import degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import advice
 from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.traced_series import LikeParams
-from implicit_delta.models.weights import Weights
 
 ESTIMATED = {
     "genmod.generalized_estimating_equations.GEE",
@@ -33,7 +33,7 @@ def is_estimated(results: Any, kind: str) -> bool:
     return bool(results.reml) and not penalized and getattr(results, "freepat", None) is None
 
 
-def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> EstimatesModel:
+def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> ComposedModel:
     """Make the model of results with the covariance that `results.bse` has."""
     bare = getattr(results, "_results", results)
     theta = np.array(bare.params, dtype=np.float64)
@@ -41,17 +41,19 @@ def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> Estimat
     df, predictor = degrees_of_freedom(bare), predictor_of(bare)
     described = ", ".join(["covariance as estimated by statsmodels", *_kind(bare)])
     host = Host(
-        covariance=Claimed(V, "given", df, by_rows=False, description=described),
         predictor=predictor,
         labels=rows,
         response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
     )
-    return EstimatesModel(
-        theta=theta,
-        weights=Weights(np.ones(len(bare.model.endog))),
+    return given_model(
+        "from_statsmodels",
+        theta,
+        Claimed(V, "given", df, by_rows=False, description=described),
+        LikeParams(results.params, predictor),
+        n=len(bare.model.endog),
         names=names,
-        to_host=LikeParams(results.params, predictor),
-        facts=Facts(BY_LIBRARY, host, df, no_rows=NO_ROWS.format(host.covariance, advice(bare))),
+        again=advice(bare),
+        host=host,
     )
 
 

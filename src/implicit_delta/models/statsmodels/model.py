@@ -82,7 +82,7 @@ def from_statsmodels(
     Returns
     -------
     FittedModel
-        Of GEE, QuantReg, RLM, IV2SLS and REML an `EstimatesModel`, of anything else a `HostModel`.
+        Of GEE, QuantReg, RLM, IV2SLS and REML a model of estimates, of anything else a `HostModel`.
 
     Notes
     -----
