@@ -15,6 +15,8 @@ from implicit_delta.models.prediction import Predictor
 
 if TYPE_CHECKING:
     from implicit_delta.models.equation_roots import Hansen
+    from implicit_delta.models.sources import Source
+    from implicit_delta.models.starts import Optimum
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
 
@@ -111,6 +113,10 @@ class Facts:
         Type of the numbers that the rows are computed with.
     hansen : Hansen or None
         J test of estimating equations that are more than the parameters.
+    optima : tuple of Optimum
+        Maxima that were found from several starts, the best first.
+    sources : tuple of Source
+        Data sets that are fitted together; empty if there is one.
     df : float
         Degrees of freedom that are left where a noise variance was estimated; infinite otherwise.
     noise_rule : str or None
@@ -132,6 +138,8 @@ class Facts:
     curvature: Curvature = "hessian"
     precision: Precision = DOUBLE
     hansen: "Hansen | None" = None
+    optima: "tuple[Optimum, ...]" = ()
+    sources: "tuple[Source, ...]" = ()
 
     def with_training(self, **changes: Any) -> "Facts":
         """Replace some facts of the training."""

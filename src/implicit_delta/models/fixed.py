@@ -15,6 +15,7 @@ from implicit_delta._core.labels import near_match
 from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Constraints, Linear
 from implicit_delta.models.named_theta import Layout
+from implicit_delta.models.rows import DifferencedRows
 
 Fixed = Mapping[int, float]  # values by place
 
@@ -73,7 +74,9 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     if hasattr(model, "space"):
         space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
         facts = facts.with_host(covariance=None)
-        return replace(model, theta=theta, space=space, facts=facts)
+        rows = model.rows
+        rows = rows.for_climbing() if isinstance(rows, DifferencedRows) else rows
+        return replace(model, theta=theta, rows=rows, space=space, facts=facts)
     return replace(
         model,
         theta=theta,

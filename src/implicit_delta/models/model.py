@@ -11,7 +11,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array, Psi
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.base import (
     NO_LEVERAGE,
     NO_OUTPUTS,
@@ -23,14 +23,15 @@ from implicit_delta.models.base import (
     range_of,
     require_rows,
 )
-from implicit_delta.models.constrained_fit import maximum_along
+from implicit_delta.models.constrained_fit import inner_slope, maximum_along
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.facts import NO_FACTS, Curvature, Facts
 from implicit_delta.models.fixed import fixed_at, released_from
-from implicit_delta.models.language import OfLanguage, TangentLanguage
+from implicit_delta.models.language import OfLanguage, TangentLanguage, VectorLanguage
 from implicit_delta.models.named_theta import Layout, as_named
 from implicit_delta.models.noise import with_noise_again
+from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, names_of
 from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.models.reducers import Outer, SumsWithin
@@ -39,8 +40,11 @@ from implicit_delta.models.rows import (
     BatchedRows,
     CheckedRows,
     ComposableRows,
+    DifferencedRows,
     FormedOutputs,
+    LocalObjective,
     LocalRows,
+    MeasuredRows,
     NormalizedRows,
     Outputs,
     RedrawableRows,
@@ -51,8 +55,11 @@ from implicit_delta.models.rows import (
     TotalRows,
     TrainableRows,
 )
+from implicit_delta.models.sources import measurement_variance
 from implicit_delta.models.space import Space
+from implicit_delta.models.starts import Optimum, spelled_optima
 from implicit_delta.models.weights import Weights
+from implicit_delta.numerics.solvers import Factor
 
 if TYPE_CHECKING:
     from implicit_delta.models.equation_roots import Hansen
@@ -64,6 +71,12 @@ NO_GAUSS_NEWTON = (
     "and `targets=` for batches of any make. A loglik function of your own has only "
     'curvature="hessian".'
 )
+NO_INNER_FUNCTION = (
+    'curvature="ggn" needs a model with an inner function whose curvature is left out: '
+    "`from_residuals`, `from_torch` or `from_jax`. A plain log-likelihood has only "
+    'curvature="hessian".'
+)
+NO_CURVATURE = 1e-6  # of a redundant direction, by rounding on either side of zero
 
 
 @final
@@ -98,9 +111,10 @@ class ComposedModel(FittedModel):
     facts: Facts = NO_FACTS
 
     def __post_init__(self) -> None:
-        """Name theta."""
+        """Name theta; let a penalty that is differentiated have the units of the model."""
         if self.space.layout is not None and self.space.chart is None:
             object.__setattr__(self, "theta", as_named(self.theta, self.space.layout))
+        object.__setattr__(self, "penalty", self.penalty.of_model(self))
 
     # What a user's language has, such as `model.module` of `from_torch`.
 
@@ -154,7 +168,9 @@ class ComposedModel(FittedModel):
 
     @property
     def bends(self) -> bool:  # type: ignore[override]
-        return self.rows.outputs is not None and not self.rows.outputs.is_linear
+        psi_gets_theta = isinstance(self.space.language, VectorLanguage)
+        outputs = self.rows.outputs
+        return outputs is not None and not outputs.is_linear and not psi_gets_theta
 
     @property
     def sandwiched(self) -> bool:  # type: ignore[override]
@@ -177,12 +193,30 @@ class ComposedModel(FittedModel):
     def pseudo(self) -> str:
         return "" if self.rows.outputs is None else self.rows.outputs.pseudo
 
+    @property
+    def optima(self) -> tuple[Optimum, ...]:
+        """Maxima that were found from several starts, the best first."""
+        return self.facts.optima
+
+    @property
+    def strata(self) -> tuple[slice, ...]:
+        return tuple(source.rows for source in self.facts.sources) or super().strata
+
+    @property
+    def local(self) -> LocalObjective | None:
+        """The objective of a user's function, differentiated in the units here."""
+        if not isinstance(self.rows, DifferencedRows):
+            return None
+        return self.rows.around(self.theta, self.weights, self.penalty)
+
     # The objective and its derivatives.
 
     def terms(self, theta: Array) -> Array:
         return self.rows.terms(theta)
 
     def objective(self, theta: Array) -> float:
+        if self.local is not None:
+            return self.local.objective(theta)
         if isinstance(self.rows, TotalRows):
             total = self.rows.total(theta, self.weights.values)
         else:
@@ -190,20 +224,26 @@ class ComposedModel(FittedModel):
         return total - self.penalty.value(theta)
 
     def score(self, theta: Array) -> Array:
+        if self.local is not None:
+            return self.local.score(theta)
         return self.rows.score(theta, self.weights.values) - self.penalty.score(theta)
 
     def information(self, theta: Array, v: Array, curvature: Curvature = "hessian") -> Array:
-        weights = self.weights.values
+        weights, local = self.weights.values, self.local
+        if curvature == "hessian" and local is not None:
+            return local.information(theta, v)
         if curvature == "hessian" or not self.rows.symmetric:
             own = self.rows.curvature(theta, weights, v)
         elif self.rows.outputs is None:
-            raise UnsupportedModelError(NO_GAUSS_NEWTON)
+            raise UnsupportedModelError(NO_GAUSS_NEWTON if local is None else NO_INNER_FUNCTION)
         else:
             own = self.rows.outputs.gauss_newton(theta, weights, v)
         return own + self.penalty.curvature(theta, v) if self.penalty.parts else own
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         require_rows(self)
+        if self.local is not None:
+            return self.local.terms_along(theta, v)
         found = np.empty((self.rows.n, v.shape[1]))
         for span, block in self.rows.terms_along(theta, v):
             found[span] = block
@@ -211,6 +251,8 @@ class ComposedModel(FittedModel):
 
     def scatter(self, theta: Array, v: Array, clusters: Clusters | None = None) -> Array:
         require_rows(self)
+        if self.local is not None:
+            return super().scatter(theta, v, clusters)
         counts, factors = self.weights.counts, self.weights.factors
         if clusters is None:
             return np.asarray(self.rows.sum_blocks(theta, v, Outer(), counts, factors))
@@ -223,6 +265,35 @@ class ComposedModel(FittedModel):
         if isinstance(self.rows, ScaledRows):
             return self.rows.units(self.theta, self.weights, self.penalty)
         return super().units
+
+    @property
+    def outer_products(self) -> OuterProducts | None:
+        return None if self.local is None else self.local.outer_products
+
+    def metric(self, theta: Array) -> Factor | None:
+        return None if self.local is None else self.local.metric(theta)
+
+    def swift_score(self, theta: Array) -> Array:
+        return self.score(theta) if self.local is None else self.local.swift_score(theta)
+
+    def slope_inside(self, theta: Array) -> Array:
+        """Differentiate one-sidedly where L ends together with what bounds allow."""
+        try:
+            return self.score(theta)
+        except UnsupportedModelError:
+            if self.local is None:
+                raise
+            return inner_slope(self.objective, theta, self.constraints)
+
+    def check_maximum(self) -> None:
+        if self.local is not None and self.curvature == "ggn":
+            self.local.check_saddle()
+
+    def explained(self, error: NotAMaximumError) -> NotAMaximumError:
+        fitted_here = self.local is not None and self.layout is not None
+        if not fitted_here or self.names is None or abs(error.curvature) > NO_CURVATURE:
+            return super().explained(error)
+        return error.of_own(self.names, np.asarray(self.theta).tolist())
 
     # Psi.
 
@@ -247,13 +318,14 @@ class ComposedModel(FittedModel):
         return replace(self, rows=self._prepared(self.theta, fresh), weights=fresh, facts=facts)
 
     def at(self, theta: Array) -> "ComposedModel":
-        require_rows(self)
+        self._require_likelihood()
         point = as_parameters(theta).astype(self.theta.dtype, copy=False)
         facts = self.facts.moved(point - np.asarray(self.theta))
+        rows = self._prepared(point, self.weights)
         return replace(
             self,
             theta=point,
-            rows=self._prepared(point, self.weights),
+            rows=rows.arrived() if isinstance(rows, DifferencedRows) else rows,
             space=self.space.at(point),
             facts=facts,
         )
@@ -290,8 +362,17 @@ class ComposedModel(FittedModel):
         self.check_unchanged()
         return fitted_again(released_from(self, names))
 
+    def approached(self) -> "ComposedModel | None":
+        near = None if self.local is None else self.local.approached()
+        return None if near is None else replace(self, theta=near)
+
+    def _require_likelihood(self) -> None:
+        """Raise if there is nothing to evaluate at another theta."""
+        if self.local is None:  # a function of the user has terms, though not always of rows
+            require_rows(self)
+
     def _require_fixing(self) -> None:
-        require_rows(self)
+        self._require_likelihood()
         if self.facts.no_fixing:
             raise UnsupportedModelError(self.facts.no_fixing)
 
@@ -315,8 +396,17 @@ class ComposedModel(FittedModel):
             facts=facts,
         )
 
+    def stated(self, theta: Array, v: Array) -> Array | None:
+        return measurement_variance(self, theta, v)
+
+    def measured_again(self, rng: np.random.Generator) -> "ComposedModel":
+        if not isinstance(self.rows, MeasuredRows):
+            return self
+        rows = self.rows.measured_again(self.theta, self.weights, rng)
+        return self if rows is self.rows else replace(self, rows=rows)
+
     def redrawn(self, rng: np.random.Generator) -> "ComposedModel":
-        require_rows(self)
+        self._require_likelihood()
         if not isinstance(self.rows, RedrawableRows):
             raise cannot_draw("the log-likelihood is a function of the parameters", self.rows.n)
         rows = self.rows.redraw(self.theta, self.weights, rng)
@@ -340,7 +430,7 @@ class ComposedModel(FittedModel):
         return self.d <= GAUSS_NEWTON_LIMIT and few
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
-        require_rows(self)
+        self._require_likelihood()
         return self.outputs.whitened(theta, v)
 
     def squared_residuals(self) -> Array | None:
@@ -376,6 +466,8 @@ class ComposedModel(FittedModel):
         )
 
     def batch_score(self, theta: Array, rows: RowNumbers) -> Array:
+        if self.local is not None:
+            return self.local.weighted_score(theta, self.weights.of_batch(rows))
         if not isinstance(self.rows, BatchedRows):
             own = self.rows.score(theta, self.weights.of_batch(rows))
         else:
@@ -412,6 +504,8 @@ class ComposedModel(FittedModel):
             lines["early stop"] = f"ridge {stop.strength:.3g} (evidence)"
         if self.space.constraints is not None:
             lines["constraints"] = str(self.space.constraints)
+        if self.facts.optima:
+            lines["optima"] = spelled_optima(self.facts.optima)
         return lines
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -70,6 +70,14 @@ class PenaltyFunction(Protocol):
     def curvature(self, theta: Array, v: Array) -> Array: ...
 
 
+@runtime_checkable
+class DifferencedPenalty(Protocol):
+    """A penalty function with derivatives by differences, in the units of a model."""
+
+    def of_model(self, model: Any) -> PenaltyFunction:
+        """Take the units of this model."""
+
+
 @dataclass(frozen=True, eq=False)
 class Penalty:
     """Ridges and functions that the objective subtracts from the log-likelihood; none by default.
@@ -114,6 +122,15 @@ class Penalty:
         """Add the ridge of an early stop, around the start of the training or zero."""
         ridge = Ridge(float(strength), 0.0 if start is None else start, EARLY_STOP)
         return replace(self, ridges=(*self.given.ridges, ridge))
+
+    def of_model(self, model: Any) -> "Penalty":
+        """Differentiate functions of a user in the units of a model."""
+        if not self.functions:
+            return self
+        own = (
+            f.of_model(model) if isinstance(f, DifferencedPenalty) else f for f in self.functions
+        )
+        return replace(self, functions=tuple(own))
 
     def value(self, theta: Array) -> float:
         return sum(part.value(theta) for part in self.parts)

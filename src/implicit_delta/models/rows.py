@@ -13,6 +13,8 @@ from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
     from implicit_delta.models.equation_rows import Root
+    from implicit_delta.models.outer_products import OuterProducts
+    from implicit_delta.numerics.solvers import Factor
 
 
 class Whitened(NamedTuple):
@@ -166,6 +168,94 @@ class RedrawableRows(Protocol):
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> Rows:
         """Draw new data from the model at theta."""
+
+
+@runtime_checkable
+class MeasuredRows(Protocol):
+    """Rows with terms of what was measured once, which cannot be resampled."""
+
+    def measured_again(self, theta: Array, weights: Weights, rng: np.random.Generator) -> Rows:
+        """Draw new data for the terms that stand alone; the rows themselves if there are none."""
+
+
+@runtime_checkable
+class DifferencedRows(Protocol):
+    """Rows of a user's function, with derivatives by differences of the objective as a whole.
+
+    Steps are fractions of the standard errors at one place, and whether a difference is certain
+    shows beside the curvature of the whole objective, the penalty included.
+
+    Attributes
+    ----------
+    loglik : callable
+        The log-likelihood of each row, (d,) to (n,).
+    """
+
+    @property
+    def loglik(self) -> Callable[[Array], Any]: ...
+
+    def around(self, theta: Array, weights: Weights, penalty: Penalty) -> "LocalObjective":
+        """Make the objective, to be differentiated in the units of the parameters at theta."""
+
+    def for_climbing(self) -> Rows:
+        """Allow derivatives that are uncertain, on the way to a maximum."""
+
+    def arrived(self) -> Rows:
+        """Refuse derivatives that are uncertain; keep nothing that was computed on the way."""
+
+
+class LocalObjective(Protocol):
+    """An objective with its derivatives, in the units of the parameters at one place.
+
+    Attributes
+    ----------
+    units : (d,) array
+        Standard error of each parameter there, the others held fixed.
+    outer_products : OuterProducts or None
+        Curvature there in the metric of the score rows, where these tell it.
+    """
+
+    @property
+    def units(self) -> Array: ...
+
+    @property
+    def outer_products(self) -> "OuterProducts | None": ...
+
+    def objective(self, theta: Array) -> float:
+        """Weighted sum of the terms less the penalty."""
+
+    def score(self, theta: Array) -> Array:
+        """Gradient of the objective, (d,)."""
+
+    def weighted_score(self, theta: Array, weights: Array) -> Array:
+        """Gradient of the objective with other weights, (n,), which alone may be flat."""
+
+    def swift_score(self, theta: Array) -> Array:
+        """Gradient for products that are checked later, (d,); NaN where there is none."""
+
+    def rough_score(self, theta: Array) -> Array:
+        """Gradient to about 1e-5 of a standard error, where that is cheaper."""
+
+    def short_score(self, theta: Array, units: Array) -> Array:
+        """Gradient; if by differences, one over a small part of each of these units."""
+
+    def information(self, theta: Array, v: Array) -> Array:
+        """Minus the Hessian of the objective times v, (d,) or (d, k)."""
+
+    def information_of(self, theta: Array, v: Array, weights: Array) -> Array:
+        """Minus the Hessian of the terms alone with other weights, times (d, k)."""
+
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        """Derivative of each term along the columns of v, (d, k) to (n, k)."""
+
+    def metric(self, theta: Array) -> "Factor | None":
+        """Factorize the sum of outer products of the score rows, where these are at hand."""
+
+    def approached(self) -> Array | None:
+        """Find a theta close to the maximum, where that can be had cheaply."""
+
+    def check_saddle(self) -> None:
+        """Raise if the objective has a saddle here, which a Gauss-Newton matrix hides."""
 
 
 @runtime_checkable

@@ -1,0 +1,39 @@
+"""Data sets that are fitted together, and the curvature that each contributes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.types import Array
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of a combined model: its name and its rows among all."""
+
+    name: str
+    rows: slice
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one term, such as a measurement."""
+        return bool(self.rows.stop - self.rows.start == 1)
+
+
+def information_of(model: Any, theta: Array, v: Array, rows: slice) -> Array:
+    """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
+    weights = np.zeros_like(model.weights.values)
+    weights[rows] = model.weights.values[rows]
+    if model.curvature == "ggn":
+        return np.asarray(model.outputs.gauss_newton(theta, weights, v))
+    return np.asarray(model.local.information_of(theta, v, weights))
+
+
+def measurement_variance(model: Any, theta: Array, v: Array) -> Array | None:
+    """Variance, (K, K), of the sources of one term, along (d, K); None without any."""
+    single = [source.rows for source in model.facts.sources if source.single]
+    if not single:
+        return None
+    own = [v.T @ information_of(model, theta, v, rows) for rows in single]
+    return np.asarray(sum(own[1:], own[0]))
