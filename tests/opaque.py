@@ -1,64 +1,61 @@
 """Problems for evaluations without derivative, with their exact standard errors."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta import FittedModel, from_loglik
+from implicit_delta import from_loglik
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.rows import sum_of_blocks
+from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
 
 
 @dataclass(frozen=True, eq=False)
-class Diagonal(FittedModel):
-    """One dependent observation with log-likelihood -sum(curvatures * (theta - center)^2) / 2."""
+class Diagonal:
+    """One dependent observation with log-likelihood -sum(curvatures * theta^2) / 2."""
 
     curvatures: np.ndarray
-    center: np.ndarray
-    theta: np.ndarray
-    weights: Weights
-    names: None = None
+
+    n, symmetric, outputs, passes = 1, True, None, 0
 
     @classmethod
     def of(cls, curvatures):
-        zero = np.zeros(len(curvatures))
-        return cls(curvatures, zero, zero, Weights(np.ones(1)))
+        """Make a model at its maximum, of whose evaluations only values are known."""
+        theta = np.zeros(len(curvatures))
+        return ComposedModel(
+            theta, cls(curvatures), Weights(np.ones(1)), space=Space(language=Opaque())
+        )
 
     @property
-    def passes(self):
-        return 0
+    def d(self):
+        return self.curvatures.size
 
     def terms(self, theta):
-        return np.array([-self.curvatures @ (theta - self.center) ** 2 / 2])
+        return np.array([-self.curvatures @ theta**2 / 2])
 
-    def objective(self, theta):
-        return float(self.weights.values @ self.terms(theta))
+    def score(self, theta, weights):
+        return -weights[0] * self.curvatures * theta
 
-    def score(self, theta):
-        return -self.weights.values[0] * self.curvatures * (theta - self.center)
-
-    def information(self, theta, v, curvature="hessian"):
-        return self.weights.values[0] * (self.curvatures * v.T).T
+    def curvature(self, theta, weights, v):
+        return weights[0] * (self.curvatures * v.T).T
 
     def terms_along(self, theta, v):
-        return (-self.curvatures * (theta - self.center) @ v)[None]
+        yield slice(0, 1), (-self.curvatures * theta @ v)[None]
 
-    def evaluate(self, psi, theta):
-        return np.asarray(psi(theta.copy()))
+    def sum_blocks(self, theta, v, reduce, *row_arrays):
+        return sum_of_blocks(self, theta, v, reduce, *row_arrays)
 
-    def jacobian(self, psi, theta):
+    def batch_score(self, theta, weights, rows):
+        raise NotImplementedError("one observation has no minibatches")
+
+
+class Opaque(VectorLanguage):
+    """A language without derivatives."""
+
+    def jacobian(self, psi, theta, units):
         raise NotImplementedError("evaluations of this model are opaque")
-
-    def reweighted(self, weights):
-        return replace(self, weights=self.weights.replaced(weights))
-
-    def at(self, theta):
-        return replace(self, theta=theta)
-
-    def batch_score(self, theta, rows):
-        raise NotImplementedError("one observation has no minibatches")
-
-    def ascend(self, bonus, batches, optimizer):
-        raise NotImplementedError("one observation has no minibatches")
 
 
 def steps(count=2000, d=3):

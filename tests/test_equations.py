@@ -1,6 +1,7 @@
 """Estimating equations: the same as R, as closed forms, and as likelihoods whose score they are."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import chi2, norm
 
 import implicit_delta as idm
+from implicit_delta._core.cache import LastCache
+from implicit_delta.testing import check_model
 
 CASES = json.loads((Path(__file__).parent / "golden" / "equations.json").read_text())["cases"]
 RTOL = 1e-7  # of numbers from R
@@ -20,6 +23,11 @@ def arrays(case):
 
 def errors(model, psi=idm.parameters, **options):
     return idm.infer(model, psi, **options).standard_error
+
+
+def opaque(function):
+    """The same function, written so that no derivative can be traced through it."""
+    return lambda th: function(np.array([float(t) for t in th]))
 
 
 def instrumented(y, X, Z):
@@ -277,6 +285,24 @@ def test_hansens_j_by_hand():
 
 
 # Laws.
+
+
+@pytest.mark.parametrize("options", [{}, {"clusters": np.arange(48) // 2}, {"weights": "counts"}])
+@pytest.mark.parametrize("wrap", [lambda f: f, opaque], ids=["traced", "opaque"])
+@pytest.mark.parametrize("columns", [3, 4])
+def test_equations_keep_the_contract(columns, wrap, options):
+    data = arrays("tsls")
+    data["Z"] = data["Z"][:, :columns]
+    more = options | ({"weights": 1.0 + np.arange(48) % 3} if "weights" in options else {})
+    check_model(idm.from_equations(wrap(instrumented(**data)), start=np.zeros(3), **more))
+
+
+def test_the_contract_of_equations_notices_a_wrong_jacobian():
+    equations = instrumented(**arrays("tsls"))
+    model = idm.from_equations(equations, start=np.zeros(3))
+    wrong = replace(model.rows, slope=1.01 * model.rows.slope, cache=LastCache())
+    with pytest.raises(AssertionError, match="Jacobian"):
+        check_model(replace(model, rows=wrong))
 
 
 def logit(seed=1, n=400):

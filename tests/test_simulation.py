@@ -140,11 +140,11 @@ def test_matrix_free_draws():
     d = 10_000
     model = Diagonal.of(np.geomspace(0.1, 10.0, d))
     sample = idm.Simulation(draws=200, rng=0).sample(model)
-    ratios = np.mean((sample - model.theta) ** 2, axis=0) * model.curvatures
+    ratios = np.mean((sample - model.theta) ** 2, axis=0) * model.rows.curvatures
     assert np.mean(ratios) == pytest.approx(1.0, abs=4 * np.sqrt(2 / 100 / d))
     assert np.mean(ratios[:100]) == pytest.approx(1.0, abs=4 * np.sqrt(2 / 100 / 100))
     est = idm.infer(model, np.sum, idm.Simulation(draws=200, rng=0))
-    exact = np.sqrt(np.sum(1 / model.curvatures))
+    exact = np.sqrt(np.sum(1 / model.rows.curvatures))
     error = est.diagnostics.notes["monte_carlo_error"]
     assert error == pytest.approx(1 / np.sqrt(200), rel=0.5)
     assert est.standard_error == pytest.approx(exact, rel=3 * error)

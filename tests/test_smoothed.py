@@ -117,7 +117,7 @@ def test_many_parameters(method):
     model = Diagonal.of(np.geomspace(0.5, 5.0, 3000))
     psi = lambda th: np.array([th[:1000].sum(), th[500:].sum()])
     gradient = np.array([np.arange(3000) < 1000, np.arange(3000) >= 500]).astype(float)
-    exact = np.sqrt((gradient**2 / model.curvatures).sum(axis=1))
+    exact = np.sqrt((gradient**2 / model.rows.curvatures).sum(axis=1))
     est = idm.infer(model, idm.Smoothed(psi, draws=400, rng=0), method)
     assert est.diagnostics.notes["smoothing_error"] == pytest.approx(1 / np.sqrt(400), rel=0.5)
     np.testing.assert_allclose(est.standard_error, exact, rtol=3 / np.sqrt(400))

@@ -9,8 +9,11 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
+from implicit_delta.models.rows import sum_of_blocks
+from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
@@ -150,48 +153,60 @@ def test_flat_directions_of_conjugate_gradients():
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Quadratic(FittedModel):
-    """L = -theta' A theta / 2 with A = diag(curvatures), of one observation."""
+class Quadratic:
+    """L = -theta' A theta / 2 with A = diag(curvatures), of one observation; its own outputs."""
 
     curvatures: np.ndarray
-    theta: np.ndarray
-    weights: Weights
-    penalty: Penalty = NO_PENALTY
-    names: tuple | None = None
     bend: float = 0.0  # of the Hessian away from the Gauss-Newton matrix
-    passes = 0
+
+    n, symmetric, passes, is_linear, size, pseudo = 1, True, 0, True, 1, ""
 
     @classmethod
-    def of(cls, curvatures, **options):
-        return cls(curvatures, np.zeros(curvatures.size), Weights(np.ones(1)), **options)
+    def of(cls, curvatures, penalty=NO_PENALTY, bend=0.0):
+        theta, rows = np.zeros(curvatures.size), cls(curvatures - penalty.floor, bend)
+        return ComposedModel(
+            theta, rows, Weights(np.ones(1)), penalty, Space(language=LinearLanguage())
+        )
+
+    @property
+    def d(self):
+        return self.curvatures.size
+
+    @property
+    def outputs(self):
+        return self
+
+    @property
+    def can_be_overdispersed(self):
+        return False
 
     def terms(self, theta):
-        return np.array([self.objective(theta)])
+        return np.array([-(theta**2) @ self.curvatures / 2])
 
-    def objective(self, theta):
-        return float(-(theta**2) @ self.curvatures / 2)
-
-    def score(self, theta):
+    def score(self, theta, weights):
         return -self.curvatures * theta
 
-    def information(self, theta, v, curvature="hessian"):
-        diagonal = self.curvatures + (0 if curvature == "hessian" else self.bend)
-        return (diagonal * v.T).T
+    def curvature(self, theta, weights, v):
+        return (self.curvatures * v.T).T
+
+    def gauss_newton(self, theta, weights, v):
+        return ((self.curvatures + self.bend) * v.T).T
+
+    def noise(self, theta, weights, rng, count):
+        return None
 
     def terms_along(self, theta, v):
-        return self.score(theta)[None] @ v
+        yield slice(0, 1), (-self.curvatures * theta)[None] @ v
 
-    def evaluate(self, psi, theta):
-        return np.asarray(psi(theta))
+    def sum_blocks(self, theta, v, reduce, *row_arrays):
+        return sum_of_blocks(self, theta, v, reduce, *row_arrays)
 
-    def jacobian(self, psi, theta):
-        return np.atleast_2d(psi(np.eye(self.d)).T)
 
-    def reweighted(self, weights):
-        return dataclasses.replace(self, weights=self.weights.replaced(weights))
+class LinearLanguage(VectorLanguage):
+    """Psi is linear, of theta (d,) or of a block."""
 
-    def at(self, theta):
-        return dataclasses.replace(self, theta=theta)
+    def jacobian(self, psi, theta, units):
+        return np.atleast_2d(psi(np.eye(theta.size)).T)
 
 
 def ridge(l2):

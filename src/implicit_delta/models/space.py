@@ -46,6 +46,14 @@ class Space:
     whole: "FittedModel | None" = None
     language: Language = field(default_factory=VectorLanguage)
 
+    def __post_init__(self) -> None:
+        """Name the entries of theta for psi, where names are all that is given."""
+        plain = isinstance(self.language, VectorLanguage) and self.language.layout is None
+        if plain and self.names is not None and self.layout is None and self.chart is None:
+            layout = Layout(tuple(self.names))
+            object.__setattr__(self, "layout", layout)
+            object.__setattr__(self, "language", VectorLanguage(layout))
+
     @property
     def limits(self) -> Constraints | None:
         """Constraints that the model was given, without those of fixed parameters."""

@@ -1,0 +1,141 @@
+"""Check rows and what they can do."""
+
+from typing import Any
+
+import numpy as np
+
+from implicit_delta._core.rounding import is_repeated
+from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.reducers import Outer
+from implicit_delta.models.rows import (
+    FormedOutputs,
+    NormalizedRows,
+    Outputs,
+    RedrawableRows,
+    RootRows,
+    Rows,
+    ScaledRows,
+    TangentOutputs,
+    TangentRows,
+    TotalRows,
+    sum_of_blocks,
+)
+from implicit_delta.numerics.derivatives import differentiate
+from implicit_delta.testing.comparing import close, require
+
+
+def check_rows(model: ComposedModel, theta: Array, block: Array, rtol: float) -> None:
+    """Check the rows of a model, its outputs if it has any, and optional abilities."""
+    rows, weights = model.rows, model.weights.values
+    require(rows.n == weights.size and rows.d == theta.size, "n and d must fit theta and weights")
+    _check_blocks(rows, theta, block)
+    _check_sums(model, theta, block, rtol)
+    if rows.outputs is not None:
+        _check_outputs(rows, rows.outputs, theta, weights, block, rtol)
+    _check_abilities(model, theta, rtol)
+    if isinstance(rows, RedrawableRows):
+        _check_redraw(rows, model, theta)
+
+
+def _check_blocks(rows: Rows, theta: Array, block: Array) -> None:
+    done = 0
+    for span, part in rows.terms_along(theta, block):
+        require(span.start == done, "terms_along must go through the rows in order")
+        require(part.shape == (span.stop - span.start, block.shape[1]), "blocks must be (b, k)")
+        done = span.stop
+    require(done == rows.n, f"terms_along must yield all {rows.n} rows, not {done}")
+
+
+def _check_sums(model: ComposedModel, theta: Array, block: Array, rtol: float) -> None:
+    rows, weights = model.rows, model.weights
+    score = rows.score(theta, weights.values)
+    summed = weights.values @ model.terms_along(theta, block)
+    close(score @ block, summed, rtol, 1.0, "score is not the weighted sum of terms_along")
+    arrays = weights.counts, weights.factors
+    expected = sum_of_blocks(rows, theta, block, Outer(), *arrays)
+    found = rows.sum_blocks(theta, block, Outer(), *arrays)
+    close(found, expected, rtol, 1.0, "sum_blocks is not the sum over the blocks of terms_along")
+
+
+def _check_outputs(
+    rows: Rows, outputs: Outputs, theta: Array, weights: Array, block: Array, rtol: float
+) -> None:
+    parts = [*outputs.whitened(theta, block)]
+    slopes = np.concatenate([part.rows for part in parts])
+    residuals = np.concatenate([part.residuals for part in parts])
+    n, p, k = slopes.shape
+    require((n, k) == (rows.n, block.shape[1]), "whitened must yield (b, p, k) of all n rows")
+    require(residuals.shape == (n, p), "the whitened residuals must have shape (b, p)")
+    require(p == outputs.size, f"outputs.size is {outputs.size}, and whitened rows have {p}")
+    along = np.concatenate([part for _, part in rows.terms_along(theta, block)])
+    text = "the whitened residuals do not reproduce terms_along"
+    close(np.einsum("ipk,ip->ik", slopes, residuals), along, rtol, 1.0, text)
+    expected = np.einsum("i,ipk,ipl->kl", weights, slopes, slopes)
+    found = block.T @ outputs.gauss_newton(theta, weights, block)
+    close(found, expected, rtol, 1.0, "gauss_newton is not the sum of squares of whitened rows")
+    if isinstance(outputs, FormedOutputs):
+        part = outputs.gauss_newton_part(theta, weights, 10**9)
+        if part is not None:
+            rest = np.linalg.eigvalsh(expected - block.T @ part @ block)
+            require(np.all(rest >= -rtol), "gauss_newton_part is more than gauss_newton")
+
+
+def _check_abilities(model: ComposedModel, theta: Array, rtol: float) -> None:
+    rows, weights = model.rows, model.weights
+    value = weights.total(rows.terms(theta))
+    size = float(np.sum(abs(rows.terms(theta)))) + 1.0
+    if isinstance(rows, TotalRows):
+        text = "total is not the weighted sum of the terms"
+        close(rows.total(theta, weights.values), value, 1e-6, size, text)
+    if isinstance(rows, ScaledRows):
+        units = rows.units(theta, weights, model.penalty)
+        right = units.shape == (rows.d,) and np.all((units > 0) & np.isfinite(units))
+        require(right, "units must be positive and finite, (d,)")
+    if isinstance(rows, NormalizedRows):
+        found = rows.log_likelihood(theta, weights)
+        require(np.ndim(found) == 0, "log_likelihood must be a number")
+    if isinstance(rows, TangentRows) or isinstance(rows.outputs, TangentOutputs):
+        _check_tangent(model, rtol)
+
+
+def _check_tangent(model: ComposedModel, rtol: float) -> None:
+    try:
+        tangent = model.tangent()
+    except UnsupportedModelError:
+        return
+    theta, other = np.asarray(model.theta), np.asarray(tangent.theta)
+    close(tangent.terms(other), model.terms(theta), rtol, 1.0, "the tangent has other terms")
+    close(tangent.score(other), model.score(theta), rtol, 1.0, "the tangent has another score")
+
+
+def _check_redraw(rows: RedrawableRows, model: ComposedModel, theta: Array) -> None:
+    try:
+        drawn = [rows.redraw(theta, model.weights, np.random.default_rng(s)) for s in (1, 1, 2)]
+    except UnsupportedModelError:
+        return
+    terms = [found.terms(theta) for found in drawn]
+    require(is_repeated(terms[0], terms[1]), "redraw must depend on the generator alone")
+    differ = terms[0].shape != terms[2].shape or np.any(terms[0] != terms[2])
+    require(differ or not np.any(model.weights.values), "redraw must use the generator")
+
+
+def check_equations(model: Any, generator: np.random.Generator, rtol: float) -> None:
+    """Check rows that have no objective: sums, their Jacobian, and responses to it."""
+    units = np.array(model.units)
+    near = model.theta + 0.3 * units * generator.normal(size=model.d)
+    weights = generator.integers(1, 4, size=model.n).astype(np.float64)
+    for other in (model, model.at(near), model.reweighted(weights)):
+        theta, v = np.asarray(other.theta), generator.normal(size=(other.d, 3))
+        _check_blocks(other.rows, theta, v)
+        _check_sums(
+            other, theta, v / np.maximum(abs(other.terms_along(theta, v)).sum(0), 1e-300), rtol
+        )
+        if isinstance(other.rows, RootRows):
+            root = other.rows.root(theta, other.weights)
+            B = differentiate(other.score, theta, np.diag(units)).value
+            gradients = generator.normal(size=(other.d, 2)) / units[:, None]
+            found = -(root.duals(gradients).T @ B)
+            text = "duals do not solve with the Jacobian of the summed equations"
+            close(found, gradients.T * units, rtol, 1.0, text)
