@@ -187,7 +187,7 @@ def test_against_dense_algebra(kind, chunk, monkeypatch):
     """Also where few clusters are held at a time."""
     monkeypatch.setattr("implicit_delta.inference.leverage.LARGEST_CHUNK", chunk)
     monkeypatch.setattr("implicit_delta.inference.leverage.LARGEST_GRAM", chunk)
-    monkeypatch.setattr("implicit_delta.models.glm.model.LARGEST_BLOCK", chunk)
+    monkeypatch.setattr("implicit_delta.models.glm.likelihood.LARGEST_BLOCK", chunk)
     robust, by, power = ADJUSTED[kind]
     X, y, clusters = problem("gaussian", seed=3)
     rows = np.arange(len(y))
@@ -298,7 +298,7 @@ def test_a_network_of_scikit_learn_agrees_with_torch():
         layer.weight.data[:], layer.bias.data[:] = torch.as_tensor(W.T), torch.as_tensor(c)
     ridge = float(np.max(host.penalty.ridges[0].strength))
     data = (torch.as_tensor(x), torch.as_tensor(y)[:, None])
-    noise = host.likelihood.likelihood.variance
+    noise = host.rows.outputs.likelihood.variance
     penalty = lambda net: ridge / 2 * sum((layer.weight**2).sum() for layer in (net[0], net[2]))
     torched = idm.from_torch(net, data, idm.Gaussian(noise), penalty=penalty)
     at = torch.tensor([[0.5]], dtype=torch.float64)

@@ -559,7 +559,7 @@ def test_a_table_of_parameters_predicts():
 def test_parameters_are_ordinary_otherwise(kind):
     results = FORMULAS[kind]()
     model = idm.from_statsmodels(results)
-    params = model.to_host(model.theta)
+    params = model.evaluate(lambda params: params, model.theta)
     plain = type(results.params)
     for other in (params + 1, params * params, params[:2], np.exp(params), -params):
         assert type(other) is plain

@@ -153,6 +153,6 @@ def test_a_statistic_has_both_parts_of_its_error(name, function, cached):
 def native(model):
     if hasattr(model, "module"):
         return model.module
-    return model.params if hasattr(model, "params") else model.to_host(
-        model.coordinates.coefficients(model.theta)
-    )  # fmt: skip
+    if hasattr(model, "params"):
+        return model.params
+    return model.evaluate(lambda fitted: fitted, model.theta)

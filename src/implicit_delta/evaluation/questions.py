@@ -304,8 +304,9 @@ def _outcome(name: str, predictor: Predictor, labels: tuple[Any, ...]) -> str:
 
 def _name_of(model: FittedModel) -> str:
     """Name a model as its host does, or after the function that made it."""
-    host = model.describe().get("likelihood", "").partition(",")[0]
-    return f"The model of {model.maker}" if model.maker else host or type(model).__name__
+    if model.facts.training.by_library and "likelihood" in model.facts.notes:
+        return model.facts.notes["likelihood"].partition(",")[0]
+    return f"The model of {model.maker}" if model.maker else type(model).__name__
 
 
 def _flat(sides: Sequence[Asked], theta: Array) -> NDArray[np.bool_]:

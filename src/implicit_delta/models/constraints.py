@@ -359,6 +359,11 @@ class Chart:
     solved: NDArray[np.intp]
     around: Array
 
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return self.free.size
+
     @cached_property
     def fixes(self) -> bool:
         """Whether it only holds some parameters at their bounds."""
@@ -395,11 +400,25 @@ class Chart:
 
     def slope(self, theta: Array) -> Array:
         """Differentiate `point` where it is theta, (d, k)."""
+        return self.push(theta, np.eye(self.size))
+
+    def push(self, theta: Array, v: Array) -> Array:
+        """Multiply the slope with steps of the coordinates, (k,) or (k, m)."""
+        moved = np.zeros((theta.size, *v.shape[1:]))
+        moved[self.free] = v
+        if not self.fixes:
+            moved[self.solved] = self._response(theta) @ v
+        return moved
+
+    def pull(self, theta: Array, g: Array) -> Array:
+        """Multiply the transposed slope with gradients in the parameters, (d,) or (d, m)."""
+        own = g[self.free]
+        return own if self.fixes else own + self._response(theta).T @ g[self.solved]
+
+    def _response(self, theta: Array) -> Array:
+        """Derivative of the solved parameters in the free ones, (r, k)."""
         gradients = self._gradients(theta)
-        slope = np.zeros((theta.size, self.free.size))
-        slope[self.free] = np.eye(self.free.size)
-        slope[self.solved] = -np.linalg.solve(gradients[:, self.solved], gradients[:, self.free])
-        return slope
+        return np.asarray(-np.linalg.solve(gradients[:, self.solved], gradients[:, self.free]))
 
     def second_order(self, gradient: Array, z: Array, v: Array) -> Array:
         r"""Sum :math:`g_j \nabla^2 c_j(z) v` over all parameters c(z), for v of (k,) or (k, m).
@@ -410,7 +429,7 @@ class Chart:
         length = np.max(abs(block) / sizes(z)[:, None], axis=0)
         length[length == 0] = 1.0
         turned = differentiate(
-            lambda point: self.slope(self.point(point)).T @ gradient, z, block / length
+            lambda point: self.pull(self.point(point), gradient), z, block / length
         )
         return np.asarray((turned.value * length).reshape(v.shape))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.starts import Optimum
 
 Curvature: TypeAlias = Literal["hessian", "ggn"]
+ScaleRule: TypeAlias = Literal["unbiased", "mle"]
 
 UNFINISHED = (
     "Usual causes: training stopped early, or a penalty used in training was not given "
@@ -53,6 +54,8 @@ class Training:
         How many other parameters were trained, and are taken as known.
     effective : float
         Number of parameters that the data determine, where the training stopped early.
+    by_library : bool
+        Whether another library did it, so that rows and weights were given to both.
     """
 
     start: Array | None = None
@@ -62,6 +65,7 @@ class Training:
     before: Array | None = None
     frozen: int = 0
     effective: float = np.nan
+    by_library: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,9 @@ class Host:
         Groups of rows that the fit takes for dependent.
     predictor : Predictor or None
         Reads tables and predicts, for questions such as `average_comparison`; None if it cannot.
+    scale_rule : {"unbiased", "mle"} or None
+        How the library has estimated a noise variance or a dispersion, which is a constant here
+        but for another fit, as by `FittedModel.fix`.
     drift_causes : str
         Usual causes of parameters that are not at the maximum, and their remedies.
     """
@@ -93,6 +100,7 @@ class Host:
     covariance: Claimed | None = None
     clusters: Clusters | None = None
     predictor: Predictor | None = None
+    scale_rule: ScaleRule | None = None
     drift_causes: str = UNFINISHED
 
 
@@ -123,6 +131,8 @@ class Facts:
         By which a noise variance was estimated from the rows; None if none was.
     no_rows : str
         Why the terms are not those of rows; empty if they are.
+    no_outputs : str
+        Why the outputs of the rows are not known; empty if they are, or for the usual reason.
     no_fixing : str
         Why no parameters are fixed, as the model is not fitted here; empty if they can be.
     """
@@ -132,6 +142,7 @@ class Facts:
     df: float = np.inf
     noise_rule: str | None = None
     no_rows: str = ""
+    no_outputs: str = ""
     no_fixing: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -159,4 +170,4 @@ class Facts:
 
 
 NO_FACTS = Facts()
-BY_LIBRARY = Training(no_start="the library keeps no start")
+BY_LIBRARY = Training(no_start="the library keeps no start", by_library=True)

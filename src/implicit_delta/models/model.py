@@ -23,6 +23,7 @@ from implicit_delta.models.base import (
     range_of,
     require_rows,
 )
+from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constrained_fit import inner_slope, maximum_along
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.early_stop import early_stopped
@@ -30,7 +31,7 @@ from implicit_delta.models.facts import NO_FACTS, Curvature, Facts
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.language import OfLanguage, TangentLanguage, VectorLanguage
 from implicit_delta.models.named_theta import Layout, as_named
-from implicit_delta.models.noise import with_noise_again
+from implicit_delta.models.noise import with_noise_again, with_scale_again
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, names_of
 from implicit_delta.models.prediction import InCoordinates
@@ -163,7 +164,8 @@ class ComposedModel(FittedModel):
     @property
     def outputs(self) -> Outputs:
         if self.rows.outputs is None:
-            raise UnsupportedModelError(NO_OUTPUTS if self.rows.symmetric else NO_LEVERAGE)
+            usual = NO_OUTPUTS if self.rows.symmetric else NO_LEVERAGE
+            raise UnsupportedModelError(self.facts.no_outputs or usual)
         return self.rows.outputs
 
     @property
@@ -188,6 +190,11 @@ class ComposedModel(FittedModel):
     def hansen(self) -> "Hansen | None":
         """Hansen's J test, of estimating equations that are more than the parameters."""
         return self.facts.hansen
+
+    @property
+    def claimed(self) -> Claimed | None:
+        """Covariance of a robust fit of a host library; None if that is the inverse information."""
+        return self.facts.host.covariance
 
     @property
     def pseudo(self) -> str:
@@ -235,7 +242,8 @@ class ComposedModel(FittedModel):
         if curvature == "hessian" or not self.rows.symmetric:
             own = self.rows.curvature(theta, weights, v)
         elif self.rows.outputs is None:
-            raise UnsupportedModelError(NO_GAUSS_NEWTON if local is None else NO_INNER_FUNCTION)
+            usual = NO_GAUSS_NEWTON if local is None else NO_INNER_FUNCTION
+            raise UnsupportedModelError(self.facts.no_outputs or usual)
         else:
             own = self.rows.outputs.gauss_newton(theta, weights, v)
         return own + self.penalty.curvature(theta, v) if self.penalty.parts else own
@@ -384,7 +392,7 @@ class ComposedModel(FittedModel):
         facts = self.facts.with_training(
             before=None, start=None if start is None else chart.coordinates(start)
         ).with_host(
-            predictor=host.predictor and InCoordinates(host.predictor, ChartCoordinates(chart)),
+            predictor=host.predictor and InCoordinates(host.predictor, chart),
             covariance=known and replace(known, covariance=chart.part(known.covariance)),
         )
         return replace(
@@ -509,22 +517,6 @@ class ComposedModel(FittedModel):
         return lines
 
 
-@dataclass(frozen=True)
-class ChartCoordinates:
-    """A chart as the linear map from free parameters to all of them, for predictions."""
-
-    chart: Chart
-
-    def coefficients(self, theta: Array) -> Array:
-        return self.chart.point(theta)
-
-    def push(self, v: Array) -> Array:
-        return np.asarray(self.chart.slope(self.chart.around) @ v)
-
-    def pull(self, g: Array) -> Array:
-        return np.asarray(self.chart.slope(self.chart.around).T @ g)
-
-
 SETTLED = 1e-8  # relative change of a noise variance
 MOST_FITS = 100
 
@@ -538,4 +530,5 @@ def fitted_again(model: ComposedModel) -> ComposedModel:
         model, ratio = model.at(maximum_along(model)).renoised()
         if not model.penalty or abs(ratio - 1) < SETTLED:
             break
-    return model
+    rescaled: ComposedModel = with_scale_again(model)
+    return rescaled

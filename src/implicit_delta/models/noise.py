@@ -12,7 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.rows import NoisyOutputs
+from implicit_delta.models.rows import NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
 
 MOST_ITERATIONS = 200
@@ -220,3 +220,37 @@ def with_noise_again(model: Any) -> tuple[Any, float]:
     by = None if rule == "None" else rule
     found = outputs.estimated_noise(model.theta, model.weights, model.penalty, by)
     return with_noise(model, found, rule), found.variance / outputs.likelihood.noise
+
+
+def with_scale_again(model: Any) -> Any:
+    """Estimate the scale that a host library has estimated, at the theta of another fit.
+
+    It is Pearson's: the weighted sum of squared whitened residuals, over the observations less the
+    effective number of parameters. A penalty of the library is one of squared errors, so its
+    strength is in units of the scale.
+    """
+    rule, outputs = model.facts.host.scale_rule, model.rows.outputs
+    if rule is None or model.penalty.early_stop or not isinstance(outputs, RescaledOutputs):
+        return model
+    left = model.weights.count - (_taken(model.free()) if rule == "unbiased" else 0.0)
+    factor = model.weights.mean_one_sum(model.squared_residuals()) / left
+    rows = outputs.rescaled(factor)
+    ridges = tuple(replace(r, strength=r.strength / factor) for r in model.penalty.ridges)
+    return replace(
+        model,
+        rows=rows,
+        penalty=replace(model.penalty, ridges=ridges),
+        facts=replace(
+            model.facts,
+            df=left if np.isfinite(model.facts.df) else np.inf,
+            notes={**model.facts.notes, "likelihood": repr(rows.outputs)},
+        ),
+    )
+
+
+def _taken(model: Any) -> float:
+    """Count the effective parameters of a model."""
+    one = np.eye(model.d)
+    ridge = model.penalty.curvature(model.theta, one)
+    own = model.information(model.theta, one, "ggn") - ridge
+    return effective_parameters(own, np.diag(ridge))

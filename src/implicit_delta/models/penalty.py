@@ -176,13 +176,13 @@ class InChart:
 
     def score(self, z: Array) -> Array:
         theta = self.chart.point(z)
-        return np.asarray(self.chart.slope(theta).T @ self.penalty.score(theta))
+        return self.chart.pull(theta, self.penalty.score(theta))
 
     def curvature(self, z: Array, v: Array) -> Array:
         """Apply the chain rule; how the slope of the chart changes is found by differences."""
         theta = self.chart.point(z)
-        slope = self.chart.slope(theta)
-        own = np.asarray(slope.T @ self.penalty.curvature(theta, slope @ v))
+        curved = self.penalty.curvature(theta, self.chart.push(theta, v))
+        own = self.chart.pull(theta, curved)
         if self.chart.linear:
             return own
         return own + self.chart.second_order(self.penalty.score(theta), z, v)
@@ -195,6 +195,9 @@ def names_of(parts: Sequence[Ridge | PenaltyFunction]) -> str:
 
 def _taken(ridge: Ridge, chart: Chart) -> Ridge:
     """Leave out parameters that a chart holds."""
+    if ridge.basis is not None:
+        center = ridge.center - ridge.basis @ chart.point(np.zeros(chart.size))
+        return replace(ridge, center=center, basis=ridge.basis[:, chart.free])
     strength, center = (
         x if np.ndim(x) == 0 else np.asarray(x)[chart.free] for x in (ridge.strength, ridge.center)
     )

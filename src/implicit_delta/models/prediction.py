@@ -11,6 +11,7 @@ import numpy as np
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.numerics.tracing import trace
 
 
@@ -122,25 +123,12 @@ class FunctionPrediction:
         return None
 
 
-class Coordinates(Protocol):
-    """A linear map from the free parameters of a model to the coefficients of its host."""
-
-    def coefficients(self, theta: Array) -> Array:
-        """Map theta to coefficients."""
-
-    def push(self, v: Array) -> Array:
-        """Map steps (d, k) of theta to steps of the coefficients."""
-
-    def pull(self, g: Array) -> Array:
-        """Map gradients (D, k) in the coefficients to gradients in theta."""
-
-
 @dataclass(frozen=True, eq=False)
 class InCoordinates(Predictor):
-    """A predictor of the host's coefficients, as one of the free parameters of a model."""
+    """A predictor of all parameters, as one of the coordinates of a `Parametrization`."""
 
     host: Predictor
-    coordinates: Coordinates
+    chart: Parametrization
 
     @property
     def table(self) -> Any:
@@ -155,14 +143,14 @@ class InCoordinates(Predictor):
         return self.host.constant
 
     def tangent(self, theta: Array) -> "InCoordinates":
-        return replace(self, host=self.host.tangent(self.coordinates.coefficients(theta)))
+        return replace(self, host=self.host.tangent(self.chart.point(theta)))
 
     def on(self, data: Any) -> Prediction:
-        return _Moved(self.host.on(data), self.coordinates)
+        return _Moved(self.host.on(data), self.chart)
 
     def scenarios(self, data: Any, variable: Any, columns: Any) -> list[Prediction]:
         found = self.host.scenarios(data, variable, columns)
-        return [_Moved(prediction, self.coordinates) for prediction in found]
+        return [_Moved(prediction, self.chart) for prediction in found]
 
     def levels(self, variable: Any) -> tuple[Any, ...] | None:
         return self.host.levels(variable)
@@ -180,31 +168,27 @@ class InCoordinates(Predictor):
 @dataclass(frozen=True, eq=False)
 class _Moved:
     prediction: Prediction
-    coordinates: Coordinates
+    chart: Parametrization
 
     @property
     def index(self) -> Any:
         return self.prediction.index
 
     def value(self, theta: Array) -> Array:
-        return self.prediction.value(self.coordinates.coefficients(theta))
+        return self.prediction.value(self.chart.point(theta))
 
     def tangent(self, theta: Array) -> "_Moved":
-        return replace(
-            self, prediction=tangent_of(self.prediction, self.coordinates.coefficients(theta))
-        )
+        return replace(self, prediction=tangent_of(self.prediction, self.chart.point(theta)))
 
     def slope(self, theta: Array, weights: Array | None) -> Array:
-        slopes = self.prediction.slope(self.coordinates.coefficients(theta), weights)
-        return self._pulled(slopes)
+        point = self.chart.point(theta)
+        slopes = self.prediction.slope(point, weights)
+        flat = slopes.reshape(-1, slopes.shape[-1])
+        return np.asarray(self.chart.pull(point, flat.T).T.reshape(*slopes.shape[:-1], -1))
 
     def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
-        moved = self.coordinates.push(steps.T).T
-        return self.prediction.bends(self.coordinates.coefficients(theta), weights, moved)
-
-    def _pulled(self, slopes: Array) -> Array:
-        flat = slopes.reshape(-1, slopes.shape[-1])
-        return self.coordinates.pull(flat.T).T.reshape(*slopes.shape[:-1], -1)
+        point = self.chart.point(theta)
+        return self.prediction.bends(point, weights, self.chart.push(point, steps.T).T)
 
 
 def tangent_of(prediction: Prediction, theta: Array) -> Prediction:

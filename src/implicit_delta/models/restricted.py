@@ -1,6 +1,6 @@
 r"""Rows in the coordinates of a chart: one chain rule for all backends.
 
-With theta = c(z) and C its slope, the score is :math:`C' s`, the curvature
+With theta = c(z) and C the slope of this parametrization, the score is :math:`C' s`, the curvature
 :math:`C' A C - \sum_j s_j \nabla^2 c_j`, and the derivative of a term along v that along C v.
 """
 
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.constraints import Chart
+from implicit_delta.models.parametrization import Parametrization
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.rows import (
     BatchedRows,
     NoisyOutputs,
@@ -21,7 +23,11 @@ from implicit_delta.models.rows import (
     Outputs,
     RedrawableRows,
     Rows,
+    ScaledRows,
+    TangentOutputs,
+    TangentRows,
     Whitened,
+    formed_units,
 )
 from implicit_delta.models.weights import Weights
 
@@ -31,7 +37,7 @@ class Restricted:
     """Rows in the coordinates of a chart."""
 
     rows: Rows
-    chart: Chart
+    chart: Parametrization
 
     def __post_init__(self) -> None:
         if not self.rows.symmetric:
@@ -45,7 +51,7 @@ class Restricted:
 
     @property
     def d(self) -> int:
-        return self.chart.free.size
+        return self.chart.size
 
     @property
     def symmetric(self) -> bool:
@@ -65,25 +71,40 @@ class Restricted:
 
     def score(self, theta: Array, weights: Array) -> Array:
         point = self.chart.point(theta)
-        return np.asarray(self.chart.slope(point).T @ self.rows.score(point, weights))
+        return self.chart.pull(point, self.rows.score(point, weights))
 
     def curvature(self, theta: Array, weights: Array, v: Array) -> Array:
         point = self.chart.point(theta)
-        slope = self.chart.slope(point)
-        own = np.asarray(slope.T @ self.rows.curvature(point, weights, slope @ v))
+        curved = self.rows.curvature(point, weights, self.chart.push(point, v))
+        own = self.chart.pull(point, curved)
         if self.chart.linear:
             return own
         return own - self.chart.second_order(self.rows.score(point, weights), theta, v)
 
     def terms_along(self, theta: Array, v: Array) -> Iterator[tuple[slice, Array]]:
         point = self.chart.point(theta)
-        return self.rows.terms_along(point, self.chart.slope(point) @ v)
+        return self.rows.terms_along(point, self.chart.push(point, v))
 
     def sum_blocks(
         self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
     ) -> Any:
         point = self.chart.point(theta)
-        return self.rows.sum_blocks(point, self.chart.slope(point) @ v, reduce, *row_arrays)
+        return self.rows.sum_blocks(point, self.chart.push(point, v), reduce, *row_arrays)
+
+    def units(self, theta: Array, weights: Weights, penalty: Penalty) -> Array:
+        if self.d > CHEAP_LIMIT and isinstance(self.rows, ScaledRows):
+            point = self.chart.point(theta)
+            return self.chart.coordinates(self.rows.units(point, weights, NO_PENALTY))
+        return formed_units(self, theta, weights.values, penalty)
+
+    def tangent(self, theta: Array) -> "Restricted | None":
+        point = self.chart.point(theta)
+        found = None
+        if isinstance(self.rows, TangentRows):
+            found = self.rows.tangent(point)
+        elif isinstance(self.rows.outputs, TangentOutputs):
+            found = self.rows.outputs.tangent(point)
+        return None if found is None else Restricted(found, self.chart)
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "Restricted":
         if not isinstance(self.rows, RedrawableRows):
@@ -96,7 +117,7 @@ class Restricted:
             own = self.rows.batch_score(point, weights, rows)
         else:
             own = self.rows.score(point, weights * np.bincount(rows, minlength=self.n))
-        return np.asarray(self.chart.slope(point).T @ own)
+        return self.chart.pull(point, own)
 
     def log_likelihood(self, theta: Array, weights: Weights) -> float:
         if not isinstance(self.rows, NormalizedRows):
@@ -109,7 +130,7 @@ class RestrictedOutputs:
     """Outputs in the coordinates of a chart."""
 
     whole: Outputs
-    chart: Chart
+    chart: Parametrization
 
     @property
     def is_linear(self) -> bool:
@@ -133,19 +154,19 @@ class RestrictedOutputs:
 
     def gauss_newton(self, theta: Array, weights: Array, v: Array) -> Array:
         point = self.chart.point(theta)
-        slope = self.chart.slope(point)
-        return np.asarray(slope.T @ self.whole.gauss_newton(point, weights, slope @ v))
+        curved = self.whole.gauss_newton(point, weights, self.chart.push(point, v))
+        return self.chart.pull(point, curved)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         point = self.chart.point(theta)
-        return self.whole.whitened(point, self.chart.slope(point) @ v)
+        return self.whole.whitened(point, self.chart.push(point, v))
 
     def noise(
         self, theta: Array, weights: Array, rng: np.random.Generator, count: int
     ) -> Array | None:
         point = self.chart.point(theta)
         drawn = self.whole.noise(point, weights, rng, count)
-        return None if drawn is None else np.asarray(self.chart.slope(point).T @ drawn)
+        return None if drawn is None else self.chart.pull(point, drawn)
 
     def with_likelihood(self, likelihood: Any) -> Restricted:
         assert isinstance(self.whole, NoisyOutputs)

@@ -351,6 +351,14 @@ class FormedOutputs(Protocol):
 
 
 @runtime_checkable
+class RescaledOutputs(Protocol):
+    """Outputs with a noise variance or dispersion, which another fit estimates anew."""
+
+    def rescaled(self, factor: float) -> Rows:
+        """Multiply the noise variance, or the dispersion."""
+
+
+@runtime_checkable
 class NoisyOutputs(Protocol):
     """Outputs with Gaussian noise whose variance may have been estimated."""
 
@@ -372,3 +380,11 @@ def sum_of_blocks(
     for span, block in rows.terms_along(theta, v):
         total = total + reduce(block, *(array[span] for array in row_arrays))
     return total
+
+
+def formed_units(rows: Rows, theta: Array, weights: Array, penalty: Penalty) -> Array:
+    """Standard error of each parameter, the others held fixed, from the curvature, (d,)."""
+    one = np.eye(theta.size)
+    curvature = rows.curvature(theta, weights, one) + penalty.curvature(theta, one)
+    size = abs(np.diag(curvature))
+    return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))

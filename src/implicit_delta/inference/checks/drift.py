@@ -13,7 +13,6 @@ from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.glm.model import HostModel
 from implicit_delta.numerics.arrays import ratio
 
 MOST_PARAMETERS = 500  # whose covariance is formed to look at the drift of each
@@ -77,7 +76,9 @@ def _advice(model: FittedModel) -> str:
 def parameter_drift(case: Case) -> Finding | None:
     """Find a parameter that is far from its maximum where psi is not: another fit's psi."""
     model = case.model
-    if not isinstance(model, HostModel) or model.bends or model.constraints is not None:
+    if model is None or not model.facts.training.by_library:
+        return None
+    if model.bends or model.constraints is not None:
         return None
     if case.response.directions is None or model.penalty.early_stop or model.d > MOST_PARAMETERS:
         return None

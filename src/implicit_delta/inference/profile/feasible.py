@@ -56,6 +56,9 @@ def without_inequalities(model: FittedModel) -> FittedModel:
         active = active if active.constraints.equal[row] else active.without(int(row))
     chart = active.chart(whole.theta, whole.units)
     base: Any = whole if chart is None else whole.along(chart)
+    if hasattr(base, "space"):
+        space = replace(base.space, constraints=None)
+        return replace(base, space=space)  # type: ignore[no-any-return]
     return replace(base, constraints=None)  # type: ignore[no-any-return]
 
 

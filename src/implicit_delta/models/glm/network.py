@@ -15,8 +15,10 @@ from scipy.special import expit
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Likelihood, Product
-from implicit_delta.models.base import Curvature, Whitened
-from implicit_delta.models.glm.model import HostLikelihood, blocks, root_matrices
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.glm.likelihood import OutputLikelihood, blocks, root_matrices
+from implicit_delta.models.glm.outcomes import rescaled
+from implicit_delta.models.rows import Whitened
 
 LARGEST_BLOCK = 2**20  # numbers per activation when many directions go together
 LARGEST_ROWS = 2**22  # numbers in the rows that a Gauss-Newton matrix is summed from at a time
@@ -43,7 +45,7 @@ def cut_layers(b: Any, widths: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Network(HostLikelihood):
+class Network(OutputLikelihood):
     """A perceptron whose last layer has the outputs of a likelihood.
 
     Attributes
@@ -58,6 +60,8 @@ class Network(HostLikelihood):
         Coefficients at which the network is replaced by its tangent: outputs are linear in the
         step from there.
     """
+
+    linear = False
 
     X: Array
     widths: tuple[int, ...]
@@ -89,6 +93,16 @@ class Network(HostLikelihood):
         block = max(1, LARGEST_BLOCK // (len(self.X) * max(self.widths)))
         parts = [v[:, i : i + block] for i in range(0, v.shape[1], block)]
         return np.hstack([self._product(layers, activations, delta, curved, v) for v in parts])
+
+    def size(self, d: int) -> int:
+        return self.widths[-1]
+
+    @property
+    def density(self) -> Likelihood:
+        return self.likelihood
+
+    def rescaled(self, factor: float) -> "Network":
+        return replace(self, likelihood=rescaled(self.likelihood, factor))
 
     def outputs(self, b: Array) -> Array:
         """Outputs of all rows, (n, C)."""

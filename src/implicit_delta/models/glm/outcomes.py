@@ -9,7 +9,8 @@ from scipy.special import log_ndtr, ndtr
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product, as_counts
-from implicit_delta.models.base import Curvature, cannot_draw
+from implicit_delta.models.base import cannot_draw
+from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.noise import check_noise
 
@@ -45,6 +46,10 @@ class Outcome(ABC):
     def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
         """The function u to S' u for a root of the expected information; residuals; spread."""
 
+    @abstractmethod
+    def rescaled(self, factor: float) -> Self:
+        """Multiply the noise variance, or the dispersion."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canonical(Outcome):
@@ -69,8 +74,16 @@ class Canonical(Outcome):
         likelihood = self.likelihood
         return likelihood.root(eta), likelihood.residual(eta, self.y), likelihood.spread(eta)
 
+    def rescaled(self, factor: float) -> Self:
+        return replace(self, likelihood=rescaled(self.likelihood, factor))
+
     def __repr__(self) -> str:
         return repr(self.likelihood)
+
+
+def rescaled(likelihood: Any, factor: float) -> Likelihood:
+    """Multiply the variance of a Gaussian; no other likelihood here has a scale."""
+    return Gaussian(likelihood.noise * factor)
 
 
 def squared_error(y: Array, s2: float, mean_square: float) -> Canonical:
@@ -136,6 +149,9 @@ class Probit(OnePredictor):
     def spread(self, eta: Array) -> Array:
         return np.asarray(np.exp((log_ndtr(eta) + log_ndtr(-eta)) / 2))
 
+    def rescaled(self, factor: float) -> Self:
+        return self
+
     @property
     def _sign(self) -> Array:
         return (2 * self.y - 1)[:, None]
@@ -154,6 +170,7 @@ class MeanVariance(OnePredictor):
     """
 
     y: Array
+    scale: float
 
     def slope(self, eta: Array) -> Array:
         mean = self.mean(eta)
@@ -171,6 +188,9 @@ class MeanVariance(OnePredictor):
 
     def spread(self, eta: Array) -> Array:
         return np.asarray(self.precision(self.mean(eta)) ** -0.5)
+
+    def rescaled(self, factor: float) -> Self:
+        return replace(self, scale=factor * self.scale)  # type: ignore[type-var]
 
     @abstractmethod
     def mean(self, eta: Array) -> Array:

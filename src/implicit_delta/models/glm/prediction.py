@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
-from implicit_delta.models.glm.model import blocks
+from implicit_delta.models.glm.likelihood import blocks
 from implicit_delta.models.glm.network import Network
 
 MOST_ROWS = 2**14  # of a sum whose second derivative is found

@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Product
-from implicit_delta.models.base import Curvature, Whitened
-from implicit_delta.models.glm.model import HostLikelihood, blocks, root_matrices
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.glm.likelihood import OutputLikelihood, blocks, root_matrices
 from implicit_delta.models.glm.outcomes import Outcome
+from implicit_delta.models.rows import Whitened
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearPredictors(HostLikelihood):
+class LinearPredictors(OutputLikelihood):
     """One linear predictor per output and row, ``eta_c = X b_c + offset``, (n, C).
 
     b holds the outputs one after another, each with its p coefficients. With slopes s_c and
@@ -63,6 +65,16 @@ class LinearPredictors(HostLikelihood):
         for part in blocks(len(eta), eta.shape[1] * v.shape[1]):
             moved = np.stack([self.X[part] @ step for step in steps], axis=1)
             yield Whitened(root[part] @ moved, residuals[part], spread[part])
+
+    def size(self, d: int) -> int:
+        return int(d // self.X.shape[1]) + self.base
+
+    @property
+    def density(self) -> Any:
+        return getattr(self.outcome, "likelihood", None)
+
+    def rescaled(self, factor: float) -> "LinearPredictors":
+        return replace(self, outcome=self.outcome.rescaled(factor))
 
     def __repr__(self) -> str:
         return repr(self.outcome)

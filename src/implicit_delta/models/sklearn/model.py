@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,15 @@ from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
 from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
-from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
-from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.prediction import InCoordinates, Predictor
+from implicit_delta.models.glm.language import HostLanguage
+from implicit_delta.models.glm.network import Network
+from implicit_delta.models.glm.predictors import LinearPredictors
+from implicit_delta.models.glm.rows import check_coefficients, host_rows
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.parametrization import LinearMap
+from implicit_delta.models.penalty import Penalty, Ridge
+from implicit_delta.models.prediction import InCoordinates
+from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.sklearn.copies import pipeline_copy
 from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
 from implicit_delta.models.sklearn.selection import refuse_supervised
@@ -30,6 +37,7 @@ from implicit_delta.models.sklearn.table import (
     penalty_note,
 )
 from implicit_delta.models.sklearn.watch import Watch
+from implicit_delta.models.space import Space
 from implicit_delta.models.weights import observation_weights
 
 
@@ -39,7 +47,7 @@ def from_sklearn(
     y: Any,
     sample_weight: Any = None,
     weight_kind: WeightKind = "frequency",
-) -> HostModel:
+) -> ComposedModel:
     r"""Make a fitted model of a scikit-learn estimator.
 
     Psi receives a fitted copy of the estimator, which predicts. Intercepts and penalties are
@@ -66,7 +74,7 @@ def from_sklearn(
 
     Returns
     -------
-    HostModel
+    FittedModel
 
     Notes
     -----
@@ -108,41 +116,62 @@ def from_sklearn(
         weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
         built = build(last, features, y, weights, labels)
     check_coefficients(built.b, "scikit-learn")
-    count_rows(built.likelihood, built.b, "scikit-learn")
-    coordinates = Coordinates()
-    if built.shifted_together is not None:
-        coordinates = Coordinates.fixing_sums(built.b, built.shifted_together)
-    to_host, to_tangent = built.to_host, built.to_tangent
-    for pipeline in reversed(pipelines):
-        to_host = partial(pipeline_copy, pipeline, to_host)
-        to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
-    predictor: Predictor = _predictor(pipelines, last, table, features, built)
-    if coordinates.basis is not None:
-        predictor = InCoordinates(predictor, coordinates)
-    names = None if built.names is None else coordinates.free(np.array(built.names))
-    bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
     note = penalty_note(last) if np.any(built.ridge) else ""
     by_rows = type(last).__name__ in OF_MEAN_LOSS
     host = Host(
         labels=getattr(X if hasattr(X, "columns") else y, "index", None),
         response=NamedColumn.of(y),
-        predictor=predictor,
+        predictor=_predictor(pipelines, last, table, features, built),
+        scale_rule=built.scale_rule,
         drift_causes=OTHER_FIT,
     )
-    model = HostModel(
-        likelihood=built.likelihood,
-        theta=coordinates.free(built.b),
+    notes = {"likelihood": repr(built.likelihood)}
+    hidden = isinstance(built.likelihood, Network) and built.to_tangent is None
+    bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
+    model = ComposedModel(
+        theta=built.b,
+        rows=host_rows(built.likelihood, built.b, "scikit-learn", hidden),
         weights=weights,
-        penalty=Penalty((coordinates.ridge(built.ridge, note),), by_rows=by_rows),
-        coordinates=coordinates,
-        to_host=to_host,
-        to_tangent=to_tangent,
-        watch=Watch(last),
-        names=None if names is None else tuple(map(str, names)),
-        facts=Facts(BY_LIBRARY, host, built.df),
-        constraints=constraints_of(bounds, (), built.b, built.names),
+        penalty=Penalty((Ridge(built.ridge, name=note),), by_rows=by_rows),
+        space=Space(
+            names=None if built.names is None else tuple(map(str, built.names)),
+            constraints=constraints_of(bounds, (), built.b, built.names),
+            language=_language(pipelines, last, built),
+        ),
+        facts=Facts(BY_LIBRARY, host, built.df, source="from_sklearn", notes=notes),
     )
+    if built.shifted_together is not None:
+        model = _without_shifts(model, LinearMap.fixing_sums(built.b, built.shifted_together))
     return checked_under_constraints(model)
+
+
+def _language(pipelines: list[Any], last: Any, built: Built) -> HostLanguage:
+    """Give psi a copy of the estimator, with copies of the pipelines around it."""
+    to_host, to_tangent = built.to_host, built.to_tangent
+    for pipeline in reversed(pipelines):
+        to_host = partial(pipeline_copy, pipeline, to_host)
+        to_tangent = to_tangent and partial(pipeline_copy, pipeline, to_tangent)
+    linear = isinstance(built.likelihood, LinearPredictors)
+    return HostLanguage(to_host, Watch(last), to_tangent, linear)
+
+
+def _without_shifts(model: ComposedModel, chart: LinearMap) -> ComposedModel:
+    """Leave out the directions in which coefficients can be shifted together without effect."""
+    names, language, host = model.space.names, model.space.language, model.facts.host
+    assert isinstance(language, HostLanguage)
+    assert host.predictor is not None
+    return replace(
+        model,
+        theta=chart.coordinates(model.theta),
+        rows=Restricted(model.rows, chart),
+        penalty=replace(model.penalty, ridges=tuple(map(chart.ridge, model.penalty.ridges))),
+        space=replace(
+            model.space,
+            names=names and tuple(names[j] for j in chart.kept),
+            language=language.along(chart),
+        ),
+        facts=model.facts.with_host(predictor=InCoordinates(host.predictor, chart)),
+    )
 
 
 def _predictor(

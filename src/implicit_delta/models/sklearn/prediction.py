@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.glm.likelihood import HostLikelihood
 from implicit_delta.models.glm.network import Network
 from implicit_delta.models.glm.prediction import (
     Binary,
@@ -121,6 +121,7 @@ class SklearnPredictor(Predictor):
         return "" if _same_numbers(self.read(self.table), self.features) else CHANGED
 
     def tangent(self, theta: Array) -> "SklearnPredictor":
+        assert isinstance(self.likelihood, Network)
         return replace(self, likelihood=self.likelihood.touching(theta))
 
     def _features(self, data: Any) -> Array:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.facts import ScaleRule
+from implicit_delta.models.glm.likelihood import HostLikelihood
 from implicit_delta.models.glm.network import Network
 from implicit_delta.models.glm.outcomes import Canonical, Tweedie, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
@@ -50,6 +51,8 @@ class Built:
         Residual degrees of freedom, where a noise variance was estimated.
     low : (D,) array or float
         Lower bounds of the coefficients.
+    scale_rule : {"unbiased", "mle"} or None
+        How a noise variance or dispersion was estimated.
     """
 
     likelihood: HostLikelihood
@@ -61,6 +64,7 @@ class Built:
     df: float = np.inf
     to_tangent: Callable[[Any, Any], Any] | None = None
     low: Array | float = -np.inf
+    scale_rule: ScaleRule | None = None
 
 
 # A builder gets the estimator, the design matrix, the targets, the weights and feature names.
@@ -84,7 +88,8 @@ def _least_squares(reg: Any, X: Array, y: Any, weights: Weights, names: list[str
     mean_square = weights.mean_one_sum(target**2) / weights.count
     likelihood = LinearPredictors(design, squared_error(target, s2, mean_square))
     labels = _linear_names(reg, names)
-    return Built(likelihood, b, alpha / s2, partial(linear_copy, reg), labels, df=df, low=low)
+    to_host = partial(linear_copy, reg)
+    return Built(likelihood, b, alpha / s2, to_host, labels, df=df, low=low, scale_rule="unbiased")
 
 
 def _mean_regression(reg: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
@@ -104,7 +109,8 @@ def _mean_regression(reg: Any, X: Array, y: Any, weights: Weights, names: list[s
         outcome = replace(outcome, scale=pearson / df)
         likelihood = LinearPredictors(design, outcome)
     ridge, labels = alpha / outcome.scale, _linear_names(reg, names)
-    return Built(likelihood, b, ridge, partial(linear_copy, reg), labels, df=df)
+    rule: ScaleRule | None = None if power == 1 else "unbiased"
+    return Built(likelihood, b, ridge, partial(linear_copy, reg), labels, df=df, scale_rule=rule)
 
 
 def _logistic(clf: Any, X: Array, y: Any, weights: Weights, names: list[str]) -> Built:
@@ -182,7 +188,10 @@ def _perceptron(mlp: Any, X: Array, y: Any, weights: Weights, names: list[str]) 
     ridge = penalized * mlp.alpha / scale
     to_host, to_tangent = (partial(way, mlp, widths) for way in (perceptron_copy, tangent_copy))
     known = to_tangent if hasattr(mlp, FORWARD) else None
-    return Built(network, b, ridge, to_host, shifted_together=last, to_tangent=known)
+    rule: ScaleRule | None = "mle" if isinstance(likelihood, Gaussian) else None
+    return Built(
+        network, b, ridge, to_host, shifted_together=last, to_tangent=known, scale_rule=rule
+    )
 
 
 def _outputs(mlp: Any, X: Array, y: Any, weights: Weights) -> tuple[Likelihood, Any]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.glm.likelihood import HostLikelihood
 
 Numbers = NDArray[np.intp]
 

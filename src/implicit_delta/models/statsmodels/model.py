@@ -10,14 +10,18 @@ from implicit_delta._core.labels import NamedColumn
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import FittedModel, range_of
+from implicit_delta.models.base import range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.estimates import from_estimates
 from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
 from implicit_delta.models.foreign import WRITE, has_estimates, refuse_foreign
-from implicit_delta.models.glm.model import Coordinates, HostModel, check_coefficients, count_rows
+from implicit_delta.models.glm.language import HostLanguage
+from implicit_delta.models.glm.likelihood import OutputLikelihood
+from implicit_delta.models.glm.rows import NO_OUTPUTS, check_coefficients, host_rows
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.penalty import Penalty, Ridge
+from implicit_delta.models.space import Space
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.estimated import estimated, is_estimated
 from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
@@ -40,7 +44,7 @@ def from_statsmodels(
     alpha: float | Sequence[float] | Array | None = None,
     observed: bool | None = None,
     weight_kind: WeightKind = "frequency",
-) -> FittedModel:
+) -> ComposedModel:
     r"""Make a fitted model of statsmodels results.
 
     Psi receives the parameters as ``results.params`` has them: a pandas Series (a DataFrame for
@@ -82,7 +86,7 @@ def from_statsmodels(
     Returns
     -------
     FittedModel
-        Of GEE, QuantReg, RLM, IV2SLS and REML a model of estimates, of anything else a `HostModel`.
+        Of GEE, QuantReg, RLM, IV2SLS and REML one of estimates, which has no rows.
 
     Notes
     -----
@@ -134,37 +138,51 @@ def from_statsmodels(
     check_coefficients(theta, "statsmodels")
     penalty = _penalty(alpha, theta.size)
     built = build(bare, theta, penalty)
-    n = count_rows(built.likelihood, theta, "statsmodels")
-    weights = _counts(built.counts, n, weight_kind)
+    rows = host_rows(built.likelihood, theta, "statsmodels")
+    weights = _counts(built.counts, rows.n, weight_kind)
     curvature = host_curvature(bare, built.likelihood, weights.values)
     claimed = None
     if penalty is None and weight_kind != "sampling":
-        claimed = claim_of(bare, n)
+        claimed = claim_of(bare, rows.n)
     if observed is not None:
         curvature = "hessian" if observed else "ggn"
     names, predictor = _names(bare, results.params), predictor_of(bare)
     host = Host(
-        labels=None if built.grouped else _rows(bare.model, n),
+        labels=None if built.grouped else _rows(bare.model, rows.n),
         grouped=built.grouped,
         response=NamedColumn.of(getattr(bare.model.data, "orig_endog", None)),
         covariance=claimed,
         predictor=predictor,
+        scale_rule="unbiased" if built.scaled else None,
         drift_causes=OTHER_FIT,
     )
     df = built.df if penalty is not None else degrees_of_freedom(bare, claimed is not None)
-    model = HostModel(
-        likelihood=built.likelihood,
+    likelihood = repr(built.likelihood)
+    facts = Facts(
+        BY_LIBRARY,
+        host,
+        df,
+        no_outputs=NO_OUTPUTS.format(likelihood),
+        source="from_statsmodels",
+        notes={"likelihood": likelihood, **_precisions(bare.model)},
+        curvature=curvature,
+    )
+    language = HostLanguage(
+        LikeParams(results.params, predictor),
+        Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
+        linear=isinstance(built.likelihood, OutputLikelihood),
+    )
+    model = ComposedModel(
         theta=theta,
+        rows=rows,
         weights=weights,
         penalty=Penalty((Ridge(np.broadcast_to(built.ridge, theta.shape)),)),
-        coordinates=Coordinates(),
-        to_host=LikeParams(results.params, predictor),
-        watch=Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
-        names=names,
-        curvature=curvature,
-        facts=Facts(BY_LIBRARY, host, df),
-        notes=_precisions(bare.model),
-        constraints=constraints_of(None, _equalities(bare), theta, names),
+        space=Space(
+            names=names,
+            constraints=constraints_of(None, _equalities(bare), theta, names),
+            language=language,
+        ),
+        facts=facts,
     )
     return checked_under_constraints(model)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
-from implicit_delta.models.base import Curvature
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.glm.likelihood import HostLikelihood
 from implicit_delta.models.glm.outcomes import KNOWN, Canonical, Outcome, Probit, squared_error
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import check_noise, effective_parameters
@@ -26,13 +26,17 @@ from implicit_delta.models.weights import warn_of_rates
 
 
 class Built(NamedTuple):
-    """A likelihood, its ridge, frequency weights, with a ridge freedom; whether of groups."""
+    """A likelihood, its ridge, frequency weights, with a ridge freedom; whether of groups.
+
+    And whether its scale is that of the residuals.
+    """
 
     likelihood: HostLikelihood
     ridge: Array | float = 0.0
     counts: Array | None = None
     df: float = np.inf
     grouped: bool = False
+    scaled: bool = False
 
 
 # A builder gets results, coefficients and the penalty.
@@ -46,11 +50,13 @@ def _least_squares(results: Any, b: Array, alpha: Array | None) -> Built:
         freedom = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
         s2 = float(np.sum((y - X @ b) ** 2) / freedom)
         ridge = len(y) * alpha / s2
-        return Built(LinearPredictors(X, squared_error(y, s2, np.mean(y**2))), ridge, df=freedom)
+        likelihood = LinearPredictors(X, squared_error(y, s2, np.mean(y**2)))
+        return Built(likelihood, ridge, df=freedom, scaled=True)
     if results.cov_type == "fixed scale":
         given = Gaussian(results.cov_kwds.get("scale", 1.0))
         return Built(LinearPredictors(X, Canonical(given, y)))
-    return Built(LinearPredictors(X, squared_error(y, results.scale, np.mean(y**2))))
+    likelihood = LinearPredictors(X, squared_error(y, results.scale, np.mean(y**2)))
+    return Built(likelihood, scaled=True)
 
 
 def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
@@ -70,7 +76,9 @@ def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
         y = np.asarray(model.endog * model.n_trials, dtype=np.float64)
         warn_of_rates(y, weights, "freq_weights", "Fit with `var_weights=` instead.")
     likelihood = LinearPredictors(model.exog, outcome, _column(offset_of(model)))
-    return Built(likelihood, _summed(alpha, model), weights)
+    fixed = type(family).__name__ in ("Binomial", "Poisson", "NegativeBinomial")
+    scaled = not fixed if model.scaletype is None else model.scaletype in ("x2", "X2")
+    return Built(likelihood, _summed(alpha, model), weights, scaled=scaled)
 
 
 def host_curvature(results: Any, likelihood: HostLikelihood, weights: Array) -> Curvature:

@@ -12,9 +12,10 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import as_counts, whole
-from implicit_delta.models.base import Curvature, cannot_draw
+from implicit_delta.models.base import cannot_draw
+from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie
-from implicit_delta.models.glm.model import HostLikelihood
+from implicit_delta.models.glm.likelihood import HostLikelihood
 from implicit_delta.models.glm.outcomes import MeanVariance
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.weights import Weights
@@ -275,7 +276,7 @@ class Numerical(HostLikelihood):
     method: str
     anchor: Array
     name: str = ""
-    _last: LastCache = field(init=False, default_factory=LastCache)
+    cache: LastCache = field(default_factory=LastCache)
 
     def terms(self, b: Array) -> Array:
         values = np.atleast_1d(np.asarray(getattr(self.model, self.method)(b), dtype=np.float64))
@@ -288,7 +289,7 @@ class Numerical(HostLikelihood):
         return self._model(weights).information(b, v, curvature)
 
     def terms_along(self, b: Array, v: Array) -> Array:
-        known = self._last.key  # weights only set the length of the steps: any will do
+        known = self.cache.key  # weights only set the length of the steps: any will do
         return self._model(np.ones(self.terms(b).size) if known is None else known).terms_along(
             b, v
         )
@@ -304,7 +305,7 @@ class Numerical(HostLikelihood):
 
     def _model(self, weights: Array) -> LoglikModel:
         """The same log-likelihood with these weights; its units are found only once."""
-        model: LoglikModel = self._last.get(
+        model: LoglikModel = self.cache.get(
             weights, "model", lambda: LoglikModel(self.terms, self.anchor, Weights(weights))
         )
         return model

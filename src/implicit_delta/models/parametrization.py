@@ -1,0 +1,96 @@
+"""Parameters as a function of fewer coordinates: charts of constraints, and linear maps."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array
+from implicit_delta.models.penalty import Ridge
+
+
+class Parametrization(Protocol):
+    """All parameters theta = c(z), (d,), as a function of k coordinates z.
+
+    Attributes
+    ----------
+    size : int
+        Number of coordinates.
+    linear : bool
+        Whether c is linear, up to a constant.
+    """
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def linear(self) -> bool: ...
+
+    def point(self, z: Array) -> Array:
+        """Parameters at some coordinates, (d,)."""
+
+    def coordinates(self, theta: Array) -> Array:
+        """Coordinates of some parameters, (k,)."""
+
+    def push(self, theta: Array, v: Array) -> Array:
+        """Map steps of the coordinates, (k,) or (k, m), to steps of theta."""
+
+    def pull(self, theta: Array, g: Array) -> Array:
+        """Map gradients in theta, (d,) or (d, m), to gradients in the coordinates."""
+
+    def second_order(self, gradient: Array, z: Array, v: Array) -> Array:
+        r"""Sum :math:`g_j \nabla^2 c_j(z) v` over all parameters, for v of (k,) or (k, m)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """Coefficients ``b = origin + basis @ theta``, with ``theta = b[kept]``.
+
+    An overparametrized host library, such as softmax with one column per class, has directions
+    that leave the likelihood unchanged. They are left out here, and only here.
+    """
+
+    origin: Array
+    basis: scipy.sparse.csr_array
+    kept: NDArray[np.intp]
+
+    linear = True
+
+    @classmethod
+    def fixing_sums(cls, b: Array, groups: NDArray[np.intp]) -> "LinearMap":
+        """Hold the sum of each row of `groups`, (g, C) indices into b, where it is.
+
+        Theta is b without the last of each group, which takes up the difference.
+        """
+        last, others = groups[:, -1], groups[:, :-1]
+        identity = scipy.sparse.eye_array(b.size, format="lil")
+        identity[np.repeat(last, others.shape[1]), others.ravel()] = -1.0
+        origin = np.zeros(b.size)
+        origin[last] = b[groups].sum(axis=1)
+        kept = np.setdiff1d(np.arange(b.size), last)
+        return cls(origin, identity.tocsc()[:, kept].tocsr(), kept)
+
+    @property
+    def size(self) -> int:
+        return self.kept.size
+
+    def point(self, z: Array) -> Array:
+        return np.asarray(self.origin + self.basis @ z)
+
+    def coordinates(self, theta: Array) -> Array:
+        return theta[self.kept]
+
+    def push(self, theta: Array, v: Array) -> Array:
+        return np.asarray(self.basis @ v)
+
+    def pull(self, theta: Array, g: Array) -> Array:
+        return np.asarray(self.basis.T @ g)
+
+    def second_order(self, gradient: Array, z: Array, v: Array) -> Array:
+        return np.zeros_like(v)
+
+    def ridge(self, ridge: Ridge) -> Ridge:
+        """Write a ridge on b as one on theta."""
+        return Ridge(ridge.strength, ridge.center - self.origin, ridge.name, self.basis)
