@@ -190,7 +190,7 @@ def test_models_that_only_work_in_float32_stay_there(name):
 def test_dtype_keeps_single_precision(dtype):
     model, est = answered(*perceptron(), X, XV, dtype=dtype)
     _, double = answered(*perceptron(), X, XV)
-    assert model.functional.dtype == np.float32
+    assert model.precision.dtype == "float32"
     assert est.diagnostics.notes["precision"] == "float32"
     np.testing.assert_allclose(est.standard_error, double.standard_error, rtol=1e-3)
 
@@ -206,7 +206,7 @@ def test_large_data_are_converted_batch_by_batch(monkeypatch):
     _, expected = answered(*perceptron(), X, XV)
     monkeypatch.setattr("implicit_delta.models.jax.data.KEPT_BYTES", 100)
     model, est = answered(*perceptron(), X, XV, batch_size=7)
-    assert model.batches.arrays[0].dtype == np.float32
+    assert model.rows.batches.arrays[0].dtype == np.float32
     np.testing.assert_allclose(est.standard_error, expected.standard_error, rtol=1e-10)
 
 

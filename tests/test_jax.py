@@ -143,8 +143,8 @@ def test_torch_and_jax_find_the_same_noise(variance):
     Y = np.random.default_rng(1).normal(size=(len(X), CLASSES))
     jaxed = small_model(idm.Gaussian(variance), data=(X, Y))
     torched = idm.from_torch(in_torch(jaxed.params), (X, Y), idm.Gaussian(variance), l2=3.0)
-    noise = jaxed.program.row_terms.likelihood.variance
-    assert noise == pytest.approx(torched.row_terms.likelihood.variance, rel=1e-8)
+    noise = jaxed.outputs.likelihood.variance
+    assert noise == pytest.approx(torched.outputs.likelihood.variance, rel=1e-8)
     np.testing.assert_allclose(
         jaxed.terms(jaxed.theta), torched.terms(torched.theta), rtol=1e-8, atol=1e-12
     )
@@ -208,8 +208,10 @@ def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     model = small_model(penalty=penalty, weights=np.arange(50.0), batch_size=20)
     columns = model.information(model.theta, np.eye(model.d)[:, :20], "ggn")
     assert model.d >= 20
-    monkeypatch.setattr("implicit_delta.models.batched.JACOBIAN_BYTES", 8 * model.d * 3 * 7)
-    formed = model.gauss_newton_matrix(model.theta)
+    bytes_of_7_rows = 8 * model.d * 3 * 7
+    monkeypatch.setattr("implicit_delta.models.batched_outputs.JACOBIAN_BYTES", bytes_of_7_rows)
+    formed = model.outputs.gauss_newton_matrix(model.theta, model.weights.values)
+    formed = formed + model.penalty.curvature(model.theta, np.eye(model.d))
     np.testing.assert_allclose(formed[:, :20], columns, atol=1e-10)
     wide = model.information(model.theta, np.hstack([np.eye(model.d)] * 2), "ggn")
     np.testing.assert_allclose(wide[:, : model.d], formed)
@@ -329,14 +331,16 @@ def test_parameters_have_names_in_their_order(polished):
     assert idm.infer(polished, idm.parameters).names == model.names
 
 
-def test_a_model_prints_in_one_line(reference):
-    assert repr(reference) == "JaxModel(n=50, d=27, Categorical(), l2=3, float64)"
+def test_a_model_prints_what_it_is_made_of(reference):
+    lines = ["from_jax: 50 rows, 27 parameters", "log-likelihood: Categorical(), float64", "l2: 3"]
+    assert str(reference).split("\n  ") == lines
     X, y = small_data()
     written = small_model(
         log_softmax, data={"input": X, "label": y}, apply=None,
         penalty=lambda p: (p["inner"]["b"] ** 2).sum(),
     )  # fmt: skip
-    assert "log_softmax, l2=3, penalty" in repr(written)
+    told = "log-likelihood: log_softmax, float64\n  penalty: <lambda>\n  l2: 3"
+    assert told in repr(written)
 
 
 def test_moved_models_share_nothing_with_the_first():

@@ -226,13 +226,13 @@ def test_a_saddle_is_refused_with_its_curvature_and_advice():
 def test_batches_are_chosen_by_memory(monkeypatch):
     monkeypatch.setattr("implicit_delta.models.jax.model.BATCH_BYTES", 600)
     small = fitted()
-    assert 1 < len(small.batches.bounds) <= 30
-    sizes = [stop - start for start, stop in small.batches.bounds]
+    assert 1 < len(small.rows.batches.bounds) <= 30
+    sizes = [stop - start for start, stop in small.rows.batches.bounds]
     assert sum(sizes) == 30
     assert len(set(sizes)) <= 2
     monkeypatch.undo()
     whole = fitted()
-    assert whole.batches.bounds == [(0, 30)]
+    assert whole.rows.batches.bounds == [(0, 30)]
     np.testing.assert_allclose(small.score(small.theta), whole.score(whole.theta), rtol=1e-12)
 
 

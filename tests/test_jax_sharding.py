@@ -32,7 +32,7 @@ def answers(data, params):
     ests = [idm.infer(fit, psi, robust=r) for r in (False, True)]
     ests.append(idm.infer(fit, psi, clusters=clusters))
     ests.append(idm.infer(fit, psi, idm.Infinitesimal(curvature="ggn")))
-    kept = jax.tree_util.tree_leaves(model.batches.arrays)
+    kept = jax.tree_util.tree_leaves(model.rows.batches.arrays)
     return [e.value for e in ests] + [e.standard_error for e in ests], kept
 
 

@@ -107,7 +107,7 @@ def test_what_functions_read_from_outside_is_that_of_now(function):
 
 def test_a_change_between_the_model_and_its_question_does_not_reach_others():
     first = model(lambda p, x: apply(p, x))
-    shared = first.row_terms.apply
+    shared = first.rows.program.row_terms.apply
     COLUMNS[0] = 3.0
     error(first)  # compiles what it needs now
     COLUMNS[0] = 1.0

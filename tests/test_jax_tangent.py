@@ -72,7 +72,7 @@ def test_accuracy_of_the_tangent():
 
 
 def test_classes_have_no_tangent():
-    functional, theta = model_of().functional, model_of().theta
+    functional, theta = model_of().rows.functional, model_of().theta
     classes = lambda p, x: jnp.argmax(x @ p["in"], 1)
     with functional.context():
         pieces = functional.pieces(theta)
@@ -118,5 +118,6 @@ def test_noise_has_the_curvature_as_its_covariance():
     """Of 4000 draws the error of a variance is 2.2 %, the largest of 210 within 4.5 of that."""
     model = model_of()
     noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
-    white = np.linalg.solve(np.linalg.cholesky(model.gauss_newton_matrix(model.theta)), noise)
+    curvature = model.information(model.theta, np.eye(model.d), "ggn")
+    white = np.linalg.solve(np.linalg.cholesky(curvature), noise)
     np.testing.assert_allclose(white @ white.T / 4000, np.eye(model.d), atol=4.5 * 0.022)

@@ -362,7 +362,7 @@ def test_half_precision_is_converted(half, part, monkeypatch):
     model = idm.from_torch(
         network(half), (X.to(half), Y), idm.Categorical(), l2=0.5, parameters=part
     )
-    assert model.functional.dtype == torch.float64
+    assert model.precision.dtype == "float64"
     lifted = network(half).double()
     same = idm.from_torch(
         lifted, (X.to(half).double(), Y), idm.Categorical(), l2=0.5, parameters=part

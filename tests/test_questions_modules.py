@@ -124,7 +124,7 @@ def test_classes_and_the_tangent_of_a_network():
 )
 def test_names_that_do_not_fit(backend, options, text):
     build = BACKENDS[backend]("binary")
-    assert build.columns == ("x", "treated")
+    assert build.facts.host.predictor.columns == ("x", "treated")
     torch = pytest.importorskip("torch")
     data = (torch.tensor(X.to_numpy()), torch.tensor(DATA.binary.to_numpy()))
     with pytest.raises(ValueError, match=text):

@@ -77,7 +77,7 @@ def test_outputs_are_linear_in_the_step(name):
     expected = model.evaluate(psi, model.theta) + model.jacobian(smooth, model.theta) @ delta
     found = model.evaluate_tangent(psi, model.theta, delta)
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert not any("forward" in vars(part) for part in model.functional.module.modules())
+    assert not any("forward" in vars(part) for part in model.rows.functional.module.modules())
 
 
 def test_what_psi_does_to_the_outputs_is_not_linearized():

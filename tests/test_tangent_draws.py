@@ -125,7 +125,7 @@ def test_noise_has_the_curvature_as_its_covariance(kind):
     options = {"weights": weights, "weight_kind": "precision", "l2": 0.7}
     model = idm.from_torch(module, (X, target), likelihood, batch_size=16, **options)
     noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
-    root = np.linalg.cholesky(model.gauss_newton_matrix(model.theta))
+    root = np.linalg.cholesky(model.information(model.theta, np.eye(model.d), "ggn"))
     white = np.linalg.solve(root, noise)
     np.testing.assert_allclose(white @ white.T / 4000, np.eye(model.d), atol=4 * 0.022 * 1.2)
 

@@ -205,8 +205,9 @@ def test_gauss_newton_matrix_formed_equals_its_products():
                 net, data, idm.Categorical(), l2=0.3, weights=weights, batch_size=batch_size,
                 penalty=lambda m: 0.5 * m[0].weight.square().sum(),
             )  # fmt: skip
-            formed = model.gauss_newton_matrix(model.theta)
             identity = np.eye(model.d)
+            formed = model.outputs.gauss_newton_matrix(model.theta, model.weights.values)
+            formed = formed + model.penalty.curvature(model.theta, identity)
             columns = [model.information(model.theta, e, "ggn") for e in identity]
             np.testing.assert_allclose(formed, np.array(columns).T, atol=1e-10)
             several = np.hstack([identity[:, ::-1], -2 * identity, np.ones((model.d, 1))])
@@ -233,8 +234,8 @@ def test_float32_modules_may_be_lifted():
     lifted = idm.from_torch(net, (X.float(), y), idm.Categorical(), l2=0.5, dtype=torch.float64)
     single = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5, dtype="float32")
     v = np.ones(lifted.d)
-    assert lifted.functional.dtype == torch.float64
-    assert single.functional.dtype == torch.float32
+    assert lifted.precision.dtype == "float64"
+    assert single.precision.dtype == "float32"
     assert single.theta.dtype == single.information(single.theta, v).dtype == np.float64
     np.testing.assert_allclose(
         single.information(single.theta, v), lifted.information(lifted.theta, v), rtol=1e-4
@@ -359,15 +360,21 @@ def test_scatter_of_batches_is_that_of_all_rows(batch_size):
     assert model.passes == passes + 2
 
 
-def test_a_model_prints_in_one_line():
+def test_a_model_prints_what_it_is_made_of():
     X, y = small_data()
     model = idm.from_torch(small_net(), (X, y), idm.Categorical(), l2=3.0)
-    assert repr(model) == str(model) == "TorchModel(n=50, d=27, Categorical(), l2=3, float64)"
+    lines = [
+        "from_torch: 50 rows, 27 parameters",
+        "log-likelihood: Categorical(), float64",
+        "l2: 3",
+    ]
+    assert str(model).split("\n  ") == lines
     written = idm.from_torch(
         small_net().float(), {"input": X, "label": y}, cross_entropy, l2=0.5,
         penalty=lambda net: net[0].weight.abs().sum(),
     )  # fmt: skip
-    assert "cross_entropy, l2=0.5, penalty, float64 copy of float32" in repr(written)
+    told = "log-likelihood: cross_entropy, float64 copy of float32\n  penalty: <lambda>\n  l2: 0.5"
+    assert told in repr(written)
 
 
 @pytest.mark.parametrize(

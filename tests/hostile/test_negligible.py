@@ -4,11 +4,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
 
 import implicit_delta as idm
+from implicit_delta._core.cache import LastCache
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.numerics.solvers import Solution
 from implicit_delta.numerics.solvers.part import solve_with_part
@@ -27,7 +30,15 @@ def case(function):
 def eager(monkeypatch):
     """Look for parts of small matrices too."""
     for name, limit in {"LONG": 0, "PRODUCTS": 0, "OUTPUTS": 0, "MOST_KEPT": 0.9}.items():
-        monkeypatch.setattr(f"implicit_delta.models.batched.{name}", limit)
+        monkeypatch.setattr(f"implicit_delta.models.batched_outputs.{name}", limit)
+
+
+def whole_curvature(model):
+    return model.information(model.theta, np.eye(model.d), "ggn")
+
+
+def without_cache(model):
+    return replace(model, rows=replace(model.rows, cache=LastCache()))
 
 
 def inputs(seed=0):
@@ -78,8 +89,8 @@ def tiny_curvature_and_huge_jacobian():
     X[0] = 9 * torch.linalg.pinv(W)[:, 0]  # a logit of 9, the others 0
     X[0] += 1e3 * torch.linalg.qr(W.T, mode="complete")[0][:, -1]  # which no logit sees
     model = idm.from_torch(net, (X, labels()), idm.Categorical(), l2=1.0)
-    assert np.linalg.eigvalsh(model.gauss_newton_matrix(model.theta))[-1] > 100
-    return model.at(model.theta)  # without the matrix
+    assert np.linalg.eigvalsh(whole_curvature(model))[-1] > 100
+    return without_cache(model)
 
 
 @case
@@ -175,7 +186,7 @@ def test_the_rest_is_made_up_for(name, columns, eager):
     b = np.random.default_rng(1).normal(size=(model.d, columns))
     part = model.gauss_newton_part(model.theta, columns)
     found = solved(model, b, part)
-    whole = CASES[name]().gauss_newton_matrix(model.theta)
+    whole = whole_curvature(CASES[name]())
     if part is not None:
         gap = np.linalg.eigvalsh(whole - part)
         assert gap[0] >= -1e-12 * np.abs(whole).max(), "the part is at most the whole"
@@ -267,9 +278,9 @@ def test_estimates_and_their_diagnostics(name, request):
     model = softmax_regression(likelihood, y, **options)
     psi = lambda net: (net(X[:5])[:, 0] - net(X[:5])[:, 1]).mean()
     method = idm.Infinitesimal(idm.cholesky, "ggn", damping=2.0) if name == "damped" else METHOD
-    before = idm.infer(model.at(model.theta), psi, method)
+    before = idm.infer(without_cache(model), psi, method)
     request.getfixturevalue("eager")
-    after = idm.infer(model.at(model.theta), psi, method)
+    after = idm.infer(without_cache(model), psi, method)
     np.testing.assert_allclose(after.standard_error, before.standard_error, rtol=1e-9)
     told = {"accuracy": after.diagnostics.notes.get("accuracy", "")}
     if name in ("rows left out", "damped"):
@@ -280,17 +291,13 @@ def test_estimates_and_their_diagnostics(name, request):
         assert after.diagnostics.notes == before.diagnostics.notes
 
 
-def test_a_tether_takes_over_the_matrix(eager):
+def test_models_with_other_penalties_share_the_matrix(eager):
     net, X, y = sure(gain=1.0), inputs(), labels()
     model = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5)
-    tied = model.tethered()
-    held = tied.gauss_newton_matrix(tied.theta)
-    np.testing.assert_allclose(
-        held, tied.at(tied.theta).gauss_newton_matrix(tied.theta), rtol=1e-12
-    )
+    tied, passes = model.tethered(), model.passes
     bare = tied.with_penalty(Penalty())
-    again = bare.at(bare.theta).gauss_newton_matrix(bare.theta)
-    np.testing.assert_allclose(
-        bare.gauss_newton_matrix(bare.theta), again, atol=1e-12 * again.max()
-    )
-    assert not np.shares_memory(held, model.gauss_newton_matrix(model.theta))
+    for each in (tied, bare, model):
+        held, again = whole_curvature(each), whole_curvature(without_cache(each))
+        np.testing.assert_allclose(held, again, atol=1e-12 * again.max())
+    assert whole_curvature(bare) is not whole_curvature(bare)
+    assert model.passes - passes == 3  # one for the tether, and those without the cache but one

@@ -11,7 +11,8 @@ from implicit_delta._core.progress import progress
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel, RowNumbers
-from implicit_delta.models.batched import BatchedModel
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.states import LEAST
 
 Model = TypeVar("Model", bound=FittedModel)
@@ -82,7 +83,7 @@ def continue_training(
     >>> {part: round(error, 2) for part, error in est.budget.items()}
     {'model': 0.07, 'training': 0.06, 'total': 0.09}
     """
-    trained = _trainable(model, "continue_training")
+    trained, _ = _trainable(model, "continue_training")
     least = {"batch_size": 1, "steps": LEAST["checkpoints"], "every": 1, "warmup": 0}
     warmup = steps * every if warmup is None else warmup
     given = {"batch_size": batch_size, "steps": steps, "every": every, "warmup": warmup}
@@ -139,7 +140,7 @@ def averaged(model: Model) -> Model:
     >>> {part: round(error, 2) for part, error in est.budget.items()}
     {'model': 0.07, 'training': 0.01, 'total': 0.07}
     """
-    trained = _trainable(model, "averaged")
+    trained, rows = _trainable(model, "averaged")
     states = trained.facts.training.checkpoints
     if states is None:
         raise ValueError(
@@ -147,7 +148,7 @@ def averaged(model: Model) -> Model:
             "`from_torch(..., checkpoints=states)`, or make some with `continue_training(model, "
             "optimizer, batch_size=...)`. `polish` and `at` leave them behind."
         )
-    if trained.functional.running_averages:
+    if rows.running_averages:
         warn(
             "The running averages of BatchNorm are still those of the last state, and not those of "
             "the averaged weights: with `module = averaged(model).module` call "
@@ -157,18 +158,19 @@ def averaged(model: Model) -> Model:
         )
     mean = states.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
     facts = trained.facts.with_training(before=None)
-    moved = replace(trained, theta=mean, penalty=trained.penalty.given, facts=facts)
+    moved = replace(trained.at(mean), penalty=trained.penalty.given, facts=facts)
     return moved.tethered() if trained.penalty.early_stop else moved  # type: ignore[return-value]
 
 
-def _trainable(model: Any, name: str) -> BatchedModel:
-    if isinstance(model, BatchedModel):
-        return model
+def _trainable(model: Any, name: str) -> tuple[ComposedModel, TrainableRows]:
+    if isinstance(model, ComposedModel) and isinstance(model.rows, TrainableRows):
+        return model, model.rows
     if not isinstance(model, FittedModel):
         raise TypeError(f"{name} needs a fitted model, not {type(model).__name__}.")
     raise UnsupportedModelError(
-        f"{name} is for networks of `from_torch` and `from_jax`, and this is a "
-        f"{type(model).__name__}: its fit has no minibatches, and `polish(model)` finishes it."
+        f"{name} is for networks of `from_torch` and `from_jax`, and this is a model of "
+        f"{model.maker or type(model).__name__}: its fit has no minibatches, and `polish(model)` "
+        "finishes it."
     )
 
 

@@ -22,6 +22,8 @@ def times(matrix: Array, v: Array) -> Array:
     """Multiply by (d, k); scaled columns of the identity need no product."""
     if np.count_nonzero(v) == v.shape[1]:
         rows, columns = np.nonzero(v)
+        if np.array_equal(rows, columns) and v.shape == matrix.shape:
+            return np.multiply(matrix, np.diag(v), order="C")
         if np.array_equal(np.sort(columns), np.arange(v.shape[1])):
             picked = np.empty_like(v)
             picked[:, columns] = matrix[:, rows] * v[rows, columns]

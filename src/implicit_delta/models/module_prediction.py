@@ -3,15 +3,25 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.language import Language
 from implicit_delta.models.prediction import Prediction, Predictor, check_known, names_of
+
+
+class ModuleLanguage(Language, Protocol):
+    """Language of a network at its fitted parameters."""
+
+    @property
+    def theta(self) -> Array: ...
+
+    def tangent(self, theta: Array) -> "ModuleLanguage":
+        """Linearize the outputs around theta."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,14 +34,14 @@ class ModulePredictor(Predictor):
     inputs : callable
         Returns the training inputs, (n, p).
     mean : callable
-        ``mean(parameters, inputs)`` in the module's own language: (m,) or (m, C).
-    model : FittedModel
+        ``mean(parameters, inputs)`` in the types of the framework: (m,) or (m, C).
+    language : ModuleLanguage
     """
 
     columns: tuple[str, ...]
     inputs: Callable[[], Array]
     mean: Callable[[Any, Array], Any]
-    model: FittedModel
+    language: ModuleLanguage
 
     @cached_property
     def table(self) -> Any:
@@ -42,7 +52,7 @@ class ModulePredictor(Predictor):
     @cached_property
     def classes(self) -> tuple[int, ...] | None:  # type: ignore[override]
         """Numbers of the outputs, if there are several."""
-        shape = self.on(self.table.iloc[:2]).value(self.model.theta).shape
+        shape = self.on(self.table.iloc[:2]).value(self.language.theta).shape
         return None if len(shape) == 1 else tuple(range(shape[1]))
 
     def on(self, data: Any) -> Prediction:
@@ -56,7 +66,10 @@ class ModulePredictor(Predictor):
                 f"of them {data.index[np.argmax(bad)]!r}, which have no prediction. Drop them: "
                 "`data.dropna()`."
             )
-        return ModulePrediction(self.model, partial(_outcomes, self.mean, x), data.index)
+        return ModulePrediction(self.language, partial(_outcomes, self.mean, x), data.index)
+
+    def tangent(self, theta: Array) -> "ModulePredictor":
+        return replace(self, language=self.language.tangent(theta))
 
 
 def _outcomes(mean: Callable[[Any, Array], Any], x: Array, parameters: Any) -> Any:
@@ -76,26 +89,29 @@ def _outcomes(mean: Callable[[Any, Array], Any], x: Array, parameters: Any) -> A
 class ModulePrediction:
     """Predictions as a psi of the model; at a center, of its tangent there."""
 
-    model: FittedModel
+    language: Language
     psi: Callable[[Any], Any]
     index: Any = None
     center: Array | None = None
 
     def value(self, theta: Array) -> Array:
         if self.center is None:
-            return np.asarray(self.model.evaluate(self.psi, theta), dtype=np.float64)
+            return np.asarray(self.language.evaluate(self.psi, theta), dtype=np.float64)
         step = theta - self.center
-        return np.asarray(self.model.evaluate_tangent(self.psi, self.center, step), np.float64)
+        return np.asarray(self.language.evaluate_tangent(self.psi, self.center, step), np.float64)
 
     def slope(self, theta: Array, weights: Array | None) -> Array:
         if weights is not None:
             matrix = weights.reshape(len(weights), -1)
-            return self.model.jacobian(partial(_weighed, self.psi, matrix), theta)
-        slopes = self.model.jacobian(partial(_flat, self.psi), theta)
+            return self._jacobian(partial(_weighed, self.psi, matrix), theta)
+        slopes = self._jacobian(partial(_flat, self.psi), theta)
         return slopes.reshape(*self.value(theta).shape, -1)
 
     def bends(self, theta: Array, weights: Array, steps: Array) -> Array | None:
         return None
+
+    def _jacobian(self, psi: Callable[[Any], Any], theta: Array) -> Array:
+        return self.language.jacobian(psi, theta, lambda: np.ones(theta.size))  # not by differences
 
     def tangent(self, theta: Array) -> "ModulePrediction":
         """Predict by the tangent of the model at theta."""
@@ -112,10 +128,8 @@ def _weighed(psi: Callable[[Any], Any], weights: Array, parameters: Any) -> Any:
     return own @ values
 
 
-def checked_columns(columns: Any, inputs: Any, supervised: bool) -> tuple[str, ...] | None:
+def checked_columns(columns: Any, inputs: Any, supervised: bool) -> tuple[str, ...]:
     """Check names of the columns of the inputs against the inputs of one batch."""
-    if columns is None:
-        return None
     names = (columns,) if isinstance(columns, str) else tuple(map(str, columns))
     shape = tuple(getattr(inputs, "shape", ()))
     if not supervised or len(shape) != 2:

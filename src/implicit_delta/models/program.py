@@ -5,11 +5,13 @@ All arrays are those of the backend.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import wraps
+from inspect import isgeneratorfunction
 from itertools import product
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +24,31 @@ MOST_NAMES = 10_000  # beyond, a table of parameters has no reader
 
 Function: TypeAlias = Callable[..., Any]  # of the flat parameters (d,) and data
 Product: TypeAlias = Callable[[Any], Any]  # a matrix times each row of a block (k, d)
+# Train on a batch with the weights of its rows, and with the slope (d,) of what is added to minus
+# their sum, as a function of theta: theta (d,) afterwards.
+Step: TypeAlias = Callable[[Any, Any, Callable[[Array], Array]], Array]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def in_context(method: Method) -> Method:
+    """Run a method in the context of its functional; of a generator, all but what its user does."""
+
+    @wraps(method)
+    def within(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.functional.context():
+            return method(self, *args, **kwargs)
+
+    @wraps(method)
+    def blocks_within(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        blocks = method(self, *args, **kwargs)
+        while True:
+            with self.functional.context():
+                block = next(blocks, None)
+            if block is None:
+                return
+            yield block
+
+    return cast(Method, blocks_within if isgeneratorfunction(method) else within)
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,16 @@ class Functional(ABC):
         """Call ``function(model, *arguments)`` with the parameters taken from flat (d,)."""
 
     @property
+    def d(self) -> int:
+        """Number of parameters."""
+        return sum(math.prod(shape) for _, shape in self.layout)
+
+    @property
+    def kind(self) -> str:
+        """Name of the type of the work."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
     def running_averages(self) -> bool:
         """Whether it keeps averages over batches that belong to the last state of a training."""
         return False
@@ -103,7 +140,7 @@ class Functional(ABC):
     @property
     def names(self) -> tuple[str, ...] | None:
         """A name for each of the d numbers, ``0.weight[2,1]``; None for very many."""
-        if sum(int(np.prod(shape)) for _, shape in self.layout) > MOST_NAMES:
+        if self.d > MOST_NAMES:
             return None
         return tuple(label for name, shape in self.layout for label in _labels(name, shape))
 
@@ -145,6 +182,26 @@ class Program(ABC):
     @abstractmethod
     def output_size(self, flat: Any, batch: Any) -> int:
         """The number C of outputs of a row."""
+
+    @abstractmethod
+    def trainer(self, theta: Array, optimizer: Any, n: int) -> Step:
+        """Start a stochastic training at theta.
+
+        A step descends minus the mean of the weighted terms of a batch, plus its slope over n.
+        """
+
+    @abstractmethod
+    def tangent(self, theta: Array) -> Self | None:
+        """Make the program of the outputs linearized around theta; None if it cannot reach them."""
+
+    def apply(self, parameters: Any, *inputs: Any) -> Any:
+        """Outputs for inputs, or for a batch where the user's function takes one."""
+        terms = self.supervised
+        return (terms.outputs_of or terms.apply)(parameters, *inputs)
+
+    def mean(self, parameters: Any, inputs: Array) -> Any:
+        """Means of the targets of inputs (m, p), in the types of the backend."""
+        return self.supervised.likelihood.mean(self.apply(parameters, self.functional.flat(inputs)))
 
     def terms(self, flat: Any, batch: Any) -> Any:
         """Log-likelihood of each row, (b,)."""
@@ -277,8 +334,10 @@ class ProgramPenalty:
 
 def penalty_of(program: Program, l2: float, size: int) -> Penalty:
     """Make the penalty of a program, with a ridge."""
-    functions = () if program.penalty is None else (ProgramPenalty(program, size),)
-    return Penalty((Ridge(l2),), functions)
+    written = program.penalty
+    name = getattr(written, "__name__", type(written).__name__)
+    functions = () if written is None else (ProgramPenalty(program, size, name),)
+    return Penalty((Ridge(l2),) if l2 else (), functions)
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -12,7 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jax.data import Batches
 from implicit_delta.models.jax.evaluation import NOT_TRACEABLE
-from implicit_delta.models.jax.graph import JaxProgram
+from implicit_delta.models.jax.program import JaxProgram
 from implicit_delta.models.jax.sharing import traces_within
 from implicit_delta.models.module_checks import (
     Options,

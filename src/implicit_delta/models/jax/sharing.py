@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from implicit_delta.models.jax.graph import JaxProgram
+from implicit_delta.models.jax.program import JaxProgram
 from implicit_delta.models.terms import SupervisedTerms
 
 MOST_KEPT = 16  # programs, and functions of parameters alone

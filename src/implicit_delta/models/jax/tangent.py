@@ -1,7 +1,7 @@
 """The tangent of a function of a pytree: linear in the step from the fitted parameters.
 
 A pytree is plain data, and psi calls what it likes with it. So the tangent is reached through
-`JaxModel.apply`, which is the function that was fitted, and its tangent while that is asked for.
+`model.apply`, which is the function that was fitted, and its tangent while that is asked for.
 """
 
 import contextlib

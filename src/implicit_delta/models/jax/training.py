@@ -1,4 +1,4 @@
-"""Stochastic training steps on a JAX model, with any optax optimizer."""
+"""Stochastic training of a pytree, with any optax optimizer."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,30 +10,25 @@ import numpy as np
 
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import Bonus, RowNumbers
-from implicit_delta.models.batched import Step
-from implicit_delta.models.jax.graph import JaxProgram
+from implicit_delta.models.program import Step
 
 if TYPE_CHECKING:
-    from implicit_delta.models.jax.model import JaxModel
+    from implicit_delta.models.jax.program import JaxProgram
 
 
-def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
-    """Start a training; see `BatchedModel.trainer`."""
-    functional, batches = model.functional, model.batches
+def training(program: "JaxProgram", theta: Array, optimizer: Any, n: int) -> Step:
+    """Start a training; see `Program.trainer`."""
+    functional = program.functional
     _check_optimizer(optimizer)
-    start, advance = _compiled(model.program, optimizer, model.n)
+    start, advance = _compiled(program, optimizer, n)
     with functional.context():
-        flat = functional.flat(model.theta)
+        flat = functional.flat(theta)
         state = start(flat)
-    theta = model.theta
 
-    def step(rows: RowNumbers) -> Array:
+    def step(batch: Any, weights: Any, slope: Callable[[Array], Array]) -> Array:
         nonlocal flat, state, theta
-        extra = slope(theta, rows)  # in the caller's precision
+        extra = slope(theta)  # in the caller's precision
         with functional.context():
-            weights = functional.flat(model.weights.values[rows])
-            batch = batches.take(rows)
             flat, state = advance(flat, state, functional.flat(extra), batch, weights)
             theta = np.asarray(flat, dtype=np.float64)
         return theta
@@ -42,7 +37,7 @@ def training(model: "JaxModel", optimizer: Any, slope: Bonus) -> Step:
 
 
 @lru_cache(maxsize=8)  # a method trains again and again, and compiles once
-def _compiled(program: JaxProgram, optimizer: Any, n: int) -> tuple[Callable[..., Any], ...]:
+def _compiled(program: "JaxProgram", optimizer: Any, n: int) -> tuple[Callable[..., Any], ...]:
     """The start of a training, and one step on minus the mean of a batch and a slope over n."""
     parameters = program.functional.parameters
     stepper = _sgd(float(optimizer)) if _is_rate(optimizer) else optimizer

@@ -312,7 +312,7 @@ class ShardedModel(FittedModel):
         return replace(self, engine=engine)
 
     def tethered(self) -> "ShardedModel":
-        """Tie the model to its start by the evidence of all shards; see `BatchedModel.tethered`."""
+        """Tie the model to its start by the evidence of all shards; see `early_stopped`."""
         if not self.bends:
             return super().tethered()
         model = self.with_noise(mean_square_over) if self.facts.noise_rule else self

@@ -1,17 +1,20 @@
 """Noise variance of squared error over all shards: sums of squares and of slopes travel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models import residuals
+from implicit_delta.models import early_stop, residuals
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.batched import BatchedModel
 from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
+from implicit_delta.models.noise import with_noise as plugged_in
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
+from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 
@@ -36,13 +39,19 @@ class Squares:
     network: bool
 
 
+def is_network(model: FittedModel) -> TypeGuard[ComposedModel]:
+    """Whether the rows are those of a module or a pytree."""
+    return isinstance(model, ComposedModel) and isinstance(model.rows, TrainableRows)
+
+
 def squares(shard: Shard) -> Squares:
     """Add up the squared residuals of a shard."""
     model = shard.model
-    if isinstance(model, BatchedModel) and model.facts.noise_rule is not None:
+    if is_network(model) and model.facts.noise_rule is not None:
         rule = None if model.facts.noise_rule == "None" else model.facts.noise_rule
-        total, outputs = model.sum_of_squares()
-        return Squares(0.0 if shard.silent else total, outputs, rule, True)
+        unweighed = -2.0 * model.outputs.likelihood.noise * model.terms(model.theta)
+        total = 0.0 if shard.silent else float(model.weights.values @ unweighed)
+        return Squares(total, model.outputs.size, rule, True)
     rows = model.loglik if isinstance(model, LoglikModel) else None
     if not isinstance(rows, GaussianResiduals):
         raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
@@ -66,8 +75,9 @@ def triangle(shard: Shard) -> tuple[Array, Array]:
 def unit_gram(shard: Shard) -> Array:
     """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
     model = shard.model
-    assert isinstance(model, BatchedModel)
-    return np.asarray((not shard.silent) * model.noise * model.gauss_newton_matrix(model.theta))
+    assert is_network(model)
+    matrix = model.outputs.gauss_newton(model.theta, model.weights.values, np.eye(model.d))
+    return np.asarray((not shard.silent) * model.outputs.likelihood.noise * matrix)
 
 
 def noise_over(engine: Engine, model: FittedModel) -> Noise:
@@ -103,13 +113,17 @@ def _totals(engine: Engine, model: FittedModel) -> tuple[Squares, float, float]:
 def scale_of_weights(shard: Shard, weights: Array) -> float:
     """Mean of the weights of all rows, of a network and where these have no scale."""
     model = shard.model
-    return model.scale_of_weights(weights) if isinstance(model, BatchedModel) else 1.0
+    if not is_network(model):
+        return 1.0
+    whole = replace(model, weights=replace(model.weights, values=weights))
+    return early_stop.scale_of_weights(whole)
 
 
 def with_noise(shard: Shard, noise: Noise) -> FittedModel:
     """Plug the variance of all shards in."""
     model = shard.model
-    if isinstance(model, BatchedModel):
-        return model.of_noise(noise, model.facts.noise_rule)
+    if is_network(model):
+        plugged: FittedModel = plugged_in(model, noise, model.facts.noise_rule)
+        return plugged
     assert isinstance(model, LoglikModel)
     return residuals.with_noise(model, noise)

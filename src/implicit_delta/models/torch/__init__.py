@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from implicit_delta.models.model import ComposedModel
     from implicit_delta.models.torch.distributed import TorchRanks
-    from implicit_delta.models.torch.model import TorchModel
 
 
 def from_torch(
@@ -37,7 +37,7 @@ def from_torch(
     dtype: "torch.dtype | str | None" = None,
     columns: Sequence[str] | None = None,
     group: Any = None,
-) -> "TorchModel | TorchRanks":
+) -> "ComposedModel | TorchRanks":
     r"""Make a fitted model of a trained torch module.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -
@@ -119,7 +119,7 @@ def from_torch(
 
     Returns
     -------
-    TorchModel
+    FittedModel
         Psi receives a module; ``model.module`` is one with the parameters of the model. Vectors
         are float64, but float32 for float32 modules of more than 5 million parameters.
 

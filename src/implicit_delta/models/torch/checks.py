@@ -19,7 +19,8 @@ from implicit_delta.models.module_checks import (
 )
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 from implicit_delta.models.torch.data import Batches, can_be_cut, cut, leaves
-from implicit_delta.models.torch.graph import TorchProgram, graph_bytes
+from implicit_delta.models.torch.graph import graph_bytes
+from implicit_delta.models.torch.program import TorchProgram
 from implicit_delta.models.torch.reasons import REASONS
 
 WORDS = Words("module", "a tensor", Tensor, "batches (x, y) or (x1, x2, ..., y), but a batch is a")

@@ -19,6 +19,7 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.likelihoods import Likelihood
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.sharded.distributed import Distributed, digest
 from implicit_delta.models.sharded.model import ShardedModel
@@ -26,7 +27,7 @@ from implicit_delta.models.sharded.ranks import Ranks, ranks_of
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.sharded.units import lives_on_shards
 from implicit_delta.models.shards import SAME, model_over
-from implicit_delta.models.torch.model import TorchModel, make
+from implicit_delta.models.torch.model import make
 from implicit_delta.models.torch.wrappers import unwrapped
 
 MOST_LABELS = 10**6  # texts, of 60 MB; beyond, rows have a number alone
@@ -95,8 +96,9 @@ class TorchRanks(ShardedModel):
         assert isinstance(self.engine, Distributed)
         own = self.engine.own
         assert isinstance(own, Shard)
-        assert isinstance(own.model, TorchModel)
-        return own.model.at(np.array(self.theta)).module
+        assert isinstance(own.model, ComposedModel)
+        found: nn.Module = own.model.at(np.array(self.theta)).module
+        return found
 
     def headline(self) -> str:
         """Write the sizes alone: rank 0 may print without the others."""

@@ -7,24 +7,14 @@ derivative will do; forward mode lacks some kernels.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
-from torch.func import vjp, vmap
 
-from implicit_delta._core.types import Array
-from implicit_delta.models.program import Calculus, Function, Linearization, Product, Program
-from implicit_delta.models.torch.data import can_be_cut, cut, leaves, map_tensors
-from implicit_delta.models.torch.module import TorchFunctional
+from implicit_delta.models.program import Function, Linearization, Product
 from implicit_delta.models.torch.reasons import explained
-
-# Vectors at once, or else one by one. Together they share calls of kernels, not what these read: 16
-# took 0.2 to 0.8 times the time of one by one on batches of up to 2 MB (perceptrons, convnets,
-# BERT), which a cache holds and which leave room for 32, and 1.0 to 3.6 times beyond.
-FEW = 32
 
 
 def gradient(function: Function, flat: Tensor, *data: Any) -> Tensor:
@@ -55,44 +45,6 @@ def linearize(function: Function, flat: Tensor, *data: Any) -> Linearization:
         forward=lambda v: pull_back(pulled, u, v),
         backward=lambda u: pull_back(value, point, u),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class TorchProgram(Program):
-    """The program of a torch module."""
-
-    calculus = Calculus(
-        gradient, hessian, linearize, vjp, vmap, map_tensors, lambda batch: list(leaves(batch)),
-        lambda value: torch.eye(value.numel(), dtype=value.dtype, device=value.device),
-    )  # fmt: skip
-
-    functional: TorchFunctional
-
-    def run(self, function: Function, *arguments: Any) -> Any:
-        return function(*arguments)
-
-    def product(self, build: Callable[..., Product], *arguments: Any) -> Product:
-        multiply = build(*arguments)
-        room = self.at_once(_rows(*arguments[1:]))
-        most = room if room >= FEW else 1
-
-        def product(block: Tensor) -> Tensor:
-            parts = [multiply(part) for part in torch.split(block, most)]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-        return product
-
-    def block(self, rows: Array, size: int) -> Tensor:
-        return self.functional.flat(rows)
-
-    def output_size(self, flat: Tensor, batch: Any) -> int:
-        whole = not can_be_cut(batch, len(next(leaves(batch), flat)))
-        return len(self.outputs(flat, batch if whole else cut(batch, 0, 1))[0].flatten())
-
-
-def _rows(batch: Any = None, weights: Any = None) -> int:
-    """Rows of a batch; of a penalty one."""
-    return len(next(leaves(batch if weights is None else weights), "1"))
 
 
 def graph_bytes(build: Callable[[], Any], known: tuple[Tensor, ...]) -> int:

@@ -1,35 +1,32 @@
-"""Stochastic training steps on a torch model, with any torch optimizer."""
+"""Stochastic training of a torch module, with any torch optimizer."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import Bonus, RowNumbers
-from implicit_delta.models.batched import Step
-
-if TYPE_CHECKING:
-    from implicit_delta.models.torch.model import TorchModel
+from implicit_delta.models.program import Step
+from implicit_delta.models.terms import RowTerms
+from implicit_delta.models.torch.module import TorchFunctional
 
 
-def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
-    """Start a training; see `BatchedModel.trainer`."""
-    functional = model.functional
+def training(
+    functional: TorchFunctional, terms: RowTerms, theta: Array, optimizer: Any, n: int
+) -> Step:
+    """Start a training; see `Program.trainer`."""
     with functional.context():
-        leaves = functional.leaves(model.theta)
+        leaves = functional.leaves(theta)
     stepper = _stepper(optimizer, list(leaves.values()))
 
-    def step(rows: RowNumbers) -> Array:
-        batch = model.batches.take(rows)
-        weights = functional.flat(model.weights.values[rows])
-
+    def step(batch: Any, weights: Tensor, slope: Callable[[Array], Array]) -> Array:
         def closure() -> Tensor:
             stepper.zero_grad()
-            loss: Tensor = functional.call(_mean_loss, leaves, model, batch, weights)
+            loss: Tensor = functional.call(_mean_loss, leaves, terms, batch, weights)
             loss.backward()  # type: ignore[no-untyped-call]
-            extra = functional.views(functional.flat(slope(_joined(leaves), rows) / model.n))
+            extra = functional.views(functional.flat(slope(_joined(leaves)) / n))
             for name, p in leaves.items():
                 p.grad = extra[name] if p.grad is None else p.grad + extra[name]
             return loss.detach()
@@ -41,9 +38,9 @@ def training(model: "TorchModel", optimizer: Any, slope: Bonus) -> Step:
     return step
 
 
-def _mean_loss(module: nn.Module, model: "TorchModel", batch: Any, weights: Tensor) -> Tensor:
+def _mean_loss(module: nn.Module, terms: RowTerms, batch: Any, weights: Tensor) -> Tensor:
     """Minus the mean of the weighted terms of a batch."""
-    loss: Tensor = -(weights * model.row_terms(module, batch)).mean()
+    loss: Tensor = -(weights * terms(module, batch)).mean()
     return loss
 
 
