@@ -25,6 +25,7 @@ from torch.utils.data import (
 )
 
 import implicit_delta as idm
+from implicit_delta.models.processes import processes_of
 
 N, CUT = 91, 60
 rng = np.random.default_rng(8)
@@ -101,9 +102,10 @@ def answer(estimate):
 
 
 def sent_by_product(model):
-    before, _ = model.travelled_bytes
+    traffic = processes_of(model).traffic
+    before = traffic.sent
     model.information(np.asarray(model.theta), np.ones(3))
-    return model.travelled_bytes[0] - before
+    return traffic.sent - before
 
 
 def pair(net, y=Y, likelihood=None, finish=True, **options):

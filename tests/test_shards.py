@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta._core.clusters import Clusters
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.sharded.calls import placed
+from implicit_delta.models.sharded.described import described
+from implicit_delta.models.sharded.engine import bytes_of
+from implicit_delta.models.sharded.rows import Origin, SumOver
 from implicit_delta.models.sharded.serial import Serial
 from implicit_delta.models.shards import model_over
+from implicit_delta.models.weights import Weights
 from implicit_delta.testing import check_model
 
 EXACT = 1e-10  # of a standard error: sums in another order
@@ -274,8 +281,6 @@ def test_equal_clusters_are_added_up_by_label():
     many = idm.from_shards(lambda rows: poisson(rows, theta), rows_of(2))
     labels = np.array([f"village {v}" for v in VILLAGE])
     v = np.eye(3)[:, :2]
-    from implicit_delta._core.clusters import Clusters
-
     found = Clusters.of(labels, one.weights.values)
     assert np.allclose(many.scatter(theta, v, found), one.scatter(theta, v, found), rtol=1e-12)
     apart = sum(
@@ -396,3 +401,134 @@ def test_rows_that_are_all_left_out_leave_the_penalty():
         assert np.allclose(b.scatter(near, v), a.scatter(near, v), rtol=1e-12)
         back = b.reweighted(one.weights.values)
         assert back.objective(near) == pytest.approx(one.objective(near), rel=1e-12)
+
+
+YES = (VALUES > 1).astype(float)
+
+
+def logit(rows, theta=(0.2, 0.3, -0.1), scored=True, **options):
+    A, y = X[rows], YES[rows]
+    score = (lambda t: (y - 1 / (1 + np.exp(-A @ t)))[:, None] * A) if scored else None
+    return idm.from_loglik(
+        lambda t: y * (A @ t) - np.logaddexp(0, A @ t), theta, score=score, **options
+    )
+
+
+THIRDS = [slice(0, 50), slice(50, 61), slice(61, N)]
+HELD = {
+    "fixed": (lambda model: model.fix({1: 0.5}), {}),
+    "two, one released": (lambda model: model.fix({1: 0.5, 2: 0.1}).release(2), {}),
+    "all released": (lambda model: model.fix({1: 0.5}).release(), {}),
+    "with a ridge": (lambda model: model.fix({1: 0.5}), {"l2": 1.5}),
+    "with a penalty": (lambda model: model.fix({1: 0.5}), {"penalty": lambda t: (t[2] - 1) ** 2}),
+    "at a bound": (lambda model: model, {"bounds": [(None, None), (None, 0.5), (None, None)]}),
+    "by differences": (lambda model: model.fix({1: 0.5}), {"scored": False}),
+    "weighted": (lambda model: model.fix({1: 0.5}).reweighted(WEIGHTS), {}),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+def test_parameters_are_fixed_over_shards_as_in_one_process(name):
+    change, options = HELD[name]
+    found = []
+    for model in (
+        logit(slice(None), **options),
+        idm.from_shards(lambda rows: logit(rows, **options), THIRDS),
+    ):
+        held = idm.polish(change(idm.polish(model)))
+        found.append((held.theta, held.fixed, idm.infer(held, idm.parameters).covariance))
+    one, many = found
+    assert one[1] == many[1]
+    np.testing.assert_allclose(many[0], one[0], atol=SETTLED)
+    np.testing.assert_allclose(many[2], one[2], atol=SETTLED * np.max(one[2]))
+
+
+def test_shards_may_have_some_of_the_parameters_each():
+    """Two data sets with one parameter in common: a sum over shards with places."""
+    places, rows = [np.array([0, 1]), np.array([2, 1])], [slice(0, 70), slice(70, N)]
+    theta, weights = np.array([0.3, 0.2, 0.5]), WEIGHTS.astype(float)
+
+    def build(part):
+        A, y = X[part][:, :2], COUNTS[part]
+        return idm.from_loglik(
+            lambda t: y * (A @ t) - np.exp(A @ t),
+            theta[places[rows.index(part)]],
+            score=lambda t: (y - np.exp(A @ t))[:, None] * A,
+            weights=weights[part],
+        )
+
+    def whole(t):
+        eta = np.concatenate([X[r][:, :2] @ t[p] for r, p in zip(rows, places, strict=True)])
+        return COUNTS * eta - np.exp(eta)
+
+    sizes, engine = (70, N - 70), Serial(build, tuple(rows))
+    origin = Origin(engine, tuple(own.seen for own in engine.each(described)), False)
+    parts = engine.changed(placed, places)
+    own = SumOver(parts, sizes, theta, weights, origin, is_placed=True)
+    many = ComposedModel(theta, own, Weights(weights))
+    one = idm.from_loglik(whole, theta, weights=weights)
+    v, near = np.eye(3), theta + 0.05
+    clusters = Clusters.of(VILLAGE, weights)
+    rng = np.random.default_rng(1)
+    for a, b in ((one, many), (one.reweighted(weights[::-1]), many.reweighted(weights[::-1]))):
+        assert b.objective(near) == pytest.approx(a.objective(near), rel=1e-12)
+        np.testing.assert_allclose(b.score(near), a.score(near), rtol=1e-7)
+        np.testing.assert_allclose(b.information(near, v), a.information(near, v), rtol=1e-5)
+        for groups in (None, clusters):
+            np.testing.assert_allclose(
+                b.scatter(near, v, groups), a.scatter(near, v, groups), rtol=1e-7
+            )
+        batch = rng.integers(N, size=30)
+        np.testing.assert_allclose(
+            b.batch_score(near, batch), a.batch_score(near, batch), rtol=1e-6
+        )
+    a, b = (idm.infer(idm.polish(m).fix({1: 0.1}), lambda t: t[[0, 2]]) for m in (one, many))
+    same(a, b, 1e-5)
+
+
+def test_clusters_send_the_sums_of_those_that_a_shard_has():
+    """However many clusters there are: two shards with three rows each have three at most."""
+    _, theta = fitted(poisson)
+    received = []
+
+    class Spied(Serial):
+        def each(self, ask, *arguments, **options):
+            for answer in super().each(ask, *arguments, **options):
+                received.append(bytes_of(answer))
+                yield answer
+
+    few = [slice(0, 3), slice(3, 6)]
+    model = model_over(Spied(lambda rows: poisson(rows, theta), tuple(few)))
+    clusters = Clusters(np.arange(6) * 10**7, 10**8)
+    received.clear()
+    found = model.scatter(theta, np.eye(3), clusters)
+    one = model.scatter(theta, np.eye(3), Clusters(np.arange(6), 6))
+    np.testing.assert_allclose(found, one, rtol=1e-12)
+    assert received[:2] == [3 * 8 * (1 + 3)] * 2
+
+
+def test_weights_travel_once():
+    """Weights that the shards have are sent neither with a score nor with a scatter."""
+    sent = []
+
+    class Spied(Serial):
+        def each(self, ask, *arguments, shares=None, name=True):
+            sent.append(bytes_of(list(arguments)) + bytes_of(shares or []))
+            yield from super().each(ask, *arguments, shares=shares, name=name)
+
+        def changed(self, change, shares):
+            sent.append(bytes_of(list(shares)))
+            return super().changed(change, shares)
+
+    _, theta = fitted(poisson)
+    model = model_over(Spied(lambda rows: poisson(rows, theta), tuple(rows_of(2))))
+    sent.clear()
+    other = model.reweighted(np.arange(1.0, N + 1))
+    assert sent == [8 * N]
+    sent.clear()
+    for asked in (model, other):
+        asked.score(theta)
+        asked.scatter(theta, np.eye(3))
+        asked.information(theta, np.eye(3))
+    assert max(sent) <= 8 * (3 + 9) + 2 * 8  # theta and directions, and a factor for each shard

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
-from implicit_delta.models.sharded import model as sharded
+from implicit_delta.models.processes import processes_of
+from implicit_delta.models.resampling import resampled
+from implicit_delta.models.sharded import rows as sharded
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -114,9 +116,10 @@ def test_very_many_rows_are_drawn_by_the_workers(client, monkeypatch, options):
     ]
     many, one = (idm.infer(model, rate, idm.Bootstrap(8, rng=1), **options) for model in models)
     np.testing.assert_allclose(many.draws, one.draws, rtol=1e-6)
-    before = models[0].travelled_bytes[0]
-    models[0].resampled("resample", np.random.default_rng(0))
-    assert models[0].travelled_bytes[0] - before <= 8 * 5  # where its rows begin, for each shard
+    traffic = processes_of(models[0]).traffic
+    before = traffic.sent
+    resampled(models[0], "resample", np.random.default_rng(0))
+    assert traffic.sent - before <= 8 * 5  # where its rows begin, for each shard
 
 
 def test_sums_and_the_strongest_rows_come_back(client):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
-from implicit_delta.models.sharded import model as sharded
+from implicit_delta.models.resampling import resampled
+from implicit_delta.models.sharded import rows as sharded
 from implicit_delta.models.sharded.engine import bytes_of
 from implicit_delta.models.sharded.resampled import Draw, uniform
 from implicit_delta.models.sharded.serial import Serial
@@ -117,7 +118,8 @@ def test_an_average_over_training_rows_is_that_of_the_draw(many, sample, cluster
 
 def test_weights_here_are_those_of_the_shards(many):
     build = fitted("counts")
-    model = idm.from_shards(build, rows_of(5)).resampled("resample", np.random.default_rng(1))
+    whole = idm.from_shards(build, rows_of(5))
+    model = resampled(whole, "resample", np.random.default_rng(1))
     whole = build(slice(None)).reweighted(model.weights.values)
     assert np.all(model.weights.values == np.round(model.weights.values))
     assert model.weights.values.sum() > 0
@@ -142,7 +144,7 @@ def test_parts_without_weight_stay_silent(many, options):
 def test_few_rows_are_drawn_as_in_one_process():
     build = fitted("plain")
     model = idm.from_shards(build, rows_of(2))
-    assert model.resampled("resample", np.random.default_rng(0)) is None
+    assert resampled(model, "resample", np.random.default_rng(0)) is None
 
 
 def test_the_hash_is_splitmix64():

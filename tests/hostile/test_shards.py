@@ -264,9 +264,19 @@ def test_a_noise_variance_of_each_part_is_joined_or_refused():
     assert many.facts.df == N - 2
 
 
-def test_a_noise_variance_that_cannot_be_joined_is_refused():
-    linear = pytest.importorskip("sklearn.linear_model")
-    reg = linear.LinearRegression().fit(X[:, 1:], Y)
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_a_noise_variance_that_cannot_be_joined_is_refused(network):
+    pytest.importorskip("sklearn")
+    from sklearn.linear_model import LinearRegression
+    from sklearn.neural_network import MLPRegressor
+
+    made = (
+        MLPRegressor(hidden_layer_sizes=2, alpha=0.0, random_state=0)
+        if network
+        else LinearRegression()
+    )
+    reg = made.fit(X[:, 1:], Y)
     with pytest.raises(REFUSALS, match=r"part 0 .*noise variance.*from_residuals"):
         idm.from_shards(lambda r: idm.from_sklearn(reg, X[r, 1:], Y[r]), PARTS)
 
@@ -295,9 +305,15 @@ def test_h_that_fails_on_a_part_names_it():
         idm.infer(idm.from_shards(build, PARTS), idm.Average(idm.on_shards(h)))
 
 
-def test_fixing_is_explained():
-    with pytest.raises(idm.UnsupportedModelError, match="where it is built"):
-        idm.from_shards(build, PARTS).fix({0: 1.0})
+def test_parameters_of_fits_of_a_library_are_fixed_over_parts():
+    sm = pytest.importorskip("statsmodels.api")
+    theta = sm.Poisson(Y, X).fit(disp=0).params
+
+    def host(rows):
+        return idm.from_statsmodels(sm.Poisson(Y[rows], X[rows]).fit(disp=0)).at(theta)
+
+    one, many = (model.fix({1: 0.1}) for model in (WHOLE, idm.from_shards(host, PARTS)))
+    assert many.theta[0] == pytest.approx(one.theta[0], abs=1e-8)
 
 
 def test_a_parameter_that_one_part_does_not_hold_is_none_of_its_business():

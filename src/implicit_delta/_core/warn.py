@@ -49,8 +49,9 @@ def hushed() -> bool:
     while frame is not None and _package(frame.f_globals.get("__name__")) in KNOWN:
         known = frame.f_locals
         for name in ("model", "self"):
-            if hasattr(type(known.get(name)), "follows"):
-                return bool(known[name].follows)
+            if hasattr(type(known.get(name)), "information"):  # a fitted model
+                rows = getattr(known[name], "rows", None)
+                return not getattr(getattr(rows, "processes", None), "is_primary", True)
         frame = frame.f_back
     return False
 

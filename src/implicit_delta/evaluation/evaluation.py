@@ -47,6 +47,9 @@ from implicit_delta.evaluation.values import (
 )
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Chart
+from implicit_delta.models.language import moments_of
+from implicit_delta.models.processes import processes_of
+from implicit_delta.models.sharded.units import lives_on_shards
 from implicit_delta.numerics.arrays import ratio
 
 LABELS = ("by", "clusters")  # of the rows of an average
@@ -530,7 +533,7 @@ def _units(
     """
     if not isinstance(psi, Composed) or psi.sample is None:
         return None, None, None
-    found = model.moments(psi, model.theta)
+    found = moments_of(model, psi)
     if found is not None and found.rows and found.products.size:
         return None, sampling_of_moments(found, psi.summary.total), None
     raw = raw_at(model, psi.units, model.theta)
@@ -538,7 +541,7 @@ def _units(
         check_order(raw, model.facts.host.labels)
     units, sampling = psi.sampled(raw, model.weights.shares)
     if psi.sample == "training":
-        model.check_order(psi.units)
+        processes_of(model).check_order(psi.units)
     return units, sampling, psi.summary.names(raw, psi.function.names)
 
 
@@ -548,8 +551,15 @@ def _with_labels(model: FittedModel, psi: Any) -> Any:
         return replace(psi, psi=_with_labels(model, psi.psi))
     if not isinstance(psi, Average) or (psi.by is None and psi.clusters is None):
         return psi
-    labels = {name: model.joined_units(psi.h, getattr(psi, name), name) for name in LABELS}
+    labels = {name: _gathered(model, psi.h, getattr(psi, name), name) for name in LABELS}
     return replace(psi, **labels)
+
+
+def _gathered(model: FittedModel, units: Any, labels: Any, name: str) -> Any:
+    """Concatenate labels of units that live on shards, where ranks have given each its own."""
+    if labels is None or lives_on_shards(units) is None:
+        return labels
+    return processes_of(model).gather_labels(labels, name)
 
 
 def check_order(raw: Any, rows: Any) -> None:
@@ -595,10 +605,10 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         check_order(rows, model.facts.host.labels)
     scores = checked_scores(rows, psi.sample, model.n)
     if training:
-        model.check_order(psi.units)
+        processes_of(model).check_order(psi.units)
     function = OfRows(owned, scores.shape)
     weight = model.weights.shares if training else np.ones(len(scores))
-    labels = model.joined_units(psi.units, psi.clusters, "clusters")
+    labels = _gathered(model, psi.units, psi.clusters, "clusters")
     clusters = clusters_of(labels, rows)
     value = check_function(function, scores, weight)
     raw = function.raw(scores, weight)

@@ -14,6 +14,7 @@ from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
 from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate, still
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import ratio
 
 WIDTH = 1.0  # standard errors
@@ -86,7 +87,8 @@ class Smoothed:
         self, model: FittedModel, psi: Callable[[Array], Array], value: Array
     ) -> "tuple[Surrogate, Mapping[str, float | str]]":
         """Find the surrogate of psi, (d,) to (K,), around the model's theta, and what to note."""
-        seed, width = model.agreed(as_seed(self.rng)), self.width or WIDTH
+        seed = processes_of(model).broadcast_seed(as_seed(self.rng))
+        width = self.width or WIDTH
         draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.curvature)
         where = f"Smoothed(draws={self.draws}, rng={seed})"
         wide, narrow = (

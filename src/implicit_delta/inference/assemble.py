@@ -25,7 +25,9 @@ from implicit_delta.inference.sources import by_source
 from implicit_delta.inference.stopped import told
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel, Strongest
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.processes import processes_of
+from implicit_delta.models.strongest import Strongest, strongest
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Cost:
         """Begin to count."""
         if model is None:
             return cls(None, 0, begin_answer())
-        return cls(model, model.passes, begin_answer(), model.travelled_bytes)
+        return cls(model, model.passes, begin_answer(), _bytes(model))
 
     @property
     def passes(self) -> int:
@@ -52,11 +54,12 @@ class Cost:
     @property
     def travel(self) -> dict[str, float]:
         """Numbers that travel to shards and back, if the model has any."""
-        if self.model is None or not self.model.shards:
+        shards = processes_of(self.model).count
+        if self.model is None or not shards:
             return {}
-        now, before = self.model.travelled_bytes, self.bytes_before
+        now, before = _bytes(self.model), self.bytes_before
         sent, received = (float(b - a) for a, b in zip(before, now, strict=True))
-        return {"shards": float(self.model.shards), "sent": sent, "received": received}
+        return {"shards": float(shards), "sent": sent, "received": received}
 
     @property
     def seconds(self) -> float:
@@ -67,6 +70,12 @@ class Cost:
     def warnings(self) -> tuple[str, ...]:
         """Texts of the warnings so far."""
         return warned_since(self.started)
+
+
+def _bytes(model: FittedModel) -> tuple[int, int]:
+    """Bytes that were sent to shards and received from them so far."""
+    traffic = processes_of(model).traffic
+    return traffic.sent, traffic.received
 
 
 def assemble(
@@ -167,11 +176,11 @@ def _strongest(
     evaluation: Evaluation, response: Response, sandwich: Sandwich
 ) -> Callable[[Array, int], Strongest] | None:
     """Find strong rows later, on the shards where these live."""
-    here = evaluation.fitted is None or not evaluation.model.shards
+    here = evaluation.fitted is None or not processes_of(evaluation.model).count
     if here or response.directions is None or not sandwich.by_terms:
         return None
     model = evaluation.model
-    return partial(model.strongest, model.theta, response.directions)
+    return partial(strongest, model, model.theta, response.directions)
 
 
 def _deviations(evaluation: Evaluation) -> Array | None:

@@ -16,6 +16,7 @@ from implicit_delta.methods.outcomes import failed_replicates
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import NewTargets
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.maximizers import Maximizer, Minimize
 
 
@@ -132,7 +133,7 @@ def goodness_of_fit(
     measure = partial(_measured, _deviance if statistic is None else statistic)
     refits = _refits(model, draw, measure, maximizer)
     own = float(measure(refits.model, refits.model.theta)[0])
-    outcomes = refits.run(model.agreed(as_seed(rng)), int(replicates), n_jobs)
+    outcomes = refits.run(processes_of(model).broadcast_seed(as_seed(rng)), int(replicates), n_jobs)
     failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
     report((failed_replicates(failures, len(outcomes), draw.otherwise),), strict=False)
     draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])

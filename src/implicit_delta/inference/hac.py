@@ -9,6 +9,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import symmetric
 
 KERNELS: dict[str, Callable[[Array], Array]] = {
@@ -66,7 +67,7 @@ class HAC:
 
     def check(self, model: FittedModel) -> None:
         """Refuse rows that are no series."""
-        model.check_series("HAC")
+        processes_of(model).check_series("HAC")
         if self.lags >= model.n:
             raise ValueError(
                 f"HAC({self.lags}) needs rows {self.lags} apart, and there are {model.n} rows. "

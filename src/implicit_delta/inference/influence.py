@@ -21,6 +21,7 @@ from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.models.base import FittedModel, require_rows, scatter_of
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.processes import processes_of
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
@@ -74,7 +75,7 @@ class Sandwich:
             return _hac(model, robust, clusters)
         ways: tuple[Clusters, ...] = ()
         if clusters is not None:
-            host, labels = model.facts.host, model.joined(clusters)
+            host, labels = model.facts.host, processes_of(model).gather_labels(clusters)
             ways = ways_of(labels, model.weights.values, host.labels, host.grouped)
         first = ways[0] if ways else None
         if model.weights.kind == "sampling" and not robust:

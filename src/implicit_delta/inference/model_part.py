@@ -15,6 +15,7 @@ from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.methods.base import Response
 from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import ratio, symmetric
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
@@ -283,7 +284,7 @@ def _influence(
         return None
     model = evaluation.model
     directions = checked_directions(model, response)
-    if needed or (not model.shards and model.n * evaluation.size <= MOST_KEPT):
+    if needed or (not processes_of(model).count and model.n * evaluation.size <= MOST_KEPT):
         return sandwich.influences(model, directions)
     return None
 

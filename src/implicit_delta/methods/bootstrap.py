@@ -42,6 +42,7 @@ from implicit_delta.methods.replication import (
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
 from implicit_delta.models.loglik_model import progress_for
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
@@ -199,7 +200,7 @@ class Bootstrap(Method):
         self, replication: Replication, model: FittedModel, evaluation: Evaluation
     ) -> Response:
         """Refit to data drawn in some way and take moments."""
-        seed = model.agreed(as_seed(self.rng))
+        seed = processes_of(model).broadcast_seed(as_seed(self.rng))
         named = replace(self, rng=seed)
         _check_average(evaluation, replication)
         _check_limits(model)

@@ -12,6 +12,8 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.base import FittedModel, require_rows
+from implicit_delta.models.processes import processes_of
+from implicit_delta.models.resampling import resampled
 from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
@@ -103,7 +105,7 @@ class Rows:
         model.measured_again(np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        if (there := model.resampled(self.kind, rng)) is not None:
+        if (there := resampled(model, self.kind, rng)) is not None:
             return there
         often = np.ones(model.n)
         for part in model.strata:
@@ -140,7 +142,7 @@ class WholeClusters:
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        if (there := model.resampled(self.kind, rng, self.clusters)) is not None:
+        if (there := resampled(model, self.kind, rng, self.clusters)) is not None:
             return there
         often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
         return model.reweighted(model.weights.values * often[self.clusters.codes])
@@ -186,7 +188,7 @@ class Blocks:
         return cls(chosen, Clusters(np.minimum(np.arange(n) // chosen, count - 1), count))
 
     def check(self, model: FittedModel) -> None:
-        model.check_series('Bootstrap(kind="blocks")')
+        processes_of(model).check_series('Bootstrap(kind="blocks")')
         if np.ptp(model.weights.counts) > 0:
             raise UnsupportedModelError(
                 'Bootstrap(kind="blocks") takes the rows for a series, one for each time, and '

@@ -22,6 +22,7 @@ from implicit_delta.evaluation.normal_draws import (
 from implicit_delta.methods.base import Method, Response, check_moved, first_of, uncertainty
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
+from implicit_delta.models.processes import processes_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,7 +97,7 @@ class Simulation(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
-        named = replace(self, rng=model.agreed(as_seed(self.rng)))
+        named = replace(self, rng=processes_of(model).broadcast_seed(as_seed(self.rng)))
         if self.tangent is None and model.bends:
             try:
                 return replace(named, tangent=True).respond(model, evaluation)
@@ -139,7 +140,7 @@ class Simulation(Method):
         return NormalDraws(
             model,
             self.draws // 2,
-            model.agreed(as_seed(self.rng)),
+            processes_of(model).broadcast_seed(as_seed(self.rng)),
             curvature,
             Budget(self.budget),
         )

@@ -22,6 +22,7 @@ from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
 from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import ratio
 
 PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
@@ -146,7 +147,8 @@ class StochasticFiniteDifference(Method):
 
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Train pairs for every psi_k and take differences."""
-        plan = Plan.of(replace(self, rng=model.agreed(as_seed(self.rng))), model, evaluation)
+        seed = processes_of(model).broadcast_seed(as_seed(self.rng))
+        plan = Plan.of(replace(self, rng=seed), model, evaluation)
         cost = plan.foretell()
         with progress(f"training pairs ({cost})", total=plan.total, unit="step") as bar:
             columns = [_trained(_Runs(plan, k, bar)) for k in range(evaluation.size)]

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from implicit_delta.models.constraints import Active, Chart, Constraints, refuse
 from implicit_delta.models.facts import NO_FACTS, Facts
 from implicit_delta.models.facts import Curvature as Curvature
 from implicit_delta.models.language import NO_TANGENT as NO_TANGENT
-from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.processes import processes_of
 from implicit_delta.models.rows import Whitened as Whitened
 from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.solvers import Factor
@@ -48,14 +48,6 @@ NOT_FIXED = (
     "Fit this one again in its own library, without the term or with it as an offset "
     "(statsmodels: `fit_constrained`); write a fixed number into estimating equations."
 )
-
-
-class Strongest(NamedTuple):
-    """Rows of largest influence: their numbers (k,), influences (k, K), and labels if any."""
-
-    row: NDArray[np.intp]
-    influence: Array
-    label: tuple[str, ...] | None
 
 
 class FittedModel(ABC):
@@ -101,8 +93,6 @@ class FittedModel(ABC):
         Of such a model: the one of all parameters.
     fixed : mapping of int to float
         Values of the parameters that `fix` holds, by their places.
-    shards : int
-        Of a model over parts of the data: their number; 0 for any other.
     facts : Facts
         Training, host library and noise: what is known about the fit apart from its likelihood.
     """
@@ -120,7 +110,6 @@ class FittedModel(ABC):
     chart: Chart | None = None
     whole: "FittedModel | None" = None
     fixed: Mapping[int, float] = MappingProxyType({})
-    shards: int = 0
     facts: Facts = NO_FACTS
 
     @property
@@ -284,14 +273,6 @@ class FittedModel(ABC):
         """Refuse a saddle, which a Gauss-Newton matrix does not show, where that is the default."""
         return
 
-    def check_order(self, units: Any) -> None:
-        """Refuse units of the training rows that cannot be told to be in the model's order."""
-        return
-
-    def check_series(self, what: str) -> None:
-        """Refuse what takes the rows for a series, where they are not in the order of the data."""
-        return
-
     @property
     def strata(self) -> tuple[slice, ...]:
         """Rows that were sampled together: all, or those of each of several data sets."""
@@ -307,16 +288,6 @@ class FittedModel(ABC):
     def measured_again(self, rng: np.random.Generator) -> Self:
         """Build the same model with new draws of what was measured once."""
         return self
-
-    def moments(self, psi: Any, theta: Array) -> Moments | None:
-        """Add up the rows of an average where they live, if they do not live here."""
-        return None
-
-    def resampled(
-        self, kind: str, rng: np.random.Generator, clusters: Clusters | None = None
-    ) -> "FittedModel | None":
-        """Draw weights where the rows live, if they are too many to be drawn here."""
-        return None
 
     # Derived from the members above; a backend may know a faster way.
 
@@ -392,7 +363,7 @@ class FittedModel(ABC):
         held = f" ({len(self.fixed)} fixed)" if self.fixed else ""
         rows = f"{self.n} rows, " if self.n else ""
         sizes = f"{self.maker or type(self).__name__}: {rows}{self.d} parameters{held}"
-        value = self.log_likelihood()
+        value = np.nan if processes_of(self).is_collective else self.log_likelihood()
         if not np.isfinite(value):
             return sizes
         digits = f"{value:.1f}" if 100 <= abs(value) < 1e9 else f"{value:.4g}"
@@ -419,28 +390,6 @@ class FittedModel(ABC):
             return f"[{', '.join(numbers)}]"
         pairs = zip(layout.names, numbers, strict=True)
         return "{" + ", ".join(f"{name!r}: {number}" for name, number in pairs) + "}"
-
-    @property
-    def travelled_bytes(self) -> tuple[int, int]:
-        """Bytes that were sent to shards and received from them so far."""
-        return 0, 0
-
-    @property
-    def follows(self) -> bool:
-        """Whether another process tells what is to be told of this model."""
-        return False
-
-    def agreed(self, seed: int) -> int:
-        """Return the seed of the first process, of several that work on this model."""
-        return seed
-
-    def joined(self, labels: Any) -> Any:
-        """Put labels of rows together that processes have given, each of its own."""
-        return labels
-
-    def joined_units(self, units: Any, labels: Any, name: str) -> Any:
-        """Put labels of the rows of units together, where processes have given each its own."""
-        return labels
 
     @property
     def maker(self) -> str:
@@ -493,16 +442,6 @@ class FittedModel(ABC):
         None where only products with that matrix are known.
         """
         return None
-
-    def strongest(self, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
-        """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
-        rows = self.influences(theta, v)
-        order = by_size(rows, errors)[:k]
-        index = self.facts.host.labels
-        labels = None if index is None else np.asarray(index)
-        counted = labels is None or np.array_equal(labels, np.arange(self.n))
-        label = None if counted or labels is None else tuple(str(labels[i]) for i in order)
-        return Strongest(order, rows[order], label)
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
         """Go through all rows, some at a time, with the derivatives of their outputs along v.
@@ -572,12 +511,6 @@ def range_of(values: Array) -> str:
     """Write the smallest and the largest of some numbers."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-
-
-def by_size(rows: Array, errors: Array) -> NDArray[np.intp]:
-    """Order rows by their largest influence in standard errors, the strongest first."""
-    scaled = np.abs(rows) / np.where(errors > 0, errors, 1.0)
-    return np.argsort(-scaled.max(axis=1), kind="stable")
 
 
 def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:

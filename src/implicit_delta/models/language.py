@@ -11,6 +11,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.along import Along
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.jacobian import jacobian_of
+from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, speaking
 from implicit_delta.numerics.tracing import trace
 
@@ -57,6 +58,14 @@ class FittedLanguage(Protocol):
 
     def at(self, theta: Array) -> Language:
         """Take another theta for the fitted one."""
+
+
+@runtime_checkable
+class SummingLanguage(Protocol):
+    """Language that can add up the rows of an average where these are stored."""
+
+    def moments(self, psi: Any, theta: Array) -> Moments | None:
+        """Add up the rows of a plain average; None if they are evaluated in this process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +159,9 @@ class OfLanguage:
                 f"`{model.maker or 'another function'}`."
             )
         return getattr(language, self.name)
+
+
+def moments_of(model: Any, psi: Any) -> Moments | None:
+    """Add up the rows of an average where they are stored; None if they are in this process."""
+    language = getattr(getattr(model, "space", None), "language", None)
+    return language.moments(psi, model.theta) if isinstance(language, SummingLanguage) else None

@@ -49,6 +49,8 @@ from implicit_delta.models.rows import (
     NormalizedRows,
     Outputs,
     RedrawableRows,
+    ResidualOutputs,
+    RoughRows,
     Rows,
     ScaledRows,
     TangentOutputs,
@@ -60,11 +62,13 @@ from implicit_delta.models.sources import measurement_variance
 from implicit_delta.models.space import Space
 from implicit_delta.models.starts import Optimum, spelled_optima
 from implicit_delta.models.weights import Weights
+from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Factor
 
 if TYPE_CHECKING:
     from implicit_delta.models.equation_roots import Hansen
 
+SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 NO_GAUSS_NEWTON = (
     'curvature="ggn" needs to know the outputs of the model and the likelihood of the targets '
@@ -266,7 +270,7 @@ class ComposedModel(FittedModel):
             return np.asarray(self.rows.sum_blocks(theta, v, Outer(), counts, factors))
         within = SumsWithin(clusters.count)
         sums = self.rows.sum_blocks(theta, v, within, counts, factors, clusters.codes)
-        return np.asarray(sums.T @ sums)
+        return np.asarray(sums.outer())
 
     @property
     def units(self) -> Array:
@@ -292,10 +296,6 @@ class ComposedModel(FittedModel):
             if self.local is None:
                 raise
             return inner_slope(self.objective, theta, self.constraints)
-
-    def check_maximum(self) -> None:
-        if self.local is not None and self.curvature == "ggn":
-            self.local.check_saddle()
 
     def explained(self, error: NotAMaximumError) -> NotAMaximumError:
         fitted_here = self.local is not None and self.layout is not None
@@ -443,7 +443,11 @@ class ComposedModel(FittedModel):
 
     def squared_residuals(self) -> Array | None:
         outputs = self.rows.outputs
-        return super().squared_residuals() if outputs and outputs.can_be_overdispersed else None
+        if outputs is None or not outputs.can_be_overdispersed:
+            return None
+        if isinstance(outputs, ResidualOutputs):
+            return outputs.squared_residuals(np.asarray(self.theta))
+        return super().squared_residuals()
 
     def curvature_noise(self, theta: Array, rng: np.random.Generator, count: int) -> Array | None:
         if self.rows.outputs is None or self.rows.outputs.is_linear or self.penalty.functions:
@@ -496,6 +500,20 @@ class ComposedModel(FittedModel):
         if not isinstance(self.rows, NormalizedRows):
             return np.nan
         return self.rows.log_likelihood(self.theta, self.weights)
+
+    def check_maximum(self) -> None:
+        """Raise at a saddle where the default is a Gauss-Newton matrix, which shows none."""
+        if self.curvature == "hessian" or self.penalty.early_stop:
+            return
+        if self.local is not None:
+            self.local.check_saddle()
+        elif isinstance(self.rows, RoughRows):
+            v = np.diag(self.units)
+            own = self.rows.rough_curvature(self.theta, self.weights.values, v)
+            matrix = symmetric(v @ (own + self.penalty.curvature(self.theta, v)))
+            least = np.linalg.eigvalsh(matrix)[0] if np.isfinite(matrix).all() else 0.0
+            if least < SADDLE:
+                raise NotAMaximumError.saddle(float(least))
 
     def check_unchanged(self) -> None:
         if isinstance(self.rows, CheckedRows):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
 
@@ -82,9 +83,19 @@ def estimated_noise(
     return noise
 
 
+class Penalized(Protocol):
+    """Number of parameters and their penalty, which a rule depends on."""
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def penalty(self) -> Penalty: ...
+
+
 def noise_by_rule(
     rule: Any,
-    model: FittedModel,
+    model: Penalized,
     squares: float,
     count: float,
     gauss_newton: Callable[[], Array] | None,
@@ -182,7 +193,7 @@ def _units(matrix: Array) -> Array:
     return np.outer(root, root)
 
 
-def _spectrum(model: FittedModel, gauss_newton: Callable[[], Array] | None) -> Array:
+def _spectrum(model: Penalized, gauss_newton: Callable[[], Array] | None) -> Array:
     """Eigenvalues of the sum of J'J, (d,); zero where they are lost in rounding."""
     if model.d > GAUSS_NEWTON_LIMIT:
         raise UnsupportedModelError(

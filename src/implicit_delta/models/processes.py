@@ -1,6 +1,15 @@
 """The processes that work on a model: this one alone, or a coordinator with shards."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass
+class Traffic:
+    """Bytes that have left the coordinator for shards, and come from them."""
+
+    sent: int = 0
+    received: int = 0
 
 
 class Processes:
@@ -8,19 +17,26 @@ class Processes:
 
     Attributes
     ----------
-    count : int
-        Number of shards; 0 without any.
-    is_primary : bool
-        False on ranks other than 0, which print nothing.
+    traffic : Traffic
+        Bytes sent to shards and received from them so far.
     """
 
-    count: int = 0
-    is_primary: bool = True
+    traffic: Traffic = Traffic()
 
     @property
-    def traffic(self) -> tuple[int, int]:
-        """Bytes sent to shards and received from them so far."""
-        return 0, 0
+    def count(self) -> int:
+        """Number of shards; 0 without any."""
+        return 0
+
+    @property
+    def is_primary(self) -> bool:
+        """False on ranks other than 0, which print nothing."""
+        return True
+
+    @property
+    def is_collective(self) -> bool:
+        """True if all ranks have to make the same calls, and printing makes none."""
+        return False
 
     def broadcast_seed(self, seed: int) -> int:
         """Return the seed of rank 0 on all ranks."""
@@ -30,5 +46,25 @@ class Processes:
         """Concatenate labels of rows that ranks have given, each for its own rows."""
         return labels
 
+    def check_order(self, units: Any) -> None:
+        """Raise if units of the training rows may be in another order than the model's rows."""
+
+    def check_series(self, what: str) -> None:
+        """Raise if the rows, which are taken for a series, are not in the order of the data."""
+
 
 ONE_PROCESS = Processes()
+
+
+@runtime_checkable
+class SpreadRows(Protocol):
+    """Rows that are stored by several processes."""
+
+    @property
+    def processes(self) -> Processes: ...
+
+
+def processes_of(model: Any) -> Processes:
+    """Return the processes that work on the rows of a model."""
+    rows = getattr(model, "rows", None)
+    return rows.processes if isinstance(rows, SpreadRows) else ONE_PROCESS

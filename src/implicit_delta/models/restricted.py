@@ -16,8 +16,10 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.processes import ONE_PROCESS, Processes, SpreadRows
 from implicit_delta.models.rows import (
     BatchedRows,
+    LocalRows,
     NoisyOutputs,
     NormalizedRows,
     Outputs,
@@ -65,6 +67,15 @@ class Restricted:
     @property
     def passes(self) -> int:
         return self.rows.passes
+
+    @property
+    def processes(self) -> Processes:
+        return self.rows.processes if isinstance(self.rows, SpreadRows) else ONE_PROCESS
+
+    def at(self, theta: Array, weights: Weights) -> "Restricted":
+        if not isinstance(self.rows, LocalRows):
+            return self
+        return Restricted(self.rows.at(self.chart.point(theta), weights), self.chart)
 
     def terms(self, theta: Array) -> Array:
         return self.rows.terms(self.chart.point(theta))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.penalty import Penalty
@@ -308,6 +309,39 @@ class TotalRows(Protocol):
 
 
 @runtime_checkable
+class RoughRows(Protocol):
+    """Rows with derivatives by few differences, where careful ones take many calls."""
+
+    def rough_score(self, theta: Array, weights: Array) -> Array:
+        """Gradient of the weighted sum of the terms to about 1e-5 of a standard error, (d,)."""
+
+    def rough_curvature(self, theta: Array, weights: Array, v: Array) -> Array:
+        """Curvature times v, (d, k), good enough to tell a saddle from a maximum."""
+
+
+@runtime_checkable
+class RankedRows(Protocol):
+    """Rows whose influences are ranked where they are stored."""
+
+    def strongest(self, theta: Array, weights: Weights, v: Array, errors: Array, k: int) -> Any:
+        """Find the k rows of largest influence; see `models.strongest`."""
+
+
+@runtime_checkable
+class ResampledRows(Protocol):
+    """Rows whose weights in a replicate may be drawn where they are stored."""
+
+    def resampled(
+        self,
+        weights: Weights,
+        kind: str,
+        rng: np.random.Generator,
+        clusters: Clusters | None = None,
+    ) -> tuple[Rows, Weights] | None:
+        """Draw rows or clusters; None if they are few enough to be drawn in this process."""
+
+
+@runtime_checkable
 class CheckedRows(Protocol):
     """Rows of data that could have changed since the fit."""
 
@@ -356,6 +390,14 @@ class RescaledOutputs(Protocol):
 
     def rescaled(self, factor: float) -> Rows:
         """Multiply the noise variance, or the dispersion."""
+
+
+@runtime_checkable
+class ResidualOutputs(Protocol):
+    """Outputs whose residuals are known without derivatives."""
+
+    def squared_residuals(self, theta: Array) -> Array | None:
+        """Squares of the whitened residuals, (n,); None if there are several of a row."""
 
 
 @runtime_checkable

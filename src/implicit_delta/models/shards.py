@@ -10,15 +10,19 @@ import numpy as np
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.noise import with_noise
+from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.runaway import check_runaways
-from implicit_delta.models.sharded import asks
 from implicit_delta.models.sharded.alike import check_double, check_pulls
-from implicit_delta.models.sharded.asks import Described
+from implicit_delta.models.sharded.calls import Call
 from implicit_delta.models.sharded.dask import dask_engine
+from implicit_delta.models.sharded.described import Described, described
 from implicit_delta.models.sharded.engine import Engine
-from implicit_delta.models.sharded.model import ShardedModel
+from implicit_delta.models.sharded.language import ShardLanguage
 from implicit_delta.models.sharded.noise import noise_over
+from implicit_delta.models.sharded.penalty import OfFirstShard
+from implicit_delta.models.sharded.rows import Origin, SumOver
 from implicit_delta.models.sharded.serial import KEEP, Serial
 from implicit_delta.models.sharded.shard import label_of
 from implicit_delta.models.weights import Weights
@@ -33,7 +37,7 @@ PASSES = 10  # of a usual `infer`, to foretell its time
 
 def from_shards(
     build: Callable[[Any], FittedModel], parts: Any, *, client: Any = None, keep: float = KEEP
-) -> ShardedModel:
+) -> ComposedModel:
     """Make a fitted model that is the sum of the models of parts of the data.
 
     Parameters
@@ -56,7 +60,7 @@ def from_shards(
 
     Returns
     -------
-    ShardedModel
+    FittedModel
         For `infer`, `profile`, `polish` and all methods. Finish a fit over all parts with
         ``polish(model)``.
 
@@ -87,41 +91,40 @@ def from_shards(
     return model_over(Serial(build, given, keep))
 
 
-def model_over(engine: Engine, kind: type[ShardedModel] = ShardedModel) -> ShardedModel:
+def model_over(engine: Engine) -> ComposedModel:
     """Make the model of the shards of an engine: look at each once, and compare."""
-    found: list[Described] = list(engine.each(asks.described))
+    found: list[Described] = list(engine.each(described))
+    _check_all(found, engine)
+    first, sizes = found[0], tuple(own.n for own in found)
+    engine = engine.of_sizes(sizes)
+    penalty = _ridges(found)
+    if first.has_function:
+        penalty = replace(penalty, functions=(OfFirstShard(engine),))
+    weights = Weights(_joined(found), first.weight_kind)
+    bare = engine.changed(Call("with_penalty"), [NO_PENALTY] * engine.count)
+    compared = bool(penalty) and not penalty.by_rows
+    origin = Origin(engine, tuple(own.seen for own in found), compared)
+    rows = SumOver(bare, sizes, first.theta, weights.values, origin, first.outputs)
+    kind = f"{engine.count} of {first.kind}, {min(sizes)} to {max(sizes)} rows each"
+    facts = replace(first.facts, source=engine.maker, notes={"shards": kind})
+    space = replace(first.space, language=ShardLanguage(bare))
+    model = ComposedModel(first.theta, rows, weights, penalty, space, facts)
+    if facts.noise_rule:
+        noise = noise_over(bare, model.d, weights, penalty)
+        model = with_noise(model, noise, facts.noise_rule)
+    if frozenset.intersection(*(own.level for own in found)):  # not even together
+        check_runaways(model, False)
+    _tell_plan(model, engine)
+    return model
+
+
+def _check_all(found: list[Described], engine: Engine) -> None:
+    """Refuse shards that are not parts of one model, or have the same rows."""
     for other in found:
         _check(found[0], other)
     if not found[0].penalty.by_rows:
         check_pulls([own.label for own in found], [own.pull for own in found])
-    check_double([own.looks for own in found], engine.own_rows or OWN_PARTS, not engine.follows)
-    first, sizes = found[0], tuple(own.n for own in found)
-    engine = engine.of_sizes(sizes)
-    whole = engine.changed(asks.with_functions, [i == 0 for i in range(engine.count)])
-    model = kind(
-        engine=whole,
-        origin=engine,
-        sizes=sizes,
-        prints=tuple(own.seen for own in found),
-        theta=first.theta,
-        given=Weights(_joined(found), first.weight_kind),
-        ridges=_ridges(found),
-        has_function=first.has_function,
-        names=first.names,
-        layout=first.layout,
-        curvature=first.curvature,
-        constraints=first.constraints,
-        fixed=first.fixed,
-        bends=first.bends,
-        kind=first.kind,
-        facts=first.facts,
-        precision=first.precision,
-    )
-    model = model.with_noise(noise_over) if model.facts.noise_rule else model
-    if frozenset.intersection(*(own.level for own in found)):  # not even together
-        check_runaways(model, False)
-    _tell_plan(model)
-    return model
+    check_double([own.looks for own in found], engine.own_rows or OWN_PARTS, engine.is_primary)
 
 
 def _listed(parts: Any) -> tuple[Any, ...]:
@@ -155,14 +158,14 @@ def _check(first: Described, other: Described) -> None:
     """Refuse shards that are not parts of one model."""
     pairs = [
         ("kind", first.kind, other.kind),
-        ("dtype", first.precision.dtype, other.precision.dtype),
+        ("dtype", first.facts.precision.dtype, other.facts.precision.dtype),
         ("number of parameters", first.theta.size, other.theta.size),
-        ("names", first.names, other.names),
+        ("names", first.space.names, other.space.names),
         ("weight_kind", first.weight_kind, other.weight_kind),
-        ("curvature", first.curvature, other.curvature),
+        ("curvature", first.facts.curvature, other.facts.curvature),
         ("rule of the noise variance", first.facts.noise_rule, other.facts.noise_rule),
-        ("fixed parameters", first.fixed, other.fixed),
-        ("constraints", str(first.constraints), str(other.constraints)),
+        ("fixed parameters", first.space.fixed, other.space.fixed),
+        ("constraints", str(first.space.constraints), str(other.space.constraints)),
     ]
     for what, one, two in pairs:
         if one != two:
@@ -224,11 +227,11 @@ def _joined(found: list[Described]) -> Array:
     return np.concatenate([np.ones(own.n) if own.weights is None else own.weights for own in found])
 
 
-def _tell_plan(model: ShardedModel) -> None:
+def _tell_plan(model: ComposedModel, engine: Engine) -> None:
     """Tell what the first walk took, loudly if an answer will take long."""
-    seconds = model.engine.counter.seconds
+    seconds = engine.counter.seconds
     text = (
-        f"{model.maker}: {model.engine.count} shards, {model.n} rows, {model.d} parameters; the "
+        f"{model.maker}: {engine.count} shards, {model.n} rows, {model.d} parameters; the "
         f"first walk took about {seconds:.1g} s, with imports and the building of parts; `infer` "
         f"takes about {PASSES} walks, and `polish` before it about {FIT}"
     )

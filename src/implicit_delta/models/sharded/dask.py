@@ -10,10 +10,10 @@ import numpy as np
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.sharded.engine import Change, Engine, Traffic, added, bytes_of
+from implicit_delta.models.processes import Traffic
+from implicit_delta.models.sharded.engine import Change, Engine, added, bytes_of
 from implicit_delta.models.sharded.serial import size_of
 from implicit_delta.models.sharded.shard import (
     Answer,
@@ -75,14 +75,14 @@ class Dask(Engine):
                 self.counter.called(perf_counter() - started)
             yield answer.value
 
-    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Array:
+    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Any:
         """Add up on the cluster, in the order of the parts: one answer comes back."""
         started = perf_counter()
         answers = self._asked(range(self.count), ask, arguments, shares, True)
         total = self._awaited(self.client.submit(_added, answers, pure=False), 0)
         self.counter.count += total.passes - 1
         self.counter.called(perf_counter() - started)
-        return np.asarray(total.value)
+        return total.value
 
     def first(self, ask: Ask, *arguments: Any) -> Any:
         [answer] = self._asked(range(1), ask, arguments, None, False)

@@ -11,12 +11,14 @@ import numpy as np
 
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
-from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
+from implicit_delta.errors import EvaluationError, ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.processes import Traffic
 from implicit_delta.models.runaway import of_a_part
-from implicit_delta.models.sharded.engine import Change, Engine, Traffic
+from implicit_delta.models.sharded.engine import Change, Engine, added, in_double
 from implicit_delta.models.sharded.ranks import RankError, Ranks
 from implicit_delta.models.sharded.shard import Answer, Ask, Failed, Shard, answered, caught, named
+from implicit_delta.models.sharded.units import lives_on_shards
 
 ROUNDED = 1e-6  # of an array: ranks on different machines round differently, and no more
 DIVERGED = (
@@ -51,10 +53,13 @@ class Distributed(Engine):
     ranks : Ranks
     own : Shard or Failed
         That of this process.
+    strided : bool
+        Whether rank r of several, R, has the rows r, r + R, ... of a dataset.
     """
 
     ranks: Ranks
     own: "Shard | Failed"
+    strided: bool = False
     counter: Counter = field(default_factory=Counter)
     inside: Inside = field(default_factory=Inside)
 
@@ -84,8 +89,29 @@ class Distributed(Engine):
         return OWN_ROWS
 
     @property
-    def follows(self) -> bool:
-        return self.ranks.rank > 0
+    def is_primary(self) -> bool:
+        return self.ranks.rank == 0
+
+    @property
+    def is_collective(self) -> bool:
+        return True
+
+    def check_order(self, units: Any) -> None:
+        if self.count > 1 and lives_on_shards(units) is None:
+            raise EvaluationError(
+                "The rows of this model are in the order of the ranks, not of your dataset, and "
+                'with sample="training" row i of h has to be row i of the model. Evaluate the '
+                "rows where they are: `on_shards(h)`, with a function `h(module, data)` of the "
+                "data that the rank has given."
+            )
+
+    def check_series(self, what: str) -> None:
+        if self.strided:
+            raise UnsupportedModelError(
+                f"{what} takes the rows for a series, and the DistributedSampler has dealt them "
+                "out to the ranks one by one. Give each rank a part of the series, in order: "
+                "`from_torch(net, (X[part], y[part]), ..., group=group)`."
+            )
 
     def each(
         self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None, name: bool = True
@@ -94,8 +120,10 @@ class Distributed(Engine):
         answer = self._answer(ask, arguments, shares, name)
         return iter(self.ranks.gathered(answer.value, _name(ask)))
 
-    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Array:
-        value = np.asarray(self._answer(ask, arguments, shares, True).value, dtype=np.float64)
+    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Any:
+        value = in_double(self._answer(ask, arguments, shares, True).value)
+        if not isinstance(value, np.ndarray):
+            return added(self.ranks.gathered(value, _name(ask)))
         largest, least = self.ranks.most([value.size, -value.size], _name(ask))
         if largest != -least:
             raise RankError(
@@ -108,7 +136,7 @@ class Distributed(Engine):
         """Ask on rank 0 alone: psi may differ by rank, and so may what it uses."""
         arguments = self._agreed(ask, arguments)
         answer: Answer | Failed | None = None
-        if not self.follows:
+        if self.is_primary:
             self.inside.psi = True
             try:
                 answer = self._local(ask, arguments, False)
@@ -116,6 +144,10 @@ class Distributed(Engine):
                 self.inside.psi = False
         found = self.ranks.from_first(_sendable(answer), _name(ask))
         return _raised(answer if isinstance(answer, Failed) else found).value
+
+    def any(self, ask: Ask, *arguments: Any) -> Any:
+        """Ask the own shard: nothing travels."""
+        return _raised(self._local(ask, arguments, False)).value
 
     def changed(self, change: Change, shares: Sequence[Any]) -> "Distributed":
         """Change the own shard; what goes wrong is raised by all in the next question."""
@@ -126,14 +158,13 @@ class Distributed(Engine):
             own = replace(own, model=made) if isinstance(made, FittedModel) else made
         return replace(self, own=own)
 
-    def agreed(self, value: Any) -> Any:
-        return self.ranks.from_first(value, "a seed")
+    def broadcast_seed(self, seed: int) -> int:
+        return int(self.ranks.from_first(seed, "a seed"))
 
-    def joined(self, rows: Any, name: str = "clusters") -> Any:
-        """Put the labels of all rows together: each rank has given those of its own."""
-        if isinstance(rows, tuple) and len(rows) == 2 and all(map(_is_column, rows)):
-            return tuple(map(self.joined, rows))
-        answer = self._answer(labels_of, (name,), [rows] * self.count, True)
+    def gather_labels(self, labels: Any, name: str = "clusters") -> Any:
+        if isinstance(labels, tuple) and len(labels) == 2 and all(map(_is_column, labels)):
+            return tuple(map(self.gather_labels, labels))
+        answer = self._answer(labels_of, (name,), [labels] * self.count, True)
         return np.concatenate(self.ranks.gathered(answer.value, name))
 
     def _answer(self, ask: Ask, arguments: Any, shares: Sequence[Any] | None, name: bool) -> Answer:

@@ -2,33 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.arguments import Counter
-from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.processes import Processes
 from implicit_delta.models.sharded.shard import Ask, Shard
 
 Change = Callable[..., FittedModel | Shard]  # change(shard, share): its model, or all of it
 
 
-@dataclass
-class Traffic:
-    """Bytes that have left the coordinator for shards, and come from them."""
-
-    sent: int = 0
-    received: int = 0
-
-
-class Engine(ABC):
+class Engine(Processes, ABC):
     """Shards that live somewhere, in a fixed order.
 
-    A question is a function ``ask(shard, *arguments)`` of a module, so that it may travel by name;
-    arguments and answers are NumPy arrays of the size of parameters or evaluations, or rows where
-    these are asked for. Sums are in float64, in the order of the parts.
+    A question is a function ``ask(shard, *arguments)`` of a module, or a value of `calls`, so that
+    it may travel by name; arguments and answers are NumPy arrays of the size of parameters or
+    evaluations, or rows where these are asked for. Sums are in float64, in the order of the parts.
 
     An engine has three members: `count`, `each` and `changed`; one that can reduce on the way, as
     an all-reduce does, has its own `sum`.
@@ -36,13 +27,10 @@ class Engine(ABC):
     Attributes
     ----------
     counter : Counter
-        Passes over the data, shared with the engines made from this one.
-    traffic : Traffic
-        Shared in the same way.
+        Passes over the data, shared with the engines made from this one, as is `traffic`.
     """
 
     counter: Counter
-    traffic: Traffic
 
     @property
     def maker(self) -> str:
@@ -53,19 +41,6 @@ class Engine(ABC):
     def own_rows(self) -> str:
         """A line that gives every shard its own rows, if this is the engine's business."""
         return ""
-
-    @property
-    def follows(self) -> bool:
-        """Whether another process tells what is to be told."""
-        return False
-
-    def agreed(self, value: Any) -> Any:
-        """Return the value that the first process has, of several."""
-        return value
-
-    def joined(self, rows: Any, name: str = "clusters") -> Any:
-        """Put values of rows together that processes have given, each of its own."""
-        return rows
 
     @property
     @abstractmethod
@@ -97,13 +72,17 @@ class Engine(ABC):
         """Expect so many rows in each shard, where it may be built again."""
         return self
 
-    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Array:
-        """Add up the answers."""
+    def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Any:
+        """Add up the answers: arrays, or whatever else can be added."""
         return added(self.each(ask, *arguments, shares=shares))
 
     def first(self, ask: Ask, *arguments: Any) -> Any:
         """Ask the first shard alone, for what does not depend on rows."""
         return next(self.each(ask, *arguments, name=False))
+
+    def any(self, ask: Ask, *arguments: Any) -> Any:
+        """Ask some shard, for what is the same in all."""
+        return self.first(ask, *arguments)
 
 
 def bytes_of(value: Any) -> int:
@@ -115,10 +94,16 @@ def bytes_of(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def added(answers: Iterable[Any]) -> Array:
-    """Add arrays up in float64, one after the other."""
+def added(answers: Iterable[Any]) -> Any:
+    """Add up one after the other, arrays in float64."""
     total: Any = None
     for answer in answers:
-        value = np.asarray(answer, dtype=np.float64)
+        value = in_double(answer)
         total = value if total is None else total + value
-    return np.asarray(total)
+    return total
+
+
+def in_double(answer: Any) -> Any:
+    """Take a number or an array as one of float64, and leave anything else."""
+    plain = isinstance(answer, np.ndarray | np.generic | float | int)
+    return np.asarray(answer, dtype=np.float64) if plain else answer

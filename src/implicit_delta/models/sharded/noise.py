@@ -1,22 +1,24 @@
 """Noise variance of squared error over all shards: sums of squares and of slopes travel."""
 
-from dataclasses import dataclass, replace
-from typing import TypeGuard
+from dataclasses import dataclass
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models import early_stop, residuals
+from implicit_delta.models import residuals
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.noise import with_noise as plugged_in
+from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.weights import Weights
 
 UNKNOWN = (
     "{kind} has estimated a noise variance from these rows alone, and such variances of parts are "
@@ -80,43 +82,31 @@ def unit_gram(shard: Shard) -> Array:
     return np.asarray((not shard.silent) * model.outputs.likelihood.noise * matrix)
 
 
-def noise_over(engine: Engine, model: FittedModel) -> Noise:
-    """Estimate the variance from all shards of a model, by the rule of the first."""
-    found, total, count = _totals(engine, model)
-    rule, l2 = found.rule, model.penalty.floor
-    if not found.network:
+class Fit(NamedTuple):
+    """Number of parameters and their penalty, which the rule of a noise variance depends on."""
+
+    d: int
+    penalty: Penalty
+
+
+def noise_over(engine: Engine, d: int, weights: Weights, penalty: Penalty) -> Noise:
+    """Estimate the variance from all shards, by the rule of the first."""
+    found: list[Squares] = list(engine.each(squares))
+    first, l2 = found[0], penalty.floor
+    total = sum(own.total for own in found) * weights.mean_one
+    count = weights.count * first.outputs
+    if not first.network:
         spectrum = None
-        if rule == "unbiased" or l2 > 0:
+        if first.rule == "unbiased" or l2 > 0:
             triangles, errors = zip(*engine.each(triangle), strict=True)
             spectrum = spectrum_of(np.vstack(triangles), l2, np.linalg.norm(errors, axis=0))
-        return noise_variance(total, count, spectrum, l2, str(rule), model.d, WORDING)
+        return noise_variance(total, count, spectrum, l2, str(first.rule), d, WORDING)
 
     def matrix() -> Array:
-        return engine.sum(unit_gram) + l2 * np.eye(model.d)
+        return np.asarray(engine.sum(unit_gram) + l2 * np.eye(d))
 
-    return noise_by_rule(rule, model, total, count, None if model.penalty.functions else matrix)
-
-
-def mean_square_over(engine: Engine, model: FittedModel) -> Noise:
-    """Take the mean squared residual of all shards as the noise variance."""
-    _, total, count = _totals(engine, model)
-    return Noise(total / count, np.inf)
-
-
-def _totals(engine: Engine, model: FittedModel) -> tuple[Squares, float, float]:
-    """Squares of the first shard, the sum of all, and the number of residuals."""
-    found: list[Squares] = list(engine.each(squares))
-    total = sum(own.total for own in found) * model.weights.mean_one
-    return found[0], total, model.weights.count * found[0].outputs
-
-
-def scale_of_weights(shard: Shard, weights: Array) -> float:
-    """Mean of the weights of all rows, of a network and where these have no scale."""
-    model = shard.model
-    if not is_network(model):
-        return 1.0
-    whole = replace(model, weights=replace(model.weights, values=weights))
-    return early_stop.scale_of_weights(whole)
+    formed = None if penalty.functions else matrix
+    return noise_by_rule(first.rule, Fit(d, penalty), total, count, formed)
 
 
 def with_noise(shard: Shard, noise: Noise) -> FittedModel:

@@ -16,7 +16,7 @@ import torch
 from torch import distributed
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.sharded.engine import Traffic
+from implicit_delta.models.processes import Traffic
 
 PATIENCE = 60.0  # seconds to wait for a rank, and at least
 SLOWER = 10.0  # times the own seconds for the same work: shards are uneven

@@ -1,12 +1,17 @@
 """Weights of a bootstrap, drawn where the rows are: from a seed and the number of each row."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 from scipy import special
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.arrays import ratio
 
 GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea and Flood, 2014): its step, and its mixing
@@ -45,9 +50,39 @@ class Draw:
         """Weights (n,) of drawn rows that are so many observations, (n,)."""
         return np.asarray(weights * ratio(self.often(numbers, own), own))
 
+    def of_rows(self, weights: Weights) -> Array:
+        """Weights (n,) of all rows."""
+        return self.reweighted(weights.values, weights.counts, np.arange(weights.values.size))
+
     def by_clusters(self, weights: Array, codes: Numbers) -> Array:
         """Weights (n,) of the rows of drawn clusters."""
         return np.asarray(weights * self.often(codes, np.ones(codes.size)))
+
+
+class Drawn(NDArrayOperatorsMixin):
+    """Weights (n,) that shards have drawn: an array in this process only where one is needed."""
+
+    def __init__(self, n: int, make: Callable[[], Array]) -> None:
+        self.size, self.shape, self._make = n, (n,), make
+
+    @cached_property
+    def _values(self) -> Array:
+        return self._make()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._values, dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        known = (own._values if isinstance(own, Drawn) else own for own in inputs)
+        return getattr(ufunc, method)(*known, **options)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._values[rows]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._values, name)
 
 
 def uniform(seed: int, numbers: Numbers) -> Array:

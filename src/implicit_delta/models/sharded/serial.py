@@ -10,12 +10,13 @@ from typing import Any
 from implicit_delta._core.arguments import Counter
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik_model import isolated_cache
-from implicit_delta.models.sharded import asks
-from implicit_delta.models.sharded.engine import Change, Engine, Traffic
+from implicit_delta.models.processes import Traffic
+from implicit_delta.models.sharded.calls import Call, reweighted
+from implicit_delta.models.sharded.engine import Change, Engine
 from implicit_delta.models.sharded.shard import Ask, Shard, answered, built, label_of
 
 KEEP = 2**28  # bytes of arrays in built models that stay in memory
-LAST_COUNTS = (asks.at, asks.reweighted)  # what such a change did before does not matter
+LAST_COUNTS = (Call("at"), reweighted)  # what such a change did before does not matter
 MOST_OBJECTS = 100_000  # looked at for their size
 
 
@@ -77,7 +78,7 @@ class Serial(Engine):
         return answered(shard, ask, arguments, name=False).value
 
     def changed(self, change: Change, shares: Sequence[Any]) -> "Serial":
-        again = change is self.change and change in LAST_COUNTS
+        again = change == self.change and change in LAST_COUNTS
         parent = self.parent if again else self
         return replace(self, parent=parent, change=change, shares=tuple(shares), kept={})
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.arguments import NoRowsError
+from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.runaway import of_a_part
@@ -26,15 +27,17 @@ class Shard:
     Attributes
     ----------
     model : FittedModel
-        Of these rows alone; only that of the first shard has penalty functions.
+        Of these rows alone.
     part : object
         What `build` was given.
     label : str
         Number and short name of the part, for messages.
     silent : bool
-        Whether no row of it has any weight: what is left of its sums is the penalty.
+        Whether no row of it has any weight, so that its sums are zero.
     codes : (n,) array of int, optional
         Clusters of the rows, where a bootstrap draws these many times.
+    places : array of int, optional
+        Entries of theta that are the parameters of the shard; all of them by default.
     """
 
     model: FittedModel
@@ -42,6 +45,19 @@ class Shard:
     label: str
     silent: bool = False
     codes: NDArray[np.intp] | None = None
+    places: NDArray[np.intp] | None = None
+
+    def own(self, value: Any) -> Any:
+        """Take the entries of an array, (d,) or (d, k), that are those of the shard."""
+        part = self.places is not None and isinstance(value, np.ndarray)
+        return value[self.places] if part else value
+
+    def spread(self, value: Any, whole: Array) -> Array:
+        """Put an array of the shard's parameters into one of all, (d,) or (d, k)."""
+        if self.places is None:
+            return np.asarray(value)
+        whole[self.places] = value
+        return whole
 
 
 class Answer(NamedTuple):

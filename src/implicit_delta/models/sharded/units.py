@@ -150,7 +150,7 @@ def jacobian_of_total(shard: Shard, rows: int, h: Callable[[Any, Any], Any], the
     return jacobian_of_sums(shard, np.ones((1, rows)), h, theta)
 
 
-def moments_of(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> Moments:
+def moments_on(shard: Shard, h: Callable[[Any, Any], Any], theta: Array) -> Moments:
     """Sums of the rows of a shard."""
     rows = rows_of(shard, h, theta)
     if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from implicit_delta.models.model import ComposedModel
-    from implicit_delta.models.torch.distributed import TorchRanks
 
 
 def from_torch(
@@ -37,7 +36,7 @@ def from_torch(
     dtype: "torch.dtype | str | None" = None,
     columns: Sequence[str] | None = None,
     group: Any = None,
-) -> "ComposedModel | TorchRanks":
+) -> "ComposedModel":
     r"""Make a fitted model of a trained torch module.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -

@@ -12,20 +12,15 @@ from torch.utils import data as loading
 from torch.utils.data.distributed import DistributedSampler
 
 from implicit_delta._core.warn import follow, warn
-from implicit_delta.errors import (
-    EvaluationError,
-    ImplicitDeltaWarning,
-    NotDeterministicWarning,
-    UnsupportedModelError,
-)
+from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.sharded.distributed import Distributed, digest
-from implicit_delta.models.sharded.model import ShardedModel
+from implicit_delta.models.sharded.language import ShardLanguage
 from implicit_delta.models.sharded.ranks import Ranks, ranks_of
+from implicit_delta.models.sharded.rows import SumOver
 from implicit_delta.models.sharded.shard import Shard
-from implicit_delta.models.sharded.units import lives_on_shards
 from implicit_delta.models.shards import SAME, model_over
 from implicit_delta.models.torch.model import make
 from implicit_delta.models.torch.wrappers import unwrapped
@@ -61,53 +56,23 @@ class RowsOfRanks:
         return self.values[row]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TorchRanks(ShardedModel):
-    """A module at the maximum of all ranks' rows; made by ``from_torch(..., group=)``.
-
-    Attributes
-    ----------
-    strided : bool
-        Whether rank r of several, R, has the rows r, r + R, ... of a dataset.
-    """
-
-    strided: bool = False
-
-    def check_order(self, units: Any) -> None:
-        if self.shards > 1 and lives_on_shards(units) is None:
-            raise EvaluationError(
-                "The rows of this model are in the order of the ranks, not of your dataset, and "
-                'with sample="training" row i of h has to be row i of the model. Evaluate the '
-                "rows where they are: `on_shards(h)`, with a function `h(module, data)` of the "
-                "data that the rank has given."
-            )
-
-    def check_series(self, what: str) -> None:
-        if self.strided:
-            raise UnsupportedModelError(
-                f"{what} takes the rows for a series, and the DistributedSampler has dealt them "
-                "out to the ranks one by one. Give each rank a part of the series, in order: "
-                "`from_torch(net, (X[part], y[part]), ..., group=group)`."
-            )
+@dataclass(frozen=True, eq=False)
+class RankLanguage(ShardLanguage):
+    """Psi gets the module of rank 0."""
 
     @property
     def module(self) -> nn.Module:
-        """A copy of the module with theta as its parameters, in eval mode."""
+        """A copy of the module with the fitted parameters, in eval mode: on every rank."""
         assert isinstance(self.engine, Distributed)
-        own = self.engine.own
-        assert isinstance(own, Shard)
-        assert isinstance(own.model, ComposedModel)
-        found: nn.Module = own.model.at(np.array(self.theta)).module
-        return found
-
-    def headline(self) -> str:
-        """Write the sizes alone: rank 0 may print without the others."""
-        return f"{self.maker}: {self.n} rows, {self.d} parameters"
+        assert isinstance(self.engine.own, Shard)
+        model: Any = self.engine.own.model
+        module: nn.Module = model.module
+        return module
 
 
 def make_over(
     module: nn.Module, data: Any, likelihood: Any, options: Options, group: Any
-) -> TorchRanks:
+) -> ComposedModel:
     """Make the model of the rows of all ranks; see `from_torch`."""
     ranks = ranks_of(group)
     if ranks.rank > 0:
@@ -123,19 +88,25 @@ def make_over(
         return Shard(make(common, rows, likelihood, own), rows, f"rank {ranks.rank}")
 
     engine = Distributed.of(ranks, build)
-    model = model_over(engine, TorchRanks)
-    model = model.tethered() if by_evidence else model
-    assert isinstance(model, TorchRanks)
-    strided = _is_strided(model, data, ranks)
-    few = model.shards > 1 and model.n <= MOST_LABELS
-    labels = RowsOfRanks(model.sizes, strided) if strided or few else None
-    return replace(model, strided=strided, facts=model.facts.with_host(labels=labels))
+    engine = replace(engine, strided=_is_strided(engine.own, data, ranks))
+    model = model_over(engine)
+    assert isinstance(model.rows, SumOver)
+    assert isinstance(model.space.language, ShardLanguage)
+    sizes = model.rows.sizes
+    few = ranks.count > 1 and model.n <= MOST_LABELS
+    labels = RowsOfRanks(sizes, engine.strided) if engine.strided or few else None
+    space = replace(model.space, language=RankLanguage(model.space.language.engine))
+    model = replace(model, space=space, facts=model.facts.with_host(labels=labels))
+    return model.tethered() if by_evidence else model
 
 
-def _is_strided(model: TorchRanks, data: Any, ranks: Ranks) -> bool:
+def _is_strided(own: Any, data: Any, ranks: Ranks) -> bool:
     """Whether the rows are those of samplers: of every rank, and one for each example."""
-    own = len(range(ranks.rank, model.n, ranks.count)) == model.sizes[ranks.rank]
-    return ranks.count > 1 and all(ranks.gathered(own and _sampler(data) is not None, "sampler"))
+    size = own.model.n if isinstance(own, Shard) else 0
+    found = ranks.gathered((size, _sampler(data) is not None), "sampler")
+    sizes = [n for n, _ in found]
+    dealt = [len(range(rank, sum(sizes), ranks.count)) for rank in range(ranks.count)]
+    return ranks.count > 1 and sizes == dealt and all(sampled for _, sampled in found)
 
 
 def module_of(module: nn.Module, ranks: Ranks) -> nn.Module:

@@ -1,0 +1,180 @@
+"""Calls of the model of one shard, and changes of it: values that travel by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array
+from implicit_delta.models import rough_scores
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.rows import DifferencedRows, Whitened
+from implicit_delta.models.sharded.resampled import Draw
+from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.strongest import Strongest
+from implicit_delta.models.strongest import strongest as strongest_of
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call of a member of the model of a shard.
+
+    Arrays among the arguments are theta, or directions of it.
+    """
+
+    member: str
+
+    @property
+    def __name__(self) -> str:
+        return self.member
+
+    def __call__(self, shard: Shard, *arguments: Any) -> Any:
+        found = getattr(shard.model, self.member)
+        return found(*map(shard.own, arguments)) if callable(found) else found
+
+
+@dataclass(frozen=True)
+class Sum(Call):
+    """Call whose results are added up; a silent shard adds zeros.
+
+    Attributes
+    ----------
+    like : int or None
+        Which argument has the shape of the result; None if that is a number.
+    """
+
+    like: int | None = None
+
+    def __call__(self, shard: Shard, *arguments: Any) -> Any:
+        zeros = np.zeros(() if self.like is None else arguments[self.like].shape)
+        if shard.silent:
+            return zeros
+        found = super().__call__(shard, *arguments)
+        return found if self.like is None else shard.spread(found, zeros)
+
+
+@dataclass(frozen=True)
+class SumBlocks:
+    """`Rows.sum_blocks` of a shard, with its part of the row arrays.
+
+    None stands for its weights, and a number for an array of it.
+    """
+
+    reduce: Callable[..., Any]
+    __name__ = "sum_blocks"
+
+    def __call__(self, shard: Shard, row_arrays: list[Any], theta: Array, v: Array) -> Any:
+        model = shard.model
+        if shard.silent:
+            empty = [np.zeros(0, np.intp)] * len(row_arrays)
+            return self.reduce(np.zeros((0, v.shape[1])), *empty)
+        arrays = [
+            model.weights.values if one is None else np.broadcast_to(one, (model.n,))
+            for one in row_arrays
+        ]
+        theta, v = shard.own(theta), shard.own(v)
+        rows = getattr(model, "rows", None)
+        if rows is None or isinstance(rows, DifferencedRows):
+            return self.reduce(model.terms_along(theta, v), *arrays)
+        return rows.sum_blocks(theta, v, self.reduce, *arrays)
+
+
+def rough_score(shard: Shard, theta: Array) -> Array:
+    """Gradient of the objective, roughly, (d,)."""
+    if shard.silent:
+        return np.zeros_like(theta)
+    found = rough_scores.rough_score(shard.model, shard.own(theta))
+    return shard.spread(found, np.zeros_like(theta))
+
+
+def batch_score(shard: Shard, rows: NDArray[np.integer[Any]], theta: Array) -> Array:
+    """Gradient of the weighted sum of the terms of some rows, (d,)."""
+    zeros = np.zeros_like(theta)
+    if not len(rows) or shard.silent:
+        return zeros
+    share = len(rows) / shard.model.n
+    return shard.spread(share * shard.model.batch_score(shard.own(theta), rows), zeros)
+
+
+def units(shard: Shard, d: int) -> Array:
+    """Standard errors of single parameters, from these rows, (d,)."""
+    return shard.spread(shard.model.units, np.full(d, np.inf))
+
+
+def whitened(shard: Shard, theta: Array, v: Array) -> list[Whitened]:
+    """Whitened rows."""
+    return list(shard.model.whitened(shard.own(theta), shard.own(v)))
+
+
+def noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
+    """Draw vectors with the Gauss-Newton matrix of the shard as covariance, (d, count)."""
+    rng, zeros = np.random.default_rng(seed), np.zeros((theta.size, count))
+    if shard.silent:
+        return zeros
+    found = shard.model.curvature_noise(shard.own(theta), rng, count)
+    return None if found is None else shard.spread(found, zeros)
+
+
+def strongest(shard: Shard, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+    """Find the rows of largest influence, with their numbers in this shard."""
+    counted = shard.silent and shard.model.weights.kind != "frequency"
+    return strongest_of(
+        shard.model, shard.own(theta), shard.own(0.0 * v if counted else v), errors, k
+    )
+
+
+def of_penalty(shard: Shard, member: str, *arguments: Array) -> Any:
+    """Value or a derivative of the penalty functions."""
+    return getattr(replace(shard.model.penalty, ridges=()), member)(*arguments)
+
+
+def reads_psi(shard: Shard) -> bool:
+    """Whether `doubt_of` reads psi at all."""
+    language = getattr(getattr(shard.model, "space", None), "language", shard.model)
+    return getattr(language, "watch", None) is not None
+
+
+def placed(shard: Shard, places: NDArray[np.intp]) -> Shard:
+    """Take these entries of theta as the parameters of the shard."""
+    return replace(shard, places=places)
+
+
+def reweighted(shard: Shard, weights: Array) -> Shard:
+    """Weigh the rows otherwise; without any weight the shard is silent."""
+    if not np.any(weights):
+        return replace(shard, silent=True)
+    return replace(shard, model=shard.model.reweighted(weights), silent=False)
+
+
+def resampled(shard: Shard, share: tuple[Draw, int]) -> Shard:
+    """Draw weights of rows by their numbers, which begin here."""
+    draw, start = share
+    if shard.silent:
+        return shard
+    model, numbers = shard.model, np.arange(start, start + shard.model.n)
+    return reweighted(shard, draw.reweighted(model.weights.values, model.weights.counts, numbers))
+
+
+def coded(shard: Shard, codes: NDArray[np.intp]) -> Shard:
+    """Keep the clusters of the rows."""
+    return replace(shard, codes=codes)
+
+
+def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
+    """Draw weights of clusters by their numbers."""
+    if shard.silent:
+        return shard
+    assert shard.codes is not None
+    return reweighted(shard, draw.by_clusters(shard.model.weights.values, shard.codes))
+
+
+def redrawn(shard: Shard, seed: int) -> FittedModel:
+    """Draw new targets."""
+    return shard.model.redrawn(np.random.default_rng(seed))
+
+
+def tangent(shard: Shard, theta: Array) -> FittedModel:
+    """Linearize a network at theta."""
+    return shard.model.at(shard.own(theta)).tangent()
