@@ -25,6 +25,7 @@ from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.rows import Whitened as Whitened
+from implicit_delta.models.rows import units_of
 from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.solvers import Factor
 
@@ -294,8 +295,7 @@ class FittedModel(ABC):
     @property
     def units(self) -> Array:
         """Standard error of each parameter, the others held fixed, (d,)."""
-        size = abs(np.diag(self.information(self.theta, np.eye(self.d))))
-        return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))
+        return units_of(self.information(self.theta, np.eye(self.d)))
 
     def active(self, strict: bool = False) -> Active | None:
         """Find the constraints that hold theta where it is; None without any constraints."""

@@ -29,7 +29,7 @@ from implicit_delta.models.rows import (
     TangentOutputs,
     TangentRows,
     Whitened,
-    formed_units,
+    units_of,
 )
 from implicit_delta.models.weights import Weights
 
@@ -106,7 +106,9 @@ class Restricted:
         if self.d > CHEAP_LIMIT and isinstance(self.rows, ScaledRows):
             point = self.chart.point(theta)
             return self.chart.coordinates(self.rows.units(point, weights, NO_PENALTY))
-        return formed_units(self, theta, weights.values, penalty)
+        one = np.eye(self.d)
+        own = self.curvature(theta, weights.values, one)
+        return units_of(own + penalty.curvature(theta, one))
 
     def tangent(self, theta: Array) -> "Restricted | None":
         point = self.chart.point(theta)

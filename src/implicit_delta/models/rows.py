@@ -424,9 +424,7 @@ def sum_of_blocks(
     return total
 
 
-def formed_units(rows: Rows, theta: Array, weights: Array, penalty: Penalty) -> Array:
-    """Standard error of each parameter, the others held fixed, from the curvature, (d,)."""
-    one = np.eye(theta.size)
-    curvature = rows.curvature(theta, weights, one) + penalty.curvature(theta, one)
+def units_of(curvature: Array) -> Array:
+    """Standard error of each parameter, the others held fixed, from a curvature (d, d)."""
     size = abs(np.diag(curvature))
     return np.asarray(1 / np.sqrt(np.maximum(size, 1e-12 * size.max() + 1e-300)))

@@ -28,7 +28,7 @@ class HostLikelihood(ABC):
 
     @abstractmethod
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        """Minus the Hessian of that sum, or its Gauss-Newton part, times (D, k)."""
+        """Minus the Hessian of that sum, or of outputs its Gauss-Newton part, times (D, k)."""
 
     @abstractmethod
     def terms_along(self, b: Array, v: Array) -> Array:

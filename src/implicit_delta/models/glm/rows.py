@@ -16,7 +16,7 @@ from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import HostLikelihood, OutputLikelihood
 from implicit_delta.models.glm.network import Network
 from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.rows import Whitened, formed_units, sum_of_blocks
+from implicit_delta.models.rows import Whitened, sum_of_blocks, units_of
 from implicit_delta.models.weights import Weights
 
 NO_OUTPUTS = (
@@ -92,7 +92,8 @@ class HostRows:
         known = self.cache.holds((theta, weights.values), "hessian")
         if self.d > CHEAP_LIMIT and not known:
             return 1e-2 * np.maximum(abs(theta), 0.1)
-        return formed_units(self, theta, weights.values, penalty)
+        own = self._matrix(theta, weights.values, "hessian")
+        return units_of(own + penalty.curvature(theta, np.eye(self.d)))
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "HostRows":
         return self._of(self.likelihood.redrawn(theta, weights.values, rng))

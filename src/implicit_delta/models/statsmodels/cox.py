@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import HostLikelihood
 
@@ -64,10 +63,6 @@ class Cox(HostLikelihood):
         return np.asarray(weights @ self._residuals(b))
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        if curvature == "ggn":
-            raise UnsupportedModelError(
-                'This likelihood has no Gauss-Newton curvature; use curvature="hessian".'
-            )
         matrix = np.zeros((b.size, b.size))
         for part, X, _, m in self._parts(b):
             w = weights[part.rows]

@@ -106,10 +106,6 @@ class RowWise(HostLikelihood):
         return np.asarray(weights @ self.scores(b))
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        if curvature == "ggn":
-            raise UnsupportedModelError(
-                'This likelihood has no Gauss-Newton curvature; use curvature="hessian".'
-            )
         return -self.hessian(b, weights) @ v
 
     def terms_along(self, b: Array, v: Array) -> Array:
