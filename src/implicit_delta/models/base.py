@@ -45,9 +45,9 @@ NO_LEVERAGE = (
 )
 
 NOT_FIXED = (
-    "Parameters are fixed in models of `from_loglik` and `from_residuals`, which are fitted here. "
-    "Fit this one again in its own library, without the term or with it as an offset "
-    "(statsmodels: `fit_constrained`); write a fixed number into estimating equations."
+    "Parameters are fixed in models of `from_loglik`, `from_residuals`, `from_statsmodels` and "
+    "`from_sklearn`, which are fitted again here. Fit this one again in its own library, without "
+    "the term; write a fixed number into estimating equations."
 )
 
 
