@@ -147,7 +147,7 @@ def test_a_memory_keeps_the_most_recent_results():
         made.append(x[0])
         return x**2
 
-    memory = Recent(squared)
+    memory = Recent()
     large = np.zeros(MOST_BYTES // 8 // 2)  # two of these are all that it holds
     for k in (0, 1, 0, 2, 0, 1):
         key = large[:1] + k
@@ -228,7 +228,7 @@ def test_a_slow_likelihood_foretells_its_calls(monkeypatch, seconds):
     clock = iter(range(10**9))
     monkeypatch.setattr(progress, "progress", lambda label, total, unit: Bar(label, total, unit))
     monkeypatch.setattr(
-        "implicit_delta.models.loglik_model.perf_counter", lambda: seconds * next(clock)
+        "implicit_delta.models.loglik_rows.perf_counter", lambda: seconds * next(clock)
     )
     model = idm.from_loglik(normal, start=[0.0, 0.0])
     idm.profile(model, lambda th: th[0])

@@ -98,8 +98,8 @@ def test_sums_are_associative_and_keep_their_sources(first, second):
     third = idm.measurement(mu=(5.0, 0.2))
     one, other = (first + second) + third, first + (second + third)
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-5)
-    assert [s.name for s in one.sources] == [s.name for s in other.sources]
-    assert len(one.sources) == 3
+    assert [s.name for s in one.facts.sources] == [s.name for s in other.facts.sources]
+    assert len(one.facts.sources) == 3
 
 
 def test_bounds_of_a_part_hold_for_all(first):

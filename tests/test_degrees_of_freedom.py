@@ -62,8 +62,11 @@ def test_only_an_estimated_variance_costs_degrees_of_freedom(options, df):
 
 
 def test_the_default_variance_is_unbiased_without_a_penalty_and_mle_with_one():
-    assert line().loglik.likelihood == line(variance="unbiased").loglik.likelihood
-    assert line(l2=1.0).loglik.likelihood == line(l2=1.0, variance="mle").loglik.likelihood
+    def likelihood(**options):
+        return line(**options).rows.outputs.likelihood
+
+    assert likelihood() == likelihood(variance="unbiased")
+    assert likelihood(l2=1.0) == likelihood(l2=1.0, variance="mle")
 
 
 def test_a_ridge_leaves_more_degrees_of_freedom():

@@ -8,7 +8,8 @@ from scipy.stats import chi2, genextreme, norm
 
 import implicit_delta as idm
 from implicit_delta.inference.likelihood_ratio import mixture
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.weights import Weights
 
 sm = pytest.importorskip("statsmodels.api")
@@ -240,7 +241,7 @@ def test_the_print_has_the_log_likelihood():
     assert str(LINE).startswith("from_residuals: 90 rows, 2 parameters, log-likelihood ")
     roots = idm.from_equations(lambda th: Y - th[0], start=[0.0])
     assert str(roots).startswith("from_equations: 90 rows, 1 parameters")
-    assert repr(NORMAL).startswith("LoglikModel: 90 observations, 3 parameters")
+    assert repr(NORMAL).startswith(f"{type(NORMAL).__name__}: 90 observations, 3 parameters")
 
 
 MODES = np.array([-6.0, -5.8, -5.5, 4.9, 5.0, 5.1, 5.2, 5.3])
@@ -324,7 +325,8 @@ def test_minus_infinity_at_weight_zero_with_a_score():
 
     weights = np.array([1.0, 1.0, 1.0, 0.0])
     full = idm.from_loglik(lambda th: exponential(th)[:3], start=[1.0])
-    model = LoglikModel(exponential, full.theta, Weights(weights), row_scores=score)
+    rows = LoglikRows(exponential, n=4, d=1, scores=score)
+    model = ComposedModel(full.theta, rows, Weights(weights))
     assert np.all(np.isfinite(model.score(full.theta)))
     assert model.objective(full.theta) == pytest.approx(full.objective(full.theta))
 

@@ -144,9 +144,9 @@ def check_print(model):
 
 
 def test_the_print_names_the_objective():
-    text = repr(least_squares(variance=0.5, l2=1.0, weights=1.0 + (TIMES > 1)))
-    assert text == (
-        "LoglikModel: 40 observations, 2 parameters\n"
+    model = least_squares(variance=0.5, l2=1.0, weights=1.0 + (TIMES > 1))
+    assert repr(model) == (
+        f"{type(model).__name__}: 40 observations, 2 parameters\n"
         "  log-likelihood: GaussianResiduals\n"
         "  l2: 1\n"
         "  weights: 1 to 2 (frequency)"

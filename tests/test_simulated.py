@@ -112,7 +112,7 @@ def test_statistic_of_a_user_sees_what_the_likelihood_does_not():
     y = np.random.default_rng(3).exponential(size=80)
 
     def skewness(model):
-        data = model.loglik.keywords["y"] if hasattr(model.loglik, "keywords") else y
+        data = model.rows.loglik.keywords["y"] if hasattr(model.rows.loglik, "keywords") else y
         return abs(np.mean((data - data.mean()) ** 3)) / data.std() ** 3
 
     fit = idm.goodness_of_fit(normal_model(y), skewness, replicates=99, rng=0)

@@ -135,7 +135,7 @@ def fitted_peak(x):
 
 
 def distance(model):
-    th, x = model.theta, model.loglik.keywords["x"]
+    th, x = model.theta, model.rows.loglik.keywords["x"]
     share = th.S / (th.S + th.B)
     return kstest(
         x, lambda v: share * norm.cdf(v, 5, 0.4) + (1 - share) * uniform.cdf(v, 0, 10)
@@ -170,7 +170,7 @@ def test_drawn_fits_beside_a_bound_are_the_constrained_maxima():
     )
 
     def gap(m):
-        return 1 + abs(m.theta[0] - max(m.loglik.keywords["y"].mean(), 0.0))
+        return 1 + abs(m.theta[0] - max(m.rows.loglik.keywords["y"].mean(), 0.0))
 
     found = idm.goodness_of_fit(model, gap, replicates=30, rng=1)
     assert np.max(found.draws) == pytest.approx(1.0, abs=1e-6)

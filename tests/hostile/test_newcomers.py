@@ -142,7 +142,7 @@ def test_both_spellings_of_names():
 def test_a_long_wait_is_foretold_without_a_terminal(monkeypatch, caplog, switch):
     monkeypatch.setenv("IMPLICIT_DELTA_PROGRESS", switch)
     clock = iter(range(10**9))
-    monkeypatch.setattr("implicit_delta.models.loglik_model.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("implicit_delta.models.loglik_rows.perf_counter", lambda: next(clock))
     start = {"m": 0.5, "l": 0.0}
     with caplog.at_level(logging.WARNING, logger="implicit_delta"):
         model = idm.from_loglik(normal, start=start)

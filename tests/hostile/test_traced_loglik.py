@@ -195,7 +195,7 @@ def test_standard_errors_are_those_of_algebra(name, weighted, l2):
     weights = FIT["weights"][weighted]
     options = {"weights": weights, "l2": l2}
     model = idm.from_loglik(lambda th: terms(X @ th), start=np.zeros(D), **options)
-    assert is_traced(model.row_scores)
+    assert is_traced(model.rows.scores)
     bend = curvature(X @ model.theta) * (1.0 if weights is None else weights)
     truth = np.sqrt(np.diag(np.linalg.inv(X.T @ (bend[:, None] * X) + l2 * np.eye(D))))
     given = idm.from_loglik(lambda th: terms(X @ th), model.theta, **options)
@@ -316,7 +316,7 @@ def test_odd_functions_have_the_same_answer(name, given):
 
 def test_slices_that_change_theta_are_differenced():
     model = idm.from_loglik(through_a_view, start=0 * TRUE + 0.1)
-    assert not is_traced(model.row_scores)
+    assert not is_traced(model.rows.scores)
     design = X * np.where(np.arange(D) < 2, 2.0, 1.0)
     truth = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
     np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, truth, rtol=1e-6)
@@ -375,7 +375,7 @@ def test_gradients_are_few():
 
 
 def test_few_parameters_are_not_traced():
-    assert idm.from_loglik(lambda th: -((LINE - th[0]) ** 2), start=[0.0]).row_scores is None
+    assert idm.from_loglik(lambda th: -((LINE - th[0]) ** 2), start=[0.0]).rows.scores is None
 
 
 def test_names_weights_and_bounds():
@@ -385,7 +385,7 @@ def test_names_weights_and_bounds():
     model = idm.from_loglik(
         named, start={"a": 0.0, "b": np.zeros(D - 1)}, bounds={"a": (-50.0, None)}
     )
-    assert is_traced(model.row_scores)
+    assert is_traced(model.rows.scores)
     assert "tracing" in str(model.describe())
     truth = np.sqrt(np.diag(np.linalg.inv(X.T @ X)))
     np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, truth, rtol=1e-8)
@@ -408,7 +408,7 @@ def test_residuals_are_traced():
         found = idm.infer(model, idm.parameters, idm.Infinitesimal(curvature=curvature))
         truth = np.sqrt(variance * np.diag(np.linalg.inv(H)))
         np.testing.assert_allclose(found.standard_error, truth, rtol=1e-8)
-    assert is_traced(model.row_scores)
+    assert is_traced(model.rows.scores)
 
 
 def test_distributions_are_themselves_after_a_trace():
@@ -477,7 +477,7 @@ def test_what_has_no_rule_is_not_traced(name):
 def test_data_that_change_after_the_fit_are_refused():
     y = LINE.copy()
     model = idm.from_loglik(lambda th: -((y - X @ th) ** 2) / 2, start=0 * TRUE)
-    assert is_traced(model.row_scores)
+    assert is_traced(model.rows.scores)
     y += X[:, 1]
     with pytest.raises(idm.UnsupportedModelError, match="has changed since the fit"):
         idm.infer(model, idm.parameters)
@@ -490,7 +490,7 @@ def test_redrawn_data_are_traced_too():
 
     model = idm.from_loglik(squares, start=0 * TRUE, simulate=simulate)
     drawn = model.redrawn(np.random.default_rng(0))
-    assert is_traced(drawn.row_scores)
+    assert is_traced(drawn.rows.scores)
     y = X @ model.theta + np.random.default_rng(0).normal(size=N)
     truth = X.T @ (y - X @ POINT)
     np.testing.assert_allclose(drawn.score(POINT), truth, atol=1e-9)

@@ -52,21 +52,8 @@ def _same(known: Key | None, key: Key) -> bool:
 
 @dataclass
 class Recent:
-    """The results of one function for the most recent arrays; a pickled one has none.
+    """The results of one function for the most recent arrays; a pickled one has none."""
 
-    Attributes
-    ----------
-    function : callable
-        Whose results these are.
-    units : array, optional
-        Lengths that suited it last: a first guess for the next time.
-    origin : array, optional
-        Where it was differentiated with care.
-    """
-
-    function: Callable[..., Any]
-    units: np.ndarray | None = None
-    origin: np.ndarray | None = None
     results: dict[bytes, np.ndarray] = field(default_factory=dict)
 
     def get(self, key: np.ndarray, make: Callable[[], np.ndarray]) -> np.ndarray:
@@ -88,18 +75,14 @@ class Recent:
         found = self.results.get(name)
         return None if found is None else (np.frombuffer(name, dtype=key.dtype), found)
 
-    def emptied(self) -> "Recent":
-        """Build a memory of the same function without results."""
-        return Recent(self.function, self.units, self.origin)
-
     @contextmanager
-    def apart(self, empty: bool) -> Iterator[None]:
-        """Forget afterwards what is new, and begin with an empty memory if so told."""
+    def isolated(self, empty: bool) -> Iterator[None]:
+        """Drop afterwards what is new; begin with an empty cache if `empty`."""
         kept, self.results = self.results, {} if empty else self.results.copy()
         try:
             yield
         finally:
             self.results = kept
 
-    def __reduce__(self) -> tuple[type["Recent"], tuple[Any, ...]]:
-        return Recent, (self.function, self.units, self.origin)
+    def __reduce__(self) -> tuple[type["Recent"], tuple[()]]:
+        return Recent, ()

@@ -79,8 +79,8 @@ def goodness_of_fit(
         ``model.terms(model.theta)``. Minus twice the log-likelihood unless given, which is a good
         one for counts in bins with their full probabilities, and a weak one for values without
         bins, where a distance between distributions sees more. It is called with the model of the
-        data, and with that of each draw, whose ``model.loglik`` is what `simulate` has returned:
-        the data are in its keywords (see the examples).
+        data, and with that of each draw, whose ``model.rows.loglik`` is what `simulate` has
+        returned: the data are in its keywords (see the examples).
     replicates : int
         How many data sets are drawn.
     rng : int or numpy.random.Generator, optional
@@ -119,7 +119,7 @@ def goodness_of_fit(
     >>> def simulate(th, rng):
     ...     return partial(loglik, y=rng.exponential(th[0], size=30))
     >>> def distance(model):
-    ...     y = model.loglik.keywords["y"]
+    ...     y = model.rows.loglik.keywords["y"]
     ...     return kstest(y, expon(scale=model.theta[0]).cdf).statistic
     >>> y = np.linspace(1.0, 2.0, 30)
     >>> model = idm.from_loglik(partial(loglik, y=y), start=[1.0], simulate=simulate)

@@ -18,8 +18,10 @@ from implicit_delta.inference.vanishing import Vanished, vanished
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
-from implicit_delta.models.fit_statistics import FitStatistics
-from implicit_delta.models.loglik_model import AT_THE_EDGE, LoglikModel
+from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
+from implicit_delta.models.loglik_objective import AT_THE_EDGE
+from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
 
@@ -83,7 +85,7 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
-def likelihood_ratio(m0: LoglikModel | Mapping[Any, float], m1: LoglikModel) -> LikelihoodRatio:
+def likelihood_ratio(m0: ComposedModel | Mapping[Any, float], m1: ComposedModel) -> LikelihoodRatio:
     r"""Test the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
@@ -95,7 +97,7 @@ def likelihood_ratio(m0: LoglikModel | Mapping[Any, float], m1: LoglikModel) -> 
 
     Parameters
     ----------
-    m0, m1 : LoglikModel
+    m0, m1 : FittedModel
         The smaller and the larger fit, of `from_loglik` or `from_residuals`: usually
         ``m0 = m1.fix(mu=5.0)``, or the values to fix alone, ``{"mu": 5.0}``, which may be those of
         all parameters. Fits with functions of their own are compared too; Wald's test and
@@ -160,10 +162,11 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
 def _check_model(model: Any) -> None:
     if isinstance(model, FittedModel) and model.sandwiched:
         model.objective(model.theta)  # which says why there is none
-    if not isinstance(model, LoglikModel):
+    if not isinstance(model, ComposedModel) or not isinstance(model.rows, DifferencedRows):
         raise TypeError(
             f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "
-            f"{type(model).__name__}. Host libraries keep their log-likelihood: with statsmodels "
+            f"{getattr(model, 'maker', '') or type(model).__name__}. Host libraries keep their "
+            "log-likelihood: with statsmodels "
             "`scipy.stats.chi2.sf(2 * (large.llf - small.llf), df)`."
         )
     if model.penalty.given:
@@ -177,14 +180,14 @@ def _check_model(model: Any) -> None:
             "the unit of the weights. Test the parameters themselves, `infer(model, names)`, "
             "whose variance is design-based."
         )
-    if model.weights.kind == "precision" and model.residuals is None:
+    if model.weights.kind == "precision" and model.rows.outputs is None:
         raise UnsupportedModelError(
             "Precisions are known up to a common factor, and the log-likelihood with it. Put the "
             "variances into the log-likelihood itself, or use `from_residuals`."
         )
 
 
-def _check_same_data(m0: LoglikModel, m1: LoglikModel) -> None:
+def _check_same_data(m0: ComposedModel, m1: ComposedModel) -> None:
     if m0.maker != m1.maker:
         raise ValueError(
             f"One fit is made by `{m0.maker}` and the other by `{m1.maker}`: their "
@@ -196,7 +199,7 @@ def _check_same_data(m0: LoglikModel, m1: LoglikModel) -> None:
             f"The fits are not to the same data ({told}), so their likelihoods do not compare. "
             "Usual cause: rows with missing values that only one of them leaves out."
         )
-    first, second = (columns_in(model.loglik, model.n) for model in (m0, m1))
+    first, second = (columns_in(_function(model), model.n) for model in (m0, m1))
     if first and second and not first & second:
         raise ValueError(
             "The fits are not to the same data: no array of numbers is used by both "
@@ -205,7 +208,7 @@ def _check_same_data(m0: LoglikModel, m1: LoglikModel) -> None:
         )
 
 
-def _check_nested(m0: LoglikModel, m1: LoglikModel, df: int, within: Array | None) -> None:
+def _check_nested(m0: ComposedModel, m1: ComposedModel, df: int, within: Array | None) -> None:
     if df < 0:
         raise ValueError(
             f"The first model has {-df} parameters more than the second: give the smaller one "
@@ -229,14 +232,14 @@ def _check_nested(m0: LoglikModel, m1: LoglikModel, df: int, within: Array | Non
         )
 
 
-def _check_meaning(m0: LoglikModel, m1: LoglikModel, within: Array | None) -> None:
+def _check_meaning(m0: ComposedModel, m1: ComposedModel, within: Array | None) -> None:
     """Refuse a null hypothesis under which some parameters mean nothing."""
     if within is None:
         found, names = _dropped(m0, m1), m1.names
     else:
         free, held = _along_equalities(m1), _held(m0, m1, within)
         basis = np.eye(m1.d) if free.chart is None else free.chart.slope(within)
-        found = vanished(m1, within, held, basis, lambda theta: _terms(m1, theta))
+        found = vanished(m1, within, held, basis, lambda theta: noise_free_terms(m1, theta))
         names = m1.names or tuple(f"theta[{j}]" for j in range(m1.d))
     if found is None:
         return
@@ -255,7 +258,7 @@ def _check_meaning(m0: LoglikModel, m1: LoglikModel, within: Array | None) -> No
     )
 
 
-def _local(m1: LoglikModel, point: Array, found: Vanished) -> str:
+def _local(m1: ComposedModel, point: Array, found: Vanished) -> str:
     """Write the test with what means nothing held in both fits."""
     large = f"`large = model{_fixing(m1, point, found.places)}`"
     if len(found.places) + len(found.causes) + len(m1.fixed) < m1.d:
@@ -269,34 +272,40 @@ def _local(m1: LoglikModel, point: Array, found: Vanished) -> str:
     )
 
 
-def _fixing(m1: LoglikModel, point: Array, places: list[int]) -> str:
+def _fixing(m1: ComposedModel, point: Array, places: list[int]) -> str:
     if m1.names is None:
         return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
     return f".fix({', '.join(f'{m1.names[j]}={point[j]:.6g}' for j in places)})"
 
 
-def _dropped(m0: LoglikModel, m1: LoglikModel) -> Vanished | None:
+def _dropped(m0: ComposedModel, m1: ComposedModel) -> Vanished | None:
     """Find a parameter whose zero alone makes m0 of m1, whatever its others are."""
     if m0.names is None or m1.names is None or not set(m0.names) < set(m1.names):
         return None
-    point, here = np.array(m1.theta), _terms(m0, np.array(m0.theta))
+    point, here = np.array(m1.theta), noise_free_terms(m0, np.array(m0.theta))
     point[[m1.names.index(name) for name in m0.names]] = m0.theta
     missing = [j for j, name in enumerate(m1.names) if name not in m0.names and j not in m1.fixed]
     for j in missing if len(missing) > 1 else []:
         there = np.where(np.arange(m1.d) == j, 0.0, point)
         with np.errstate(all="ignore"):
-            if _same(_terms(m1, there), here):
+            if _same(noise_free_terms(m1, there), here):
                 return Vanished([k for k in missing if k != j], [j])
     return None
 
 
-def _given_noise(model: LoglikModel) -> Any:
-    problem = getattr(model.loglik, "problem", None)
-    variance = getattr(problem, "variance", None)
-    return variance if isinstance(variance, float) else "estimated"
+def _given_noise(model: ComposedModel) -> Any:
+    likelihood = None if model.rows.outputs is None else model.rows.outputs.likelihood
+    if likelihood is None or model.facts.noise_rule is not None:
+        return "estimated"
+    return likelihood.noise
 
 
-def _check_finished(model: LoglikModel) -> None:
+def _function(model: ComposedModel) -> Callable[[Array], Any]:
+    assert isinstance(model.rows, DifferencedRows)
+    return model.rows.loglik
+
+
+def _check_finished(model: ComposedModel) -> None:
     """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
     if fixed_by_constraints(model):
         return
@@ -331,16 +340,16 @@ def _rounded(statistic: float, noise: float = 0.0) -> float:
     return statistic if statistic > max(ZERO, noise) else 0.0
 
 
-def _embedded(m0: LoglikModel, m1: LoglikModel) -> Array | None:
+def _embedded(m0: ComposedModel, m1: ComposedModel) -> Array | None:
     """Find the parameters of m0 among those of m1, (d,); None if m0 is written in its own way."""
-    if unwrapped(m0.loglik) is unwrapped(m1.loglik):
+    if unwrapped(_function(m0)) is unwrapped(_function(m1)):
         return np.array(m0.theta)
     if m0.names is None or m1.names is None or not set(m0.names) <= set(m1.names):
         return None
     point = np.zeros(m1.d)
     point[[m1.names.index(name) for name in m0.names]] = m0.theta
     with np.errstate(all="ignore"):
-        there, here = _terms(m1, point), _terms(m0, np.array(m0.theta))
+        there, here = noise_free_terms(m1, point), noise_free_terms(m0, np.array(m0.theta))
     return point if _same(there, here) else None
 
 
@@ -348,15 +357,9 @@ def _same(there: Array, here: Array) -> bool:
     return np.allclose(there, here, rtol=1e-8, atol=1e-8 * float(np.max(abs(here))))
 
 
-def _terms(model: LoglikModel, theta: Array) -> Array:
-    """Terms that do not depend on an estimated noise variance."""
-    problem = getattr(model.loglik, "problem", None)
-    return model.terms(theta) if problem is None else np.asarray(problem.residuals(theta))
-
-
-def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
+def _tested(m0: ComposedModel, m1: ComposedModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if unwrapped(m0.loglik) is not unwrapped(m1.loglik) and m0.names != m1.names:
+    if unwrapped(_function(m0)) is not unwrapped(_function(m1)) and m0.names != m1.names:
         assert m0.names is not None
         assert m1.names is not None
         held = {m0.names[j]: value for j, value in m0.fixed.items()}
@@ -370,7 +373,7 @@ def _tested(m0: LoglikModel, m1: LoglikModel) -> tuple[Array, Array, Array]:
     return under.slope(theta)[equal], under.low[equal], under.value(theta)[equal]
 
 
-def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
+def _at_bounds(m0: ComposedModel, m1: ComposedModel, within: Array) -> Array:
     """Inner normals of the bounds of m1 that m0 holds parameters at, (edges, d)."""
     if m1.constraints is None:
         return np.zeros((0, m1.d))
@@ -380,7 +383,7 @@ def _at_bounds(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
     return np.asarray(np.diag(inward)[_held(m0, m1, within) & (inward != 0)])
 
 
-def _held(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
+def _held(m0: ComposedModel, m1: ComposedModel, within: Array) -> Array:
     """Mark the parameters that m0 holds, and m1 does not, (d,)."""
     gradients, _, _ = _tested(m0, m1)
     own = False
@@ -390,7 +393,7 @@ def _held(m0: LoglikModel, m1: LoglikModel, within: Array) -> Array:
     return np.asarray((gradients != 0).any(axis=0) & ~np.asarray(own, dtype=bool))
 
 
-def _notes(m1: LoglikModel, edges: int, within: Array | None) -> list[str]:
+def _notes(m1: ComposedModel, edges: int, within: Array | None) -> list[str]:
     notes = []
     if edges == 1:
         notes.append(
@@ -426,8 +429,8 @@ def _f_test(s0: FitStatistics, s1: FitStatistics, df: int) -> NullTest:
 
 
 def _local_tests(
-    m0: LoglikModel,
-    m1: LoglikModel,
+    m0: ComposedModel,
+    m1: ComposedModel,
     within: Array,
     df: int,
     normals: Array,
@@ -465,7 +468,7 @@ def _tried(test: Callable[[], float | None], name: str, fit: str) -> tuple[float
     return found, [] if found is not None else [f"No {name} test: {told}"]
 
 
-def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
+def _wald(m0: ComposedModel, m1: ComposedModel, df: int) -> float | None:
     """Measure how far the larger fit is from what the smaller one holds, in its own errors."""
     free = _along_equalities(m1)
     gradients, limits, values = _tested(m0, m1)
@@ -486,7 +489,7 @@ def _wald(m0: LoglikModel, m1: LoglikModel, df: int) -> float | None:
 
 
 def _score(
-    m1: LoglikModel, within: Array, normals: Array, fits: tuple[FitStatistics, FitStatistics]
+    m1: ComposedModel, within: Array, normals: Array, fits: tuple[FitStatistics, FitStatistics]
 ) -> float | None:
     """Measure the slope of the larger likelihood at the smaller fit, into its bounds."""
     there = m1.at(within)
@@ -502,7 +505,7 @@ def _score(
     return found * s1.noise * s0.observations / (s0.squares * s0.noise)
 
 
-def _along_equalities(model: LoglikModel) -> Any:
+def _along_equalities(model: ComposedModel) -> Any:
     """Leave bounds open: a test asks what is beyond them, too."""
     return model if model.constraints is None else without_inequalities(model)
 

@@ -12,7 +12,8 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError
 from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.methods.base import Response
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.sources import information_of
 
 ROUNDING = 1e-8  # of the variance of psi
 
@@ -28,17 +29,16 @@ def by_source(
     variances (a sample of unknown relation), the model's part stays whole.
     """
     model, parts = evaluation.fitted, total.parts
-    if not isinstance(model, LoglikModel) or not model.sources or response.directions is None:
+    if model is None or not model.facts.sources or response.directions is None:
         return parts
     if (parts and "model" not in parts) or total.errors_add:
         return parts
     split: dict[str, Covariance] = {}
     if not part.by_model and (part.rows is None or part.sandwich.clusters or part.sandwich.hac):
         return parts
-    for source in model.sources:
-        single = source.rows.stop - source.rows.start == 1
-        if part.by_model or single:
-            own = partial(model.information_of, model.theta, rows=source.rows)
+    for source in model.facts.sources:
+        if part.by_model or source.single:
+            own = partial(information_of, model, model.theta, rows=source.rows)
             split[source.name] = _along(response, own)
         else:
             split[source.name] = _of_rows(part, model, source.rows)
@@ -67,7 +67,7 @@ def _along(response: Response, information: Callable[[Array], Array]) -> Covaria
     return np.asarray(v.T @ information(v))
 
 
-def _of_rows(part: ModelPart, model: LoglikModel, rows: slice) -> Covariance:
+def _of_rows(part: ModelPart, model: FittedModel, rows: slice) -> Covariance:
     assert part.rows is not None
     masked = np.zeros_like(part.rows)
     masked[rows] = part.rows[rows]

@@ -41,8 +41,8 @@ from implicit_delta.methods.replication import (
 )
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
-from implicit_delta.models.loglik_model import progress_for
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.user_calls import progress_for
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps

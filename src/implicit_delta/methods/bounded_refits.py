@@ -12,7 +12,7 @@ from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
-from implicit_delta.models.loglik_model import isolated_cache
+from implicit_delta.models.user_calls import isolated_cache
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed

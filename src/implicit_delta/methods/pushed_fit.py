@@ -8,7 +8,7 @@ from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent, Push
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.loglik_model import isolated_cache
+from implicit_delta.models.user_calls import isolated_cache
 from implicit_delta.numerics.maximizers import Maximum
 
 AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a kink of psi

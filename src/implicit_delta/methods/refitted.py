@@ -14,7 +14,7 @@ from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import OUT_OF_STEPS, Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.loglik_model import isolated_cache
+from implicit_delta.models.user_calls import isolated_cache
 
 
 @dataclass(frozen=True, eq=False)  # Dask wants a function that can be hashed

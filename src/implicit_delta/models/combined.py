@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.arguments import Counter
 from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
@@ -15,24 +16,22 @@ from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
 from implicit_delta.models.facts import Facts
-from implicit_delta.models.loglik import from_loglik
-from implicit_delta.models.loglik_model import LoglikModel, penalty_of
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.loglik import from_loglik, notes_of
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import Layout, of_arrays
+from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.sources import Source
+from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
+from implicit_delta.models.written_penalty import penalty_of
 
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
 
-@dataclass(frozen=True)
-class Source:
-    """A data set of a combined model: its name and its rows among all."""
-
-    name: str
-    rows: slice
-
-
-def combine(*models: FittedModel, **named: FittedModel) -> LoglikModel:
+def combine(*models: FittedModel, **named: FittedModel) -> ComposedModel:
     """Fit data sets together that share parameters, by name.
 
     The log-likelihoods add, and each parameter that several of them have by the same name is one.
@@ -41,13 +40,13 @@ def combine(*models: FittedModel, **named: FittedModel) -> LoglikModel:
 
     Parameters
     ----------
-    *models, **named : LoglikModel
+    *models, **named : FittedModel
         Fitted models with names (``start={"S": 100.0}``), of `from_loglik`, `from_residuals` or
         `measurement`. Keywords name the sources of error in `Estimate.budget`.
 
     Returns
     -------
-    LoglikModel
+    FittedModel
         At the joint maximum. The budget of an estimate has a line for each source, what the data of
         this one contribute to the standard error: the squares add up. Robust errors and a bootstrap
         of rows see each source by itself, and a source of one term, such as a `measurement`, with
@@ -81,7 +80,7 @@ def combine(*models: FittedModel, **named: FittedModel) -> LoglikModel:
     return _fitted(found, labels, layout)
 
 
-def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> LoglikModel:
+def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> ComposedModel:
     """Make a model of an auxiliary measurement: parameters that were measured elsewhere.
 
     Parameters
@@ -93,7 +92,7 @@ def measurement(covariance: Any = None, /, **values: tuple[float, float] | float
 
     Returns
     -------
-    LoglikModel
+    FittedModel
         One term. Add it to the model of the data: ``model + measurement(eff=(0.9, 0.02))``.
 
     Examples
@@ -166,13 +165,14 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def _parts(name: str | None, model: Any) -> list[tuple[str | None, LoglikModel]]:
+def _parts(name: str | None, model: Any) -> list[tuple[str | None, ComposedModel]]:
     """Take a model as one part, or as the parts that it was made of."""
-    if not isinstance(model, LoglikModel) or model.whole is not None:
+    written = isinstance(model, ComposedModel) and isinstance(model.rows, LoglikRows)
+    if not written or model.whole is not None:
         raise TypeError(
             f"combine takes models of from_loglik, from_residuals or measurement, not "
-            f"{type(model).__name__}. Others add by their log-likelihoods: write one function of "
-            "all parameters."
+            f"{getattr(model, 'maker', '') or type(model).__name__}. Others add by their "
+            "log-likelihoods: write one function of all parameters."
         )
     if model.layout is None:
         raise ValueError(
@@ -184,24 +184,25 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, LoglikModel]]
             "A model with fixed parameters would fix them for all: combine first, and fix then, "
             f"`(m1 + m2).fix({_spelled_fixed(model)})`."
         )
-    if not model.sources or name is not None:
+    sources = model.facts.sources
+    if not sources or name is not None:
         return [(name, model)]
-    return [(s.name, _restored(model, i)) for i, s in enumerate(model.sources)]
+    return [(source.name, _restored(model, i)) for i, source in enumerate(sources)]
 
 
-def _spelled_fixed(model: LoglikModel) -> str:
+def _spelled_fixed(model: ComposedModel) -> str:
     names = model.names or ()
     return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.fixed.items())
 
 
-def _restored(model: LoglikModel, i: int) -> LoglikModel:
-    joint = model.loglik
+def _restored(model: ComposedModel, i: int) -> ComposedModel:
+    joint = _function(model)
     assert isinstance(joint, Stacked)
     part = joint.parts[i]
     return replace(part.model, theta=np.asarray(model.theta)[part.places])
 
 
-def _labels(names: Sequence[str | None], models: Sequence[LoglikModel]) -> list[str]:
+def _labels(names: Sequence[str | None], models: Sequence[ComposedModel]) -> list[str]:
     """Name the sources: as given, by the function, the parameters measured, or a number."""
     labels = [
         name or _own_name(model) or f"data {number}"
@@ -221,7 +222,7 @@ def _labels(names: Sequence[str | None], models: Sequence[LoglikModel]) -> list[
     ]
 
 
-def _warn_of_strangers(models: Sequence[LoglikModel], labels: Sequence[str]) -> None:
+def _warn_of_strangers(models: Sequence[ComposedModel], labels: Sequence[str]) -> None:
     """Warn of a part that shares no parameter with the others: a slip in a name, mostly."""
     names = [set(model.names or ()) for model in models]
     for k, own in enumerate(names):
@@ -238,11 +239,11 @@ def _warn_of_strangers(models: Sequence[LoglikModel], labels: Sequence[str]) -> 
         return
 
 
-def _check_other_data(models: Sequence[LoglikModel], labels: Sequence[str]) -> None:
+def _check_other_data(models: Sequence[ComposedModel], labels: Sequence[str]) -> None:
     """Refuse the same model twice; warn of data that two of them share."""
     for k, one in enumerate(models):
         for j, other in enumerate(models[:k]):
-            if unwrapped(one.loglik) is unwrapped(other.loglik):
+            if unwrapped(_function(one)) is unwrapped(_function(other)):
                 raise ValueError(
                     f"{labels[j]} and {labels[k]} are the same data, which would count twice. Add "
                     "models of independent data sets; for repetitions of rows use `weights=`."
@@ -257,16 +258,16 @@ def _check_other_data(models: Sequence[LoglikModel], labels: Sequence[str]) -> N
                 )
 
 
-def _data(model: LoglikModel) -> set[str]:
+def _data(model: ComposedModel) -> set[str]:
     """Digest the data of a model: its columns, or what was measured."""
-    function = unwrapped(model.loglik)
+    function = unwrapped(_function(model))
     if isinstance(function, _Measured):
         return {f"{function.names} {function.center} {function.root}"}
-    return columns_in(model.loglik, model.n)
+    return columns_in(_function(model), model.n)
 
 
-def _own_name(model: LoglikModel) -> str:
-    function = getattr(model.loglik, "function", model.loglik)
+def _own_name(model: ComposedModel) -> str:
+    function = getattr(_function(model), "function", _function(model))
     if isinstance(function, _Measured):
         assert model.names is not None
         return ", ".join(model.names)
@@ -278,9 +279,14 @@ def _own_name(model: LoglikModel) -> str:
 class Placed:
     """A part of a combined model, and where its parameters are among all, (k,) of d."""
 
-    model: LoglikModel
+    model: ComposedModel
     places: NDArray[np.intp]
     d: int
+
+    @property
+    def rows(self) -> LoglikRows:
+        """Rows of the part."""
+        return _rows(self.model)
 
     def wide(self, rows: Any) -> Array:
         """Put derivatives (n, k) among those of all parameters, (n, d)."""
@@ -295,7 +301,7 @@ class Stacked:
     """The terms of all parts, one below the other, or another function of their rows."""
 
     parts: tuple[Placed, ...]
-    pick: Callable[[LoglikModel], Callable[[Array], Any] | None]
+    pick: Callable[[LoglikRows], Callable[[Array], Any] | None]
     wide: bool = False
 
     def __call__(self, theta: Array) -> Array:
@@ -303,7 +309,7 @@ class Stacked:
         plain = np.asarray(theta)
         found = []
         for part in self.parts:
-            function = self.pick(part.model)
+            function = self.pick(part.rows)
             assert function is not None
             rows = function(plain[part.places])
             found.append(part.wide(rows) if self.wide else np.asarray(rows, dtype=np.float64))
@@ -317,13 +323,12 @@ class Stacked:
     @property
     def estimated(self) -> int:
         """The number of noise variances that were estimated."""
-        problems = [getattr(part.model.loglik, "problem", None) for part in self.parts]
-        return sum(p is not None and not isinstance(p.variance, float) for p in problems)
+        return sum(part.model.facts.noise_rule is not None for part in self.parts)
 
     @property
     def __name__(self) -> str:
         """Names of the parts."""
-        return " + ".join(getattr(self.pick(p.model), "__name__", "loglik") for p in self.parts)
+        return " + ".join(getattr(self.pick(p.rows), "__name__", "loglik") for p in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,22 +352,6 @@ class PlacedRows:
         return self.part.wide(self.rows.slope(np.asarray(theta)[self.part.places]))
 
 
-def _loglik(model: LoglikModel) -> Callable[[Array], Any]:
-    return model.loglik
-
-
-def _row_scores(model: LoglikModel) -> Callable[[Array], Any] | None:
-    return model.row_scores
-
-
-def _gauss_newton(model: LoglikModel) -> Callable[[Array], Any] | None:
-    return model.gauss_newton
-
-
-def _residuals(model: LoglikModel) -> Callable[[Array], Any] | None:
-    return model.residuals
-
-
 @dataclass(frozen=True, eq=False)
 class SummedPenalty:
     """Penalties of all parts."""
@@ -382,9 +371,11 @@ class RedrawnParts:
     parts: tuple[Placed, ...]
     single: bool = False  # only those of one term, which cannot be drawn by rows
 
-    def __call__(self, model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
+    def __call__(
+        self, rows: LoglikRows, theta: Array, weights: Weights, rng: np.random.Generator
+    ) -> LoglikRows:
         """Draw at the parameters of the combined model."""
-        theta = np.asarray(model.theta)
+        theta = np.asarray(theta)
         drawn = [
             p
             if self.single and p.model.n > 1
@@ -397,25 +388,51 @@ class RedrawnParts:
                 f"The simulated parts have {sizes[0]} terms, and the data {sizes[1]}: simulate "
                 "as many."
             )
-        return replace(model, **_functions(tuple(drawn)))
+        return rows.of(**_functions(tuple(drawn), rows.counter))
 
 
-def _functions(parts: tuple[Placed, ...]) -> dict[str, Any]:
+def _functions(parts: tuple[Placed, ...], counter: Counter) -> dict[str, Any]:
     """Stack the functions of the parts that all of them have."""
-
-    def stacked(pick: Callable[[LoglikModel], Any], wide: bool) -> Stacked | None:
-        known = all(pick(part.model) is not None for part in parts)
-        return Stacked(parts, pick, wide) if known else None
-
+    has_scores = all(part.rows.scores is not None for part in parts)
+    has_residuals = all(part.rows.outputs is not None for part in parts)
+    outputs = ResidualOutputs(
+        Stacked(parts, _slopes, wide=True), Stacked(parts, _residuals), counter
+    )
     return {
         "loglik": Stacked(parts, _loglik),
-        "row_scores": stacked(_row_scores, True),
-        "gauss_newton": stacked(_gauss_newton, True),
-        "residuals": stacked(_residuals, False),
+        "scores": Stacked(parts, _scores, wide=True) if has_scores else None,
+        "outputs": outputs if has_residuals else None,
     }
 
 
-def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout) -> LoglikModel:
+def _loglik(rows: LoglikRows) -> Callable[[Array], Any]:
+    return rows.loglik
+
+
+def _scores(rows: LoglikRows) -> Callable[[Array], Any] | None:
+    return rows.scores
+
+
+def _slopes(rows: LoglikRows) -> Callable[[Array], Any] | None:
+    return None if rows.outputs is None else rows.outputs.slopes
+
+
+def _residuals(rows: LoglikRows) -> Callable[[Array], Any] | None:
+    return None if rows.outputs is None else rows.outputs.residuals
+
+
+def _rows(model: ComposedModel) -> LoglikRows:
+    assert isinstance(model.rows, LoglikRows)
+    return model.rows
+
+
+def _function(model: ComposedModel) -> Callable[[Array], Any]:
+    return _rows(model).loglik
+
+
+def _fitted(
+    models: Sequence[ComposedModel], labels: Sequence[str], layout: Layout
+) -> ComposedModel:
     own = [model.weights for model in models]
     kinds = {w.kind for w in own if np.ptp(w.values) > 0 or w.values.size > 1}
     if len(kinds) > 1:
@@ -429,25 +446,35 @@ def _fitted(models: Sequence[LoglikModel], labels: Sequence[str], layout: Layout
         for label, a, b in zip(labels, ends[:-1], ends[1:], strict=True)
     )
     penalized = any(model.penalty for model in models)
-    draws = all(model.redraw is not None for model in models)
-    model = LoglikModel(
-        theta=_start(parts),
-        weights=Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency")),
-        penalty=penalty_of(SummedPenalty(parts) if penalized else None, 0.0),
-        names=layout.names,
-        layout=layout,
-        facts=Facts(df=min(model.facts.df for model in models)),
-        redraw=RedrawnParts(parts) if draws else None,
+    under, counter = _constraints(parts), Counter()
+    rows = LoglikRows(
+        n=int(ends[-1]),
+        d=d,
+        draw=RedrawnParts(parts) if all(p.rows.draw is not None for p in parts) else None,
         measure=RedrawnParts(parts, single=True) if any(m.n == 1 for m in models) else None,
-        constraints=_constraints(parts),
+        counter=counter,
+        is_bounded=under is not None,
+        climbs=True,
+        **_functions(parts, counter),
+    )
+    facts = Facts(
+        source="from_loglik" if rows.outputs is None else "from_residuals",
+        notes=notes_of(rows),
+        df=min(model.facts.df for model in models),
         sources=sources,
-        climbing=True,
-        **_functions(parts),
+    )
+    model = ComposedModel(
+        _start(parts),
+        rows,
+        Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency")),
+        penalty_of(SummedPenalty(parts) if penalized else None, 0.0),
+        Space(layout.names, layout, under, language=VectorLanguage(layout)),
+        facts,
     )
     return model.at(constrained_maximum(model))
 
 
-def _joint_layout(models: Sequence[LoglikModel]) -> Layout:
+def _joint_layout(models: Sequence[ComposedModel]) -> Layout:
     """Name all parameters once, in order of appearance."""
     shapes: dict[str, tuple[int, ...] | None] = {}
     for model in models:

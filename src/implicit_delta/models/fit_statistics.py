@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
+from implicit_delta._core.types import Array
 from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik_rows import LoglikRows
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,15 @@ class FitStatistics:
     def of(cls, model: FittedModel) -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
         count, free = model.weights.count, free_parameters(model)
-        residuals = getattr(model, "residuals", None)
-        problem = getattr(getattr(model, "loglik", None), "problem", None)
-        estimated = int(problem is not None and not isinstance(problem.variance, float))
-        several = getattr(getattr(model, "loglik", None), "estimated", 0)  # of data sets together
+        rows = getattr(model, "rows", None)
+        outputs = rows.outputs if isinstance(rows, LoglikRows) else None
+        several = getattr(getattr(rows, "loglik", None), "estimated", 0)  # of data sets together
+        likelihood = None if outputs is None else outputs.likelihood
+        estimated = int(likelihood is not None and model.facts.noise_rule is not None)
         squares = np.nan
-        if residuals is not None and not several:
-            squares = model.weights.values @ residuals(model.theta) ** 2
-        noise = model.loglik.likelihood.noise if problem is not None else np.nan  # type: ignore[attr-defined]
+        if outputs is not None and not several:
+            squares = model.weights.values @ outputs.residuals(np.asarray(model.theta)) ** 2
+        noise = np.nan if likelihood is None else likelihood.noise
         return cls(
             log_likelihood=np.nan if model.penalty.given else model.log_likelihood(),
             observations=count,
@@ -75,6 +78,15 @@ class FitStatistics:
         if self.estimated or self.df <= 0:
             return np.nan
         return float(chdtrc(self.df, self.squares))
+
+
+def noise_free_terms(model: FittedModel, theta: Array) -> Array:
+    """Terms, or the residuals of least squares: they do not depend on an estimated variance."""
+    rows = getattr(model, "rows", None)
+    outputs = rows.outputs if isinstance(rows, LoglikRows) else None
+    if outputs is None or outputs.likelihood is None:
+        return model.terms(theta)
+    return np.asarray(np.sqrt(outputs.likelihood.noise) * outputs.residuals(theta))
 
 
 def free_parameters(model: FittedModel) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from implicit_delta._core.arguments import check_finite_terms
 from implicit_delta._core.labels import near_match
 from implicit_delta._core.types import Array
+from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints, Linear
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.rows import DifferencedRows
@@ -71,21 +72,19 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     limits = model.limits
     under = with_equalities(limits, fixed, _layout(model), theta)
     facts = model.facts.with_training(before=None)
-    if hasattr(model, "space"):
-        space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
-        facts = facts.with_host(covariance=None)
-        rows = model.rows
-        rows = rows.for_climbing() if isinstance(rows, DifferencedRows) else rows
-        return replace(model, theta=theta, rows=rows, space=space, facts=facts)
-    return replace(
-        model,
-        theta=theta,
-        constraints=under,
-        unfixed=limits,
-        fixed=fixed,
-        facts=facts,
-        climbing=True,
-    )
+    space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
+    rows = model.rows
+    rows = rows.for_climbing() if isinstance(rows, DifferencedRows) else rows
+    facts = facts.with_host(covariance=None)
+    return replace(model, theta=theta, rows=rows, space=space, facts=facts)
+
+
+def without_constraints(model: FittedModel) -> FittedModel:
+    """Build the model without any limits."""
+    space = getattr(model, "space", None)
+    if space is None:
+        return replace(model, constraints=None)  # type: ignore[type-var]
+    return replace(model, space=replace(space, constraints=None))  # type: ignore[type-var]
 
 
 def with_equalities(

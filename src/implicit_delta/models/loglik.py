@@ -30,25 +30,31 @@ from implicit_delta.models.constrained_fit import (
     constrained_maximum,
 )
 from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.facts import Facts
+from implicit_delta.models.fit_checks import cause_beside, check_steps
 from implicit_delta.models.inside import Inside
-from implicit_delta.models.loglik_model import LoglikModel, WrittenPenalty, penalty_of
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.restarts import idle_at
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
 from implicit_delta.models.simulated import Simulated, with_common_numbers
+from implicit_delta.models.space import Space
 from implicit_delta.models.starts import (
     best_of,
     first_start,
     points_of,
 )
 from implicit_delta.models.traced_loglik import (
+    TRACE_FROM,
     TracedScore,
     can_be_traced,
-    is_traced,
     tells_the_truth,
 )
 from implicit_delta.models.weights import observation_weights
+from implicit_delta.models.written_penalty import WrittenPenalty, name_of, penalty_of
 
 HINTS = {
     "limits": 'give `bounds=`, a pair for each parameter or by name, `{"S": (0, None)}`.',
@@ -84,7 +90,7 @@ def from_loglik(
     constraints: Any = (),
     simulate: Callable[[Array, np.random.Generator], Any] | None = None,
     rng: int | np.random.Generator | None = None,
-) -> "LoglikModel":
+) -> ComposedModel:
     r"""Make a fitted model of a log-likelihood function.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)
@@ -138,7 +144,7 @@ def from_loglik(
 
     Returns
     -------
-    LoglikModel
+    FittedModel
 
     Examples
     --------
@@ -157,16 +163,21 @@ def from_loglik(
         check_repeatable_beside(loglik, point, "loglik")
     n = terms.size
     under = constraints_of(bounds, constraints, point, layout, start is not None)
-    model = LoglikModel(
+    rows = LoglikRows(
         loglik=loglik if under is None else Inside(loglik, *box(under, point)),
-        theta=point,
-        weights=observation_weights(weights, n, weight_kind),
-        row_scores=score,
-        penalty=penalty_of(penalty, l2),
-        names=names_of(layout),
-        layout=layout,
-        constraints=under,
-        redraw=None if simulate is None else Simulated(simulate),
+        n=n,
+        d=point.size,
+        scores=score,
+        draw=None if simulate is None else Simulated(simulate, layout),
+        is_bounded=under is not None,
+    )
+    model = ComposedModel(
+        point,
+        rows,
+        observation_weights(weights, n, weight_kind),
+        penalty_of(penalty, l2),
+        Space(names_of(layout), layout, under, language=VectorLanguage(layout)),
+        Facts(source="from_loglik"),
     )
     if score is not None:
         check_rows(score(point.copy()), (n, point.size), "score")
@@ -184,42 +195,67 @@ def from_loglik(
     if start is None:
         model = _verified(model) if score is None else _bending_right(model)
         check_runaways(model, False)
-        return checked_under_constraints(model)
+        return _described(checked_under_constraints(model))
     fitted = _fitted_from(model, starts, given, terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
         _bending_right(fitted)
     else:
-        fitted.check_steps()
+        check_steps(fitted)
     check_runaways(fitted, True)
-    return fitted
+    return _described(fitted)
 
 
-def _with_traced_score(model: "LoglikModel", checked: bool) -> "LoglikModel":
+def _described(model: ComposedModel) -> ComposedModel:
+    """Note the function, and its derivatives where those of others of this size are exact."""
+    return replace(model, facts=replace(model.facts, notes=notes_of(_rows(model))))
+
+
+def notes_of(rows: LoglikRows) -> dict[str, str]:
+    """Describe the function and its derivatives, for `print(model)`."""
+    notes = {"log-likelihood": name_of(rows.loglik)}
+    if rows.is_traced:
+        notes["derivatives"] = "exact, by tracing"
+    elif rows.scores is None and rows.d >= TRACE_FROM:
+        notes["derivatives"] = "by differences"
+    return notes
+
+
+def _rows(model: ComposedModel) -> LoglikRows:
+    assert isinstance(model.rows, LoglikRows)
+    return model.rows
+
+
+def _with_scores(model: ComposedModel, scores: Callable[[Array], Any] | None) -> ComposedModel:
+    return replace(model, rows=_rows(model).with_scores(scores))
+
+
+def _with_traced_score(model: ComposedModel, checked: bool) -> ComposedModel:
     """Trace the log-likelihood, if that can be done and its penalty can be traced too."""
     point = np.array(model.theta)
     if not all(can_be_traced(f, point, checked) for f in _functions(model)):
         return model
-    return replace(model, row_scores=TracedScore(model.loglik, model.counter))
+    rows = _rows(model)
+    return _with_scores(model, TracedScore(rows.loglik, rows.counter))
 
 
-def _functions(model: "LoglikModel") -> "list[Callable[[Array], Any]]":
+def _functions(model: ComposedModel) -> list[Callable[[Array], Any]]:
     """The log-likelihood and the penalty that were given, as functions to terms."""
     written = [p for p in model.penalty.functions if isinstance(p, WrittenPenalty)]
-    return [model.loglik, *(OneTerm(p.function) for p in written)]
+    return [_rows(model).loglik, *(OneTerm(p.function) for p in written)]
 
 
-def _bending_right(model: "LoglikModel") -> "LoglikModel":
+def _bending_right(model: ComposedModel) -> ComposedModel:
     """Refuse a given score that is right at theta alone: its differences are the curvature."""
-    cause = model.wrong_beside()
+    cause = cause_beside(model)
     if cause:
         raise ValueError(wrong_beside("score", cause))
     return model
 
 
-def _verified(model: "LoglikModel") -> "LoglikModel":
+def _verified(model: ComposedModel) -> ComposedModel:
     """Keep traced derivatives at a maximum only if differences over its units agree with them."""
-    if not is_traced(model.row_scores):
+    if not _rows(model).is_traced:
         return model
     point = np.array(model.theta)
     try:
@@ -227,42 +263,46 @@ def _verified(model: "LoglikModel") -> "LoglikModel":
             right = all(tells_the_truth(f, point, model.units) for f in _functions(model))
     except (ArithmeticError, ValueError):
         right = False
-    return model if right else replace(model, row_scores=None)
+    return model if right else _with_scores(model, None)
 
 
 def _fitted_from(
-    model: "LoglikModel", starts: Any, given: Any, dtype: np.dtype[Any]
-) -> "LoglikModel":
+    model: ComposedModel, starts: Any, given: Any, dtype: np.dtype[Any]
+) -> ComposedModel:
     """Fit; where traced derivatives fail, or do not hold where they lead, by differences."""
-    if is_traced(model.row_scores):
+    rows = _rows(model)
+    if rows.is_traced:
         try:
             fitted = _climbed(model, starts, given)
         except (ImplicitDeltaError, ArithmeticError, ValueError):
             fitted = None
-        if fitted is not None and is_traced(_verified(fitted).row_scores):
-            warn_of_sign(replace(model, climbing=True), fitted)
+        if fitted is not None and _rows(_verified(fitted)).is_traced:
+            warn_of_sign(_climbing(model), fitted)
             return fitted
-        model = replace(model, row_scores=None, recent=None)
-    climbing = replace(model, climbing=True)
+        model = replace(model, rows=rows.of(scores=None))
     try:
         fitted = _climbed(model, starts, given)
     except (ConvergenceError, UnsupportedModelError) as error:
         if dtype != np.float64 and isinstance(error, ConvergenceError):
             raise ConvergenceError(IN_SINGLE) from error
-        check_repeatable_beside(model.loglik, np.array(model.theta), "loglik")
-        if model.row_scores is not None:
+        check_repeatable_beside(rows.loglik, np.array(model.theta), "loglik")
+        if _rows(model).scores is not None:
             _bending_right(model)
-        causes = sign_question(climbing) or ("got stuck" in str(error)) * OTHER_CAUSES
+        causes = sign_question(_climbing(model)) or ("got stuck" in str(error)) * OTHER_CAUSES
         causes = causes or idle_at(model.terms, np.array(model.theta), model.names)
         raise (ConvergenceError(f"{error} {causes}") if causes else error) from error
-    warn_of_sign(climbing, fitted)
+    warn_of_sign(_climbing(model), fitted)
     return fitted
 
 
-def _climbed(model: "LoglikModel", starts: Any, given: Any) -> "LoglikModel":
-    climbing = replace(model, climbing=True)
+def _climbing(model: ComposedModel) -> ComposedModel:
+    return replace(model, rows=_rows(model).for_climbing())
+
+
+def _climbed(model: ComposedModel, starts: Any, given: Any) -> ComposedModel:
+    climbing = _climbing(model)
     if starts is not None:
-        fitted: LoglikModel = best_of(climbing, points_of(given, climbing))
+        fitted: ComposedModel = best_of(climbing, points_of(given, climbing))
         return fitted
     best = constrained_maximum(climbing)
-    return replace(model, theta=as_parameters(best))  # it remembers the last differences
+    return replace(model, theta=as_parameters(best), rows=_rows(climbing).settled())

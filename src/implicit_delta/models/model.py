@@ -374,6 +374,18 @@ class ComposedModel(FittedModel):
         near = None if self.local is None else self.local.approached()
         return None if near is None else replace(self, theta=near)
 
+    def __add__(self, other: Any) -> "ComposedModel":
+        """Fit both data sets together; see `combine`."""
+        if not isinstance(other, FittedModel):
+            return NotImplemented
+        from implicit_delta.models.combined import combine
+
+        return combine(self, other)
+
+    def __radd__(self, other: Any) -> "ComposedModel":
+        """Let `sum([m1, m2])` begin with its zero."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def _require_likelihood(self) -> None:
         """Raise if there is nothing to evaluate at another theta."""
         if self.local is None:  # a function of the user has terms, though not always of rows

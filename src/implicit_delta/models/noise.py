@@ -13,7 +13,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.rows import NoisyOutputs, RescaledOutputs
+from implicit_delta.models.rows import ComposableRows, NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
 
 MOST_ITERATIONS = 200
@@ -225,12 +225,26 @@ def with_noise_again(model: Any) -> tuple[Any, float]:
     A model without an estimated variance is returned as it is, and one of a training that stopped
     early: its ridge was found with the variance that it has.
     """
-    outputs, rule = model.rows.outputs, model.facts.noise_rule
-    if rule is None or model.penalty.early_stop or not isinstance(outputs, NoisyOutputs):
+    rule, noisy = model.facts.noise_rule, isinstance(model.rows.outputs, NoisyOutputs)
+    if rule is None or model.penalty.early_stop or not noisy:
         return model, 1.0
+    outputs, theta = _free_outputs(model)
     by = None if rule == "None" else rule
-    found = outputs.estimated_noise(model.theta, model.weights, model.penalty, by)
+    found = outputs.estimated_noise(theta, model.weights, model.penalty, by)
     return with_noise(model, found, rule), found.variance / outputs.likelihood.noise
+
+
+def _free_outputs(model: Any) -> tuple[Any, Array]:
+    """Outputs as functions of what constraints leave, and their parameters.
+
+    What constraints determine does not count for the noise variance.
+    """
+    rows = model.rows
+    active = None if model.chart is not None else model.active()
+    chart = None if active is None else active.chart(model.theta, model.units)
+    if chart is None or not isinstance(rows, ComposableRows):
+        return rows.outputs, model.theta
+    return rows.along(chart).outputs, chart.coordinates(model.theta)
 
 
 def with_scale_again(model: Any) -> Any:

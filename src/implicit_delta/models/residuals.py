@@ -23,13 +23,18 @@ from implicit_delta.models.constrained_fit import (
 )
 from implicit_delta.models.constraints import Constraints, constraints_of
 from implicit_delta.models.facts import Facts
-from implicit_delta.models.loglik import HINTS
-from implicit_delta.models.loglik_model import LoglikModel, penalty_of
+from implicit_delta.models.fit_checks import cause_beside
+from implicit_delta.models.language import VectorLanguage
+from implicit_delta.models.loglik import HINTS, notes_of
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
+from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
 from implicit_delta.models.runaway import OF_A_PART, check_runaways
 from implicit_delta.models.sigma import MIXED, NO_WEIGHTS, Scale, scale_of
+from implicit_delta.models.space import Space
 from implicit_delta.models.traced_loglik import (
     TracedScore,
     can_be_traced,
@@ -42,6 +47,7 @@ from implicit_delta.models.weights import (
     observation_weights,
     warn_of_precisions,
 )
+from implicit_delta.models.written_penalty import penalty_of
 from implicit_delta.numerics.derivatives import Derivative
 from implicit_delta.numerics.lengths import sizes
 from implicit_delta.numerics.settled import SETTLED, settled_jacobian
@@ -105,7 +111,7 @@ def from_residuals(
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
-) -> LoglikModel:
+) -> ComposedModel:
     r"""Make a fitted model of a least-squares problem.
 
     The terms are :math:`-r_i(\theta)^2 / 2 s^2`, the Gaussian log-likelihood up to a constant (the
@@ -153,7 +159,7 @@ def from_residuals(
 
     Returns
     -------
-    LoglikModel
+    FittedModel
         With both curvatures: `"ggn"` (Gauss-Newton), which `infer` takes by default, as
         `curve_fit` and R's `nls` do, and `"hessian"`.
 
@@ -193,9 +199,9 @@ def from_residuals(
         noise = problem.noise(point)
     if weight_kind is None and not isinstance(rule, float) and look_repeated(counted.values):
         warn_of_precisions(counted.values, problem.residuals(point), problem.jacobian(point))
-    model = replace(problem.model(point, noise), layout=layout)
-    model = replace(model, names=names_of(layout))
-    cause = "" if jacobian is None else model.wrong_beside()
+    space = Space(names_of(layout), layout, under, language=VectorLanguage(layout))
+    model = replace(problem.model(point, noise), space=space)
+    cause = "" if jacobian is None else cause_beside(model)
     if cause:
         warn(wrong_beside("jacobian", cause) + AT_THE_FIT, ImplicitDeltaWarning)
     check_runaways(model, start is not None)
@@ -215,7 +221,7 @@ def _traced(
             theta, noise = exact.fit(point, names) if fits else (point, exact.noise(point))
             rows = exact.jacobian(theta) / np.sqrt(noise.variance)
             units = 1 / np.linalg.norm(rows, axis=0)
-            terms = exact.model(theta, noise).loglik
+            terms = exact.model(theta, noise).rows.loglik  # type: ignore[attr-defined]
             right = np.isfinite(units).all() and tells_the_truth(terms, theta, units)
     except (ImplicitDeltaError, ArithmeticError, ValueError):  # differences tell what is wrong
         return None
@@ -233,34 +239,23 @@ class LeastSquares:
     variance: Literal["mle", "unbiased"] | float
     constraints: Constraints | None = None
     scale: Scale | None = None
-    recent: Recent = field(init=False)
+    cache: Recent = field(default_factory=Recent)
 
-    def __post_init__(self) -> None:
-        """Remember residuals."""
-        object.__setattr__(self, "recent", Recent(self.function))
-
-    def model(self, theta: Array, noise: Noise) -> LoglikModel:
+    def model(self, theta: Array, noise: Noise) -> ComposedModel:
         """Make the model of a noise variance."""
-        rows = GaussianResiduals(self, Gaussian(noise.variance), np.zeros_like(self.weights.values))
-        counter = Counter()
-        rule = None if isinstance(self.variance, float) else self.variance
-        no_rows = MIXED if self.scale is not None and self.scale.mixes else ""
-        return LoglikModel(
-            loglik=rows,
-            theta=theta,
-            weights=self.weights,
-            row_scores=rows.row_scores(counter),
-            counter=counter,
-            gauss_newton=rows.gauss_newton,
-            residuals=rows.whitened,
-            penalty=penalty_of(None, self.l2),
-            redraw=redraw_residuals,
-            refit=refit_residuals,
-            constraints=self.constraints,
-            facts=Facts(df=noise.df, noise_rule=rule, no_rows=no_rows),
-            renoise=renoise_residuals,
+        targets = np.zeros_like(self.weights.values)
+        gaussian = GaussianResiduals(self, Gaussian(noise.variance), targets, theta.size)
+        rows = gaussian.rows(Counter())
+        facts = Facts(
+            source="from_residuals",
+            notes=notes_of(rows),
             curvature="ggn",
+            df=noise.df,
+            noise_rule=None if isinstance(self.variance, float) else self.variance,
+            no_rows=MIXED if self.scale is not None and self.scale.mixes else "",
         )
+        penalty, space = penalty_of(None, self.l2), Space(constraints=self.constraints)
+        return ComposedModel(theta, rows, self.weights, penalty, space, facts)
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,), in units of sigma."""
@@ -287,14 +282,14 @@ class LeastSquares:
 
     def _recalled(self, theta: Array) -> Array:
         """Residuals for the fit and its Jacobians, which come to some places again."""
-        return self.recent.get(theta, lambda: self.residuals(theta))
+        return self.cache.get(theta, lambda: self.residuals(theta))
 
-    def noise(self, theta: Array) -> Noise:
-        """Estimate s^2 at theta by the chosen rule."""
+    def noise(self, theta: Array, along: Array | None = None) -> Noise:
+        """Estimate s^2 at theta by the chosen rule; along directions (d, k), if not all of them."""
         if isinstance(self.variance, float):
             return Noise(self.variance, np.inf)
         counted = self.variance == "unbiased" or self.l2 > 0
-        along = self._directions(theta)
+        along = self._directions(theta) if along is None else along
         spectrum = self._spectrum(theta, along) if counted else None
         squares = self._squares(theta) * self.weights.mean_one
         if squares > 0 and not OF_A_PART.get() and self._is_exact(theta):
@@ -323,7 +318,7 @@ class LeastSquares:
     def _spectrum(self, theta: Array, along: Array) -> Array:
         """Eigenvalues of J'WJ, (k,), from an SVD: small ones keep their digits."""
         rows, error = self.weighted_slopes(theta, self.weights.values)
-        if self.constraints is not None:
+        if not np.array_equal(along, np.eye(theta.size)):
             rows, error = rows @ along, error @ abs(along)
         return spectrum_of(rows, self.l2, error)
 
@@ -362,10 +357,6 @@ class LeastSquares:
                 " ".join(str(text) for text in (failure or doubt, idle, NOWHERE) if text)
             )
         return self._with_noise(theta)
-
-    def solve(self, start: Array) -> tuple[Array, Noise]:
-        """Alternate between theta given s^2 and s^2 given theta; without l2 once is enough."""
-        return self._with_noise(self._minimize(start, self._first_noise(start)))
 
     def _with_noise(self, theta: Array) -> tuple[Array, Noise]:
         noise = Noise(0.0, np.inf)
@@ -484,7 +475,9 @@ class LeastSquares:
                 theta = np.full_like(start, np.nan)
             if self.constraints.holds(theta):
                 return theta
-        return constrained_maximum(replace(self.model(start, Noise(noise, np.inf)), climbing=True))
+        model = self.model(start, Noise(noise, np.inf))
+        rows = model.rows.for_climbing()  # type: ignore[attr-defined]
+        return constrained_maximum(replace(model, rows=rows))
 
     def _unconstrained(self, start: Array, noise: float) -> Array:
         """Levenberg-Marquardt on the residuals, with the ridge as d further residuals.
@@ -620,6 +613,7 @@ class GaussianResiduals:
     problem: LeastSquares
     likelihood: Gaussian
     targets: Array
+    d: int
 
     def __call__(self, theta: Array) -> Any:
         """Log-likelihood of each row, (n,)."""
@@ -650,11 +644,20 @@ class GaussianResiduals:
         noise = self.likelihood.draw(np.zeros_like(self.targets), rng, weights)
         return replace(self, targets=self.problem.residuals(theta) - noise)
 
-    def row_scores(self, counter: Counter) -> Callable[[Array], Array] | None:
-        """Its derivatives as a function, if those of the residuals are given or traced."""
-        if self.problem.derivative is None:
-            return None
-        return TracedScore(self, counter) if is_traced(self.problem.derivative) else self.scores
+    def rows(self, counter: Counter) -> LoglikRows:
+        """Make the rows of a model; derivatives are known if those of the residuals are."""
+        known = self.problem.derivative
+        scores = TracedScore(self, counter) if is_traced(known) else known and self.scores
+        return LoglikRows(
+            loglik=self,
+            n=self.targets.size,
+            d=self.d,
+            scores=scores,
+            outputs=ResidualOutputs(self.gauss_newton, self.whitened, counter, self),
+            draw=redraw_residuals,
+            counter=counter,
+            is_bounded=self.problem.constraints is not None,
+        )
 
     def scores(self, theta: Array) -> Array:
         """Its derivatives, (n, d)."""
@@ -671,55 +674,10 @@ class GaussianResiduals:
         return np.asarray(self.likelihood.residual(self.problem.residuals(theta), self.targets))
 
 
-def redraw_residuals(model: LoglikModel, rng: np.random.Generator) -> LoglikModel:
-    """Build the model of residuals r(theta) - r(fit) + new noise, of the variance plugged in."""
-    rows = model.loglik
-    assert isinstance(rows, GaussianResiduals)
-    drawn = rows.redrawn(model.theta, model.weights.values, rng)
-    scores = drawn.row_scores(model.counter)
-    return replace(model, loglik=drawn, row_scores=scores, residuals=drawn.whitened)
-
-
-def with_noise(model: LoglikModel, noise: Noise) -> LoglikModel:
-    """Plug another noise variance in."""
-    assert isinstance(model.loglik, GaussianResiduals)
-    rows = replace(model.loglik, likelihood=Gaussian(noise.variance))
-    return replace(
-        model,
-        loglik=rows,
-        row_scores=rows.row_scores(model.counter),
-        gauss_newton=rows.gauss_newton,
-        residuals=rows.whitened,
-        facts=replace(model.facts, df=noise.df),
-    )
-
-
-def renoise_residuals(model: LoglikModel) -> tuple[LoglikModel, float]:
-    """Estimate the noise variance at the theta of the model, and its ratio to the one before."""
-    rows = model.loglik
-    assert isinstance(rows, GaussianResiduals)
-    if model.facts.noise_rule is None or rows.targets.any():  # drawn with a variance that is known
-        return model, 1.0
-    under, weights, l2 = model.constraints, model.weights, model.penalty.floor
-    problem = replace(rows.problem, constraints=under, weights=weights, l2=l2)
-    noise = problem.noise(np.array(model.theta))
-    return with_noise(model, noise), noise.variance / rows.likelihood.noise
-
-
-def refit_residuals(model: LoglikModel) -> LoglikModel:
-    """Fit again under the constraints of the model, from its theta, with a new noise variance."""
-    rows = model.loglik
-    assert isinstance(rows, GaussianResiduals)
-    problem = replace(rows.problem, constraints=model.constraints, weights=model.weights)
-    theta, noise = problem.solve(np.array(model.theta))
-    fitted = problem.model(theta, noise)
-    return replace(
-        model,
-        theta=theta,
-        loglik=fitted.loglik,
-        row_scores=fitted.row_scores,
-        gauss_newton=fitted.gauss_newton,
-        residuals=fitted.residuals,
-        facts=replace(model.facts, df=noise.df),
-        climbing=False,
-    )
+def redraw_residuals(
+    rows: LoglikRows, theta: Array, weights: Weights, rng: np.random.Generator
+) -> LoglikRows:
+    """Make rows of residuals r(theta) - r(fit) + new noise, of the variance plugged in."""
+    gaussian = rows.loglik
+    assert isinstance(gaussian, GaussianResiduals)
+    return gaussian.redrawn(theta, weights.values, rng).rows(rows.counter)

@@ -78,9 +78,9 @@ def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
 
 def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
     """Parameters whose score rows show that the terms change nearby, (d,); False is unknown."""
-    if getattr(model, "row_scores", None) is None:
+    if getattr(getattr(model, "rows", None), "scores", None) is None:
         return np.zeros(model.d, dtype=bool)
-    rows = model.counted_rows(model.theta, model.weights.values)
+    rows = model.local.counted_rows(model.theta, model.weights.values)
     slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, model.weights.values))
     return np.asarray(slopes * np.maximum(AS_FAR[0] * abs(model.theta), model.units) > MOVES)
 

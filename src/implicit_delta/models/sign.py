@@ -45,13 +45,12 @@ def warn_of_sign(climbing: Any, fitted: Any) -> None:
 
 def sign_question(climbing: Any) -> str:
     """Ask whether the sign is wrong, if minus the objective has a maximum within the bounds."""
-    scores = climbing.row_scores
-    other = replace(
-        climbing,
-        loglik=Negated(climbing.loglik),
-        row_scores=None if scores is None else Negated(scores),
-        recent=None,
+    scores = climbing.rows.scores
+    negated = climbing.rows.of(
+        loglik=Negated(climbing.rows.loglik),
+        scores=None if scores is None else Negated(scores),
     )
+    other = replace(climbing, rows=negated)
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,20 +2,18 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from implicit_delta._core.arguments import as_seed, check_rows, count_terms
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.named_theta import speaking
-from implicit_delta.models.traced_loglik import TracedScore, can_be_traced, is_traced
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.named_theta import Layout, speaking
+from implicit_delta.models.traced_loglik import TracedScore, can_be_traced
 from implicit_delta.models.weights import Weights
-
-if TYPE_CHECKING:
-    from implicit_delta.models.loglik_model import LoglikModel
 
 Loglik = Callable[..., Any]
 FAR = 5.0  # standard deviations of a Poisson number of events
@@ -55,10 +53,13 @@ class Simulated:
     """Draw new data by the user's own simulator."""
 
     simulate: Callable[[Array, np.random.Generator], Any]
+    layout: Layout | None = None
 
-    def __call__(self, model: "LoglikModel", rng: np.random.Generator) -> "LoglikModel":
-        """Build the model of data simulated at its theta."""
-        drawn = speaking(self.simulate, model.layout)(model.theta, rng)
+    def __call__(
+        self, rows: LoglikRows, theta: Array, weights: Weights, rng: np.random.Generator
+    ) -> LoglikRows:
+        """Make rows of data simulated at theta."""
+        drawn = speaking(self.simulate, self.layout)(theta, rng)
         loglik, *rest = drawn if isinstance(drawn, tuple) else (drawn,)
         if not callable(loglik) or len(rest) > 1 or not all(map(callable, rest)):
             raise TypeError(
@@ -67,26 +68,25 @@ class Simulated:
                 "from_loglik (or a pair, with its score): with `def loglik(theta, y=y)` it is "
                 "`lambda theta, rng: functools.partial(loglik, y=rng.normal(theta[0], size=n))`."
             )
-        loglik, *rest = (speaking(function, model.layout) for function in (loglik, *rest))
-        terms = np.asarray(loglik(model.theta.copy()))
+        loglik, *rest = (speaking(function, self.layout) for function in (loglik, *rest))
+        terms = np.asarray(loglik(theta.copy()))
         count_terms(terms, "loglik")
-        if np.any(model.weights.values != 1):
+        if np.any(weights.values != 1):
             raise UnsupportedModelError(
                 "simulate(theta, rng) draws rows that count once, and these have weights. Repeat "
                 "the rows, or put precisions into the log-likelihood."
             )
-        if abs(terms.size - model.n) > FAR * np.sqrt(model.n):
+        if abs(terms.size - rows.n) > FAR * np.sqrt(rows.n):
             raise UnsupportedModelError(
-                f"simulate(theta, rng) drew {terms.size} rows, and the data have {model.n}. It has "
+                f"simulate(theta, rng) drew {terms.size} rows, and the data have {rows.n}. It has "
                 "to draw as many, or a number of events that is random like theirs."
             )
         score = rest[0] if rest else None
         if score is not None:
-            check_rows(score(model.theta.copy()), (terms.size, model.d), "score")
-        traced = score is None and is_traced(model.row_scores)
-        if traced and can_be_traced(loglik, np.array(model.theta), False):
-            score = TracedScore(loglik, model.counter)
-        return replace(model, loglik=loglik, row_scores=score, weights=Weights(np.ones(terms.size)))
+            check_rows(score(theta.copy()), (terms.size, rows.d), "score")
+        if score is None and rows.is_traced and can_be_traced(loglik, np.array(theta), False):
+            score = TracedScore(loglik, rows.counter)
+        return rows.of(loglik=loglik, n=terms.size, scores=score)
 
 
 def _arguments(function: Loglik) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
     expected = len(points) * CALLS * (2 * model.d + 2)
     with (
         progress("starts", total=len(points), unit="fit") as bar,
-        calls_ahead(model.counter, "starts", expected),
+        calls_ahead(model.rows.counter, "starts", expected),
         np.errstate(all="ignore"),
     ):
         for point in points:
@@ -92,7 +92,7 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
     optima = _distinct(found, best.units)
     optima = (replace(optima[0], lost=len(failures)), *optima[1:])
     logger.info("%s from %d starts", spelled_optima(optima), len(points))
-    return replace(best, optima=optima)
+    return replace(best, facts=replace(best.facts, optima=optima))
 
 
 def spelled_optima(optima: Sequence[Optimum]) -> str:

@@ -44,12 +44,8 @@ class TracedScore:
     traced: ClassVar[bool] = True
     function: Callable[[Array], Any]
     counter: Counter = field(default_factory=Counter)
-    recent: Recent = field(init=False)
-    last: LastCache = field(init=False, default_factory=LastCache)  # weights
-
-    def __post_init__(self) -> None:
-        """Remember gradients: those of second derivatives are asked for again."""
-        object.__setattr__(self, "recent", Recent(self.function))
+    cache: Recent = field(default_factory=Recent)  # gradients: second derivatives take some again
+    digests: LastCache = field(default_factory=LastCache)  # of weights
 
     def __call__(self, theta: Array) -> Array:
         """Differentiate every term."""
@@ -67,10 +63,9 @@ class TracedScore:
 
     def weighted(self, theta: Array, weights: Array) -> Array:
         """Differentiate the weighted sum of the terms, (d,)."""
-        key = np.append(
-            np.asarray(theta), self.last.get(weights, "digest", lambda: _digest(weights))
-        )
-        return self.recent.get(key, lambda: self._gradient(theta, weights))
+        digest = self.digests.get(weights, "digest", lambda: _digest(weights))
+        key = np.append(np.asarray(theta), digest)
+        return self.cache.get(key, lambda: self._gradient(theta, weights))
 
     def _gradient(self, theta: Array, weights: Array) -> Array:
         history = self._trace(theta)

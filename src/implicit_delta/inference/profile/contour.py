@@ -43,8 +43,8 @@ from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.models.loglik_model import progress_for
 from implicit_delta.models.rough_scores import rough_score
+from implicit_delta.models.user_calls import progress_for
 
 RAYS = 48
 FEWEST_RAYS = 8

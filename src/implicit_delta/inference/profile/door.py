@@ -53,7 +53,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.models.loglik_model import isolated_cache, progress_for
+from implicit_delta.models.user_calls import isolated_cache, progress_for
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches

@@ -9,7 +9,7 @@ deviance and of the limits that are reached, with the right signs (Karush, Kuhn 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.fixed import without_constraints
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import lbfgs
 from implicit_delta.numerics.maximizers.objective import LinearScale
@@ -55,11 +56,8 @@ def without_inequalities(model: FittedModel) -> FittedModel:
     for row in active.rows:
         active = active if active.constraints.equal[row] else active.without(int(row))
     chart = active.chart(whole.theta, whole.units)
-    base: Any = whole if chart is None else whole.along(chart)
-    if hasattr(base, "space"):
-        space = replace(base.space, constraints=None)
-        return replace(base, space=space)  # type: ignore[no-any-return]
-    return replace(base, constraints=None)  # type: ignore[no-any-return]
+    base = whole if chart is None else whole.along(chart)
+    return without_constraints(base)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,13 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.base import NOT_FIXED, FittedModel
 from implicit_delta.models.facts import Facts, Host
-from implicit_delta.models.loglik_model import LoglikModel, isolated_cache
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.space import Space
+from implicit_delta.models.user_calls import isolated_cache
 
 
 class OutputFacts(NamedTuple):
@@ -80,8 +81,13 @@ def described(shard: Shard) -> Described:
         float(model.with_penalty(NO_PENALTY).objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
-        level_ways(model) if isinstance(model, LoglikModel) else frozenset(),
+        level_ways(model) if _is_written(model) else frozenset(),
     )
+
+
+def _is_written(model: FittedModel) -> bool:
+    """Whether the log-likelihood is a function of the user."""
+    return isinstance(getattr(model, "rows", None), DifferencedRows)
 
 
 def _obstacle(model: FittedModel) -> str:

@@ -7,13 +7,12 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models import residuals
 from implicit_delta.models.base import FittedModel
-from implicit_delta.models.loglik_model import LoglikModel
 from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.noise import with_noise as plugged_in
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
@@ -54,8 +53,8 @@ def squares(shard: Shard) -> Squares:
         unweighed = -2.0 * model.outputs.likelihood.noise * model.terms(model.theta)
         total = 0.0 if shard.silent else float(model.weights.values @ unweighed)
         return Squares(total, model.outputs.size, rule, True)
-    rows = model.loglik if isinstance(model, LoglikModel) else None
-    if not isinstance(rows, GaussianResiduals):
+    rows = _gaussian(model)
+    if rows is None:
         raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
     if model.constraints is not None:
         raise UnsupportedModelError(UNDER)
@@ -67,10 +66,10 @@ def squares(shard: Shard) -> Squares:
 def triangle(shard: Shard) -> tuple[Array, Array]:
     """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack; their error."""
     model = shard.model
-    assert isinstance(model, LoglikModel)
-    assert isinstance(model.loglik, GaussianResiduals)
+    rows = _gaussian(model)
+    assert rows is not None
     weights = (not shard.silent) * model.weights.values
-    slopes, error = model.loglik.problem.weighted_slopes(np.asarray(model.theta), weights)
+    slopes, error = rows.problem.weighted_slopes(np.asarray(model.theta), weights)
     return np.asarray(np.linalg.qr(slopes, mode="r")), error
 
 
@@ -111,9 +110,11 @@ def noise_over(engine: Engine, d: int, weights: Weights, penalty: Penalty) -> No
 
 def with_noise(shard: Shard, noise: Noise) -> FittedModel:
     """Plug the variance of all shards in."""
-    model = shard.model
-    if is_network(model):
-        plugged: FittedModel = plugged_in(model, noise, model.facts.noise_rule)
-        return plugged
-    assert isinstance(model, LoglikModel)
-    return residuals.with_noise(model, noise)
+    plugged: FittedModel = plugged_in(shard.model, noise, shard.model.facts.noise_rule)
+    return plugged
+
+
+def _gaussian(model: FittedModel) -> GaussianResiduals | None:
+    """Residuals of least squares; None for other models."""
+    outputs = model.rows.outputs if isinstance(model, ComposedModel) else None
+    return outputs.gaussian if isinstance(outputs, ResidualOutputs) else None

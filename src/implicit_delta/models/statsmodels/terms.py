@@ -17,7 +17,9 @@ from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.glm.likelihood import HostLikelihood
 from implicit_delta.models.glm.outcomes import MeanVariance
-from implicit_delta.models.loglik_model import LoglikModel
+from implicit_delta.models.loglik_objective import LoglikObjective
+from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.models.weights import Weights
 
 POWERS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0, "InverseGaussian": 3.0}  # of the variance
@@ -279,16 +281,15 @@ class Numerical(HostLikelihood):
         return np.full(values.shape, -np.inf) if _outside(self.model, b) else values
 
     def score(self, b: Array, weights: Array) -> Array:
-        return self._model(weights).score(b)
+        return self._objective(weights).score(b)
 
     def information(self, b: Array, weights: Array, v: Array, curvature: Curvature) -> Array:
-        return self._model(weights).information(b, v, curvature)
+        return self._objective(weights).information(b, v)
 
     def terms_along(self, b: Array, v: Array) -> Array:
         known = self.cache.key  # weights only set the length of the steps: any will do
-        return self._model(np.ones(self.terms(b).size) if known is None else known).terms_along(
-            b, v
-        )
+        weights = np.ones(self.terms(b).size) if known is None else known
+        return self._objective(weights).terms_along(b, v)
 
     def __repr__(self) -> str:
         return f"{self.name or type(self.model).__name__}, differentiated numerically"
@@ -299,12 +300,13 @@ class Numerical(HostLikelihood):
         if hasattr(self.model, "_transparams"):
             self.model._transparams = False
 
-    def _model(self, weights: Array) -> LoglikModel:
+    def _objective(self, weights: Array) -> LoglikObjective:
         """The same log-likelihood with these weights; its units are found only once."""
-        model: LoglikModel = self.cache.get(
-            weights, "model", lambda: LoglikModel(self.terms, self.anchor, Weights(weights))
+        rows = LoglikRows(self.terms, weights.size, self.anchor.size)
+        found: LoglikObjective = self.cache.get(
+            weights, "objective", lambda: rows.around(self.anchor, Weights(weights), NO_PENALTY)
         )
-        return model
+        return found
 
 
 def _outside(model: Any, b: Array) -> bool:

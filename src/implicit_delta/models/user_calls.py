@@ -1,0 +1,26 @@
+"""Calls of a user's log-likelihood: their progress, and results that are cached."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from implicit_delta._core.progress import calls_ahead
+from implicit_delta.models.base import FittedModel
+from implicit_delta.models.loglik_rows import LoglikRows
+
+
+def progress_for(model: FittedModel, label: str, calls: int) -> AbstractContextManager[None]:
+    """Announce this many calls of the user's function, if it is slow, while the context lasts."""
+    rows = getattr(model, "rows", None)
+    if not isinstance(rows, LoglikRows):
+        return nullcontext()
+    return calls_ahead(rows.counter, label, calls)
+
+
+def isolated_cache(model: FittedModel, empty: bool = True) -> AbstractContextManager[None]:
+    """Drop afterwards the terms that were cached meanwhile; start with an empty cache by default.
+
+    A replicate then costs the same in a process of its own and in this one.
+    """
+    rows = getattr(model, "rows", None)
+    if not isinstance(rows, LoglikRows):
+        return nullcontext()
+    return rows.cache.terms.isolated(empty)
