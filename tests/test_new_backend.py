@@ -126,6 +126,11 @@ ANSWERS = {
     "contour": lambda m: idm.contour(m, ["log_shape", "log_scale"]).area(),
     "fix": lambda m: number(idm.infer(m.fix(log_shape=0.0), median)),
     "release": lambda m: m.fix(log_shape=0.0).release().theta,
+    "likelihood ratio": lambda m: numbers_of_test(m, {"log_shape": 0.0}),
+    "likelihood ratio of a point": lambda m: numbers_of_test(
+        m, {"log_shape": 0.3, "log_scale": 1.2}
+    ),
+    "likelihood ratio of fits": lambda m: numbers_of_test(m, m.fix(log_shape=0.0)),
     "summary": lambda m: m.summary().statistics.bic,
     "polish": lambda m: number(idm.infer(idm.polish(m.at(m.theta + 1e-3)), median)),
     "join": lambda m: number(idm.join(*joined(m))),
@@ -139,6 +144,10 @@ ANSWERS = {
     "reweighted": lambda m: number(idm.infer(idm.polish(m.reweighted(WEIGHTS)), median)),
     "compare": lambda m: [row.std_error for row in compared(m).rows],
 }
+
+
+def numbers_of_test(model, null):
+    return [found[1:] for found in idm.likelihood_ratio(null, model).tests]
 
 
 def compared(model):
@@ -217,5 +226,5 @@ def test_it_prints_like_other_models():
 def test_it_is_summed_over_shards():
     theta, halves = np.array(EXPECTED.theta), [slice(0, 100), slice(100, N)]
     many = idm.from_shards(lambda s: BACKEND.from_weibull(T[s], EVENT[s]).at(theta), halves)
-    for name in ("infer", "robust", "clusters", "training rows", "AIC"):
+    for name in ("infer", "robust", "clusters", "training rows", "AIC", "likelihood ratio"):
         np.testing.assert_allclose(ANSWERS[name](many), ANSWERS[name](EXPECTED), rtol=1e-6)

@@ -98,11 +98,11 @@ def likelihood_ratio(m0: ComposedModel | Mapping[Any, float], m1: ComposedModel)
     Parameters
     ----------
     m0, m1 : FittedModel
-        The smaller and the larger fit, of `from_loglik` or `from_residuals`: usually
-        ``m0 = m1.fix(mu=5.0)``, or the values to fix alone, ``{"mu": 5.0}``, which may be those of
-        all parameters. Fits with functions of their own are compared too; Wald's test and
-        the score test are made where m0 is m1 with some parameters fixed, or has some of its
-        names, and the others are zero there.
+        The smaller and the larger fit, of `from_loglik` or `from_residuals` (or of a backend that
+        knows its log-likelihood with all constants): usually ``m0 = m1.fix(mu=5.0)``, or the values
+        to fix alone, ``{"mu": 5.0}``, which may be those of all parameters. Fits with functions of
+        their own are compared too; Wald's test and the score test are made where m0 is m1 with some
+        parameters fixed, or has some of its names, and the others are zero there.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
 def _check_model(model: Any) -> None:
     if isinstance(model, FittedModel) and model.sandwiched:
         model.objective(model.theta)  # which says why there is none
-    if not isinstance(model, ComposedModel) or not isinstance(model.rows, DifferencedRows):
+    if not _has_likelihood(model):
         raise TypeError(
             f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "
             f"{getattr(model, 'maker', '') or type(model).__name__}. Host libraries keep their "
@@ -185,6 +185,13 @@ def _check_model(model: Any) -> None:
             "Precisions are known up to a common factor, and the log-likelihood with it. Put the "
             "variances into the log-likelihood itself, or use `from_residuals`."
         )
+
+
+def _has_likelihood(model: Any) -> bool:
+    """Whether the log-likelihood is a user's function, or known with all its constants."""
+    if not isinstance(model, ComposedModel):
+        return False
+    return isinstance(model.rows, DifferencedRows) or bool(np.isfinite(model.log_likelihood()))
 
 
 def _check_same_data(m0: ComposedModel, m1: ComposedModel) -> None:
@@ -300,9 +307,9 @@ def _given_noise(model: ComposedModel) -> Any:
     return likelihood.noise
 
 
-def _function(model: ComposedModel) -> Callable[[Array], Any]:
-    assert isinstance(model.rows, DifferencedRows)
-    return model.rows.loglik
+def _function(model: ComposedModel) -> Any:
+    """Function of a user, or rows, that refer to the data."""
+    return model.rows.loglik if isinstance(model.rows, DifferencedRows) else model.rows
 
 
 def _check_finished(model: ComposedModel) -> None:
