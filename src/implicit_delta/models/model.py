@@ -48,8 +48,8 @@ from implicit_delta.models.rows import (
     MeasuredRows,
     NormalizedRows,
     Outputs,
+    PearsonOutputs,
     RedrawableRows,
-    ResidualOutputs,
     RoughRows,
     Rows,
     ScaledRows,
@@ -457,7 +457,7 @@ class ComposedModel(FittedModel):
         outputs = self.rows.outputs
         if outputs is None or not outputs.can_be_overdispersed:
             return None
-        if isinstance(outputs, ResidualOutputs):
+        if isinstance(outputs, PearsonOutputs):
             return outputs.squared_residuals(np.asarray(self.theta))
         return super().squared_residuals()
 

@@ -393,7 +393,7 @@ class RescaledOutputs(Protocol):
 
 
 @runtime_checkable
-class ResidualOutputs(Protocol):
+class PearsonOutputs(Protocol):
     """Outputs whose residuals are known without derivatives."""
 
     def squared_residuals(self, theta: Array) -> Array | None:

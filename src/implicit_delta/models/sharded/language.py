@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.sharded import calls
-from implicit_delta.models.sharded.calls import Call
+from implicit_delta.models.sharded.calls import Call, plain
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.units import (
     Everywhere,
@@ -35,7 +35,7 @@ class ShardLanguage:
     engine: Engine
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
-        theta = np.array(theta, dtype=np.float64)
+        theta = plain(theta)
         if (found := self.moments(psi, theta)) is not None:
             value = found.mean * (found.rows if psi.summary.total else 1)  # type: ignore[attr-defined]
             return value[0] if found.flat else value
@@ -44,12 +44,11 @@ class ShardLanguage:
         return self.engine.first(Call("evaluate"), psi, theta)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
-        theta = np.array(theta, dtype=np.float64)
-        return self.engine.first(Call("evaluate_tangent"), psi, theta, delta)
+        return self.engine.first(Call("evaluate_tangent"), psi, plain(theta), delta)
 
     def jacobian(self, psi: Psi, theta: Array, units: Callable[[], Array]) -> Array:
         """Differentiate in the units of the first shard."""
-        theta = np.array(theta, dtype=np.float64)
+        theta = plain(theta)
         if (on := lives_on_shards(psi)) is not None:
             return self._jacobian_of_rows(on, psi, theta)
         return np.asarray(self.engine.first(Call("jacobian"), psi, theta))
@@ -72,8 +71,7 @@ class ShardLanguage:
         on = lives_on_shards(psi)
         if on is None or not getattr(psi, "plain", False):
             return None
-        point = np.array(theta, dtype=np.float64)
-        found: Moments = reduce(Moments.joined, self.engine.each(moments_on, on.h, point))
+        found: Moments = reduce(Moments.joined, self.engine.each(moments_on, on.h, plain(theta)))
         return found
 
     def psi_warning(self, psi: Any) -> str:
@@ -82,13 +80,13 @@ class ShardLanguage:
         return str(self.engine.first(Call("doubt_of"), psi))
 
     def at(self, theta: Array) -> "ShardLanguage":
-        return self._changed(Call("at"), np.array(theta, dtype=np.float64))
+        return self._changed(Call("at"), plain(theta))
 
     def along(self, chart: Chart) -> "ShardLanguage":
         return self._changed(Call("along"), chart)
 
     def tangent(self, theta: Array) -> "ShardLanguage":
-        return self._changed(calls.tangent, np.array(theta, dtype=np.float64))
+        return self._changed(calls.tangent, plain(theta))
 
     def _changed(self, change: Callable[..., Any], share: Any) -> "ShardLanguage":
         return replace(self, engine=self.engine.changed(change, [share] * self.engine.count))

@@ -12,7 +12,7 @@ from implicit_delta.models.noise import Noise
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded import calls
-from implicit_delta.models.sharded.calls import Call
+from implicit_delta.models.sharded.calls import Call, plain
 from implicit_delta.models.sharded.described import OutputFacts
 from implicit_delta.models.sharded.noise import noise_over, with_noise
 from implicit_delta.models.weights import Weights
@@ -53,8 +53,7 @@ class SumOutputs:
         return self.rows.information(theta, weights, v, "ggn")
 
     def whitened(self, theta: Array, v: Array) -> Iterator[Whitened]:
-        point = np.array(theta, dtype=np.float64)
-        for rows in self.rows.engine.each(calls.whitened, point, v, name=False):
+        for rows in self.rows.engine.each(calls.whitened, plain(theta), v, name=False):
             yield from rows
 
     def squared_residuals(self, theta: Array) -> Array | None:
@@ -67,12 +66,11 @@ class SumOutputs:
     ) -> Array | None:
         """Add up draws of the shards, each with a seed of its own."""
         engine, seeds = self.rows.weighted(weights).engine, self.rows.seeds(rng)
-        point = np.array(theta, dtype=np.float64)
-        own = list(engine.each(calls.noise, point, count, shares=seeds))
+        own = list(engine.each(calls.noise, plain(theta), count, shares=seeds))
         return None if any(drawn is None for drawn in own) else np.sum(own, axis=0)
 
     def tangent(self, theta: Array) -> "SumOver":
-        point = np.array(theta, dtype=np.float64)
+        point = plain(theta)
         found: SumOver = self.rows.changed(
             calls.tangent, [point] * self.rows.engine.count, theta=point
         )

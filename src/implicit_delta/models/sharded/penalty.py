@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.sharded import calls
+from implicit_delta.models.sharded.calls import plain
 from implicit_delta.models.sharded.engine import Engine
 
 
@@ -27,5 +28,4 @@ class OfFirstShard:
         return np.asarray(self._asked("curvature", theta, v))
 
     def _asked(self, member: str, theta: Array, *arguments: Array) -> Any:
-        point = np.array(theta, dtype=np.float64)
-        return self.engine.any(calls.of_penalty, member, point, *arguments)
+        return self.engine.any(calls.of_penalty, member, plain(theta), *arguments)

@@ -17,7 +17,7 @@ from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import Rows
 from implicit_delta.models.sharded import calls
 from implicit_delta.models.sharded.alike import Print, check_prints, check_pulls
-from implicit_delta.models.sharded.calls import Call, Sum, SumBlocks
+from implicit_delta.models.sharded.calls import Call, Sum, SumBlocks, plain
 from implicit_delta.models.sharded.described import OutputFacts, seen_again
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.outputs import SumOutputs
@@ -273,8 +273,3 @@ class SumOver:
     def split(self, rows: Any) -> list[Any]:
         """Cut an array of rows into those of the shards."""
         return np.split(np.asarray(rows), self.starts[1:])
-
-
-def plain(theta: Array) -> Array:
-    """Leave names behind: shards put them back."""
-    return np.array(theta, dtype=np.float64)
