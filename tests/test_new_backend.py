@@ -228,3 +228,20 @@ def test_it_is_summed_over_shards():
     many = idm.from_shards(lambda s: BACKEND.from_weibull(T[s], EVENT[s]).at(theta), halves)
     for name in ("infer", "robust", "clusters", "training rows", "AIC", "likelihood ratio"):
         np.testing.assert_allclose(ANSWERS[name](many), ANSWERS[name](EXPECTED), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["theta", "infer", "robust", "Bootstrap", "profile", "AIC", "fix"])
+def test_it_adds_to_other_models(name):
+    seen = idm.measurement(log_scale=(1.0, 0.05))
+    found, expected = (ANSWERS[name](model + seen) for model in (MODEL, EXPECTED))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_halves_add_up_and_the_same_data_count_once():
+    first, second = (BACKEND.from_weibull(T[s], EVENT[s]) for s in (slice(100), slice(100, N)))
+    both = idm.combine(first=first, second=second)
+    np.testing.assert_allclose(ANSWERS["infer"](both), ANSWERS["infer"](EXPECTED), rtol=1e-5)
+    budget = idm.infer(both, median).budget
+    assert np.hypot(budget["first"], budget["second"]) == pytest.approx(budget["total"])
+    with pytest.raises(ValueError, match="the same data"):
+        MODEL + MODEL

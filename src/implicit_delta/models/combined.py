@@ -27,6 +27,7 @@ from implicit_delta.models.sources import Source
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import penalty_of
+from implicit_delta.models.written_rows import TermsOf, can_be_written, written_rows
 
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
@@ -42,7 +43,8 @@ def combine(*models: FittedModel, **named: FittedModel) -> ComposedModel:
     ----------
     *models, **named : FittedModel
         Fitted models with names (``start={"S": 100.0}``), of `from_loglik`, `from_residuals` or
-        `measurement`. Keywords name the sources of error in `Estimate.budget`.
+        `measurement` (or of a backend that knows its log-likelihood with all constants). Keywords
+        name the sources of error in `Estimate.budget`.
 
     Returns
     -------
@@ -167,7 +169,7 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 
 def _parts(name: str | None, model: Any) -> list[tuple[str | None, ComposedModel]]:
     """Take a model as one part, or as the parts that it was made of."""
-    written = isinstance(model, ComposedModel) and isinstance(model.rows, LoglikRows)
+    written = isinstance(model, ComposedModel) and can_be_written(model)
     if not written or model.whole is not None:
         raise TypeError(
             f"combine takes models of from_loglik, from_residuals or measurement, not "
@@ -184,7 +186,7 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, ComposedModel
             "A model with fixed parameters would fix them for all: combine first, and fix then, "
             f"`(m1 + m2).fix({_spelled_fixed(model)})`."
         )
-    sources = model.facts.sources
+    model, sources = replace(model, rows=written_rows(model.rows)), model.facts.sources
     if not sources or name is not None:
         return [(name, model)]
     return [(source.name, _restored(model, i)) for i, source in enumerate(sources)]
@@ -243,7 +245,7 @@ def _check_other_data(models: Sequence[ComposedModel], labels: Sequence[str]) ->
     """Refuse the same model twice; warn of data that two of them share."""
     for k, one in enumerate(models):
         for j, other in enumerate(models[:k]):
-            if unwrapped(_function(one)) is unwrapped(_function(other)):
+            if _source(one) is _source(other):
                 raise ValueError(
                     f"{labels[j]} and {labels[k]} are the same data, which would count twice. Add "
                     "models of independent data sets; for repetitions of rows use `weights=`."
@@ -260,10 +262,16 @@ def _check_other_data(models: Sequence[ComposedModel], labels: Sequence[str]) ->
 
 def _data(model: ComposedModel) -> set[str]:
     """Digest the data of a model: its columns, or what was measured."""
+    source = _source(model)
+    if isinstance(source, _Measured):
+        return {f"{source.names} {source.center} {source.root}"}
+    return columns_in(source, model.n)
+
+
+def _source(model: ComposedModel) -> Any:
+    """Take the user's function, or the rows of a backend."""
     function = unwrapped(_function(model))
-    if isinstance(function, _Measured):
-        return {f"{function.names} {function.center} {function.root}"}
-    return columns_in(_function(model), model.n)
+    return function.rows if isinstance(function, TermsOf) else function
 
 
 def _own_name(model: ComposedModel) -> str:
