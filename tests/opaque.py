@@ -6,7 +6,7 @@ import numpy as np
 
 from implicit_delta import from_loglik
 from implicit_delta.models.language import VectorLanguage
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
@@ -24,7 +24,7 @@ class Diagonal:
     def of(cls, curvatures):
         """Make a model at its maximum, of whose evaluations only values are known."""
         theta = np.zeros(len(curvatures))
-        return ComposedModel(
+        return FittedModel(
             theta, cls(curvatures), Weights(np.ones(1)), space=Space(language=Opaque())
         )
 

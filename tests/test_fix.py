@@ -9,7 +9,7 @@ from scipy.stats import chi2, genextreme, norm
 import implicit_delta as idm
 from implicit_delta.inference.likelihood_ratio import mixture
 from implicit_delta.models.loglik_rows import LoglikRows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.weights import Weights
 
 sm = pytest.importorskip("statsmodels.api")
@@ -326,7 +326,7 @@ def test_minus_infinity_at_weight_zero_with_a_score():
     weights = np.array([1.0, 1.0, 1.0, 0.0])
     full = idm.from_loglik(lambda th: exponential(th)[:3], start=[1.0])
     rows = LoglikRows(exponential, n=4, d=1, scores=score)
-    model = ComposedModel(full.theta, rows, Weights(weights))
+    model = FittedModel(full.theta, rows, Weights(weights))
     assert np.all(np.isfinite(model.score(full.theta)))
     assert model.objective(full.theta) == pytest.approx(full.objective(full.theta))
 

@@ -194,6 +194,6 @@ def test_type_checkers_see_the_names_that_are_loaded():
 def test_names_and_rooms_are_found_by_attribute():
     assert set(implicit_delta.__all__) <= set(dir(implicit_delta))
     assert implicit_delta.infer is implicit_delta.inference.infer.infer
-    assert implicit_delta.models.base.FittedModel is implicit_delta.FittedModel
+    assert implicit_delta.models.model.FittedModel is implicit_delta.FittedModel
     with pytest.raises(AttributeError, match="no attribute 'infre'"):
         implicit_delta.infre  # noqa: B018

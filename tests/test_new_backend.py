@@ -80,7 +80,7 @@ def test_the_contract_notices_a_mistake(name):
         return [(span, 1.01 * block) for span, block in found] if "along" in name else 1.01 * found
 
     setattr(Wrong, name, wrong)
-    broken = BACKEND.ComposedModel(MODEL.theta, Wrong(T, EVENT), MODEL.weights)
+    broken = BACKEND.FittedModel(MODEL.theta, Wrong(T, EVENT), MODEL.weights)
     with pytest.raises(AssertionError):
         check_model(broken)
 

@@ -7,7 +7,7 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta._core.clusters import Clusters
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.sharded.calls import placed
 from implicit_delta.models.sharded.described import described
 from implicit_delta.models.sharded.engine import bytes_of
@@ -466,7 +466,7 @@ def test_shards_may_have_some_of_the_parameters_each():
     origin = Origin(engine, tuple(own.seen for own in engine.each(described)), False)
     parts = engine.changed(placed, places)
     own = SumOver(parts, sizes, theta, weights, origin, is_placed=True)
-    many = ComposedModel(theta, own, Weights(weights))
+    many = FittedModel(theta, own, Weights(weights))
     one = idm.from_loglik(whole, theta, weights=weights)
     v, near = np.eye(3), theta + 0.05
     clusters = Clusters.of(VILLAGE, weights)

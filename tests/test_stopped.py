@@ -13,7 +13,7 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.models import evidence
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.penalty import Penalty
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
@@ -289,7 +289,7 @@ def test_weights_of_squared_errors_have_no_scale(kind, formable, monkeypatch):
     y = torch.sin(X[:, :1]) + 0.3 * torch.tensor(rng.normal(size=(150, 1)))
     start = trained(net, X, y, loss=nn.functional.mse_loss)
     some = rng.uniform(0.5, 2.0, size=150)
-    monkeypatch.setattr(ComposedModel, "formable", formable)
+    monkeypatch.setattr(FittedModel, "formable", formable)
     ses = [
         idm.infer(
             idm.from_torch(
@@ -309,7 +309,7 @@ def test_repeated_rows_are_counted_in_probed_leverages(monkeypatch):
     times = np.arange(100) % 3 + 1
     X3, y3 = X.repeat_interleave(torch.tensor(times), 0), y.repeat_interleave(torch.tensor(times))
     start = trained(net, X3, y3, 400)
-    monkeypatch.setattr(ComposedModel, "formable", False)
+    monkeypatch.setattr(FittedModel, "formable", False)
     make = lambda data, **options: idm.from_torch(
         net, data, idm.Categorical(), start=start, **options
     ).tethered()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import implicit_delta as idm
 from implicit_delta._core.clusters import Clusters
-from implicit_delta.models.base import scatter_of
+from implicit_delta.models.reducers import scatter_of
 from implicit_delta.testing import check_model
 
 torch.set_num_threads(1)

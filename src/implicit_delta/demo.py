@@ -15,8 +15,8 @@ from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.axes import new_axes
 from implicit_delta.evaluation import parameters
 from implicit_delta.inference.infer import infer
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik import from_loglik
+from implicit_delta.models.model import FittedModel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

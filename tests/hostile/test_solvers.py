@@ -10,7 +10,7 @@ import pytest
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.models.language import VectorLanguage
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.space import Space
@@ -164,7 +164,7 @@ class Quadratic:
     @classmethod
     def of(cls, curvatures, penalty=NO_PENALTY, bend=0.0):
         theta, rows = np.zeros(curvatures.size), cls(curvatures - penalty.floor, bend)
-        return ComposedModel(
+        return FittedModel(
             theta, rows, Weights(np.ones(1)), penalty, Space(language=LinearLanguage())
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 from implicit_delta._core.optional import optional
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation.spread import RowWeights, mean_of, numbers
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.prediction import Predictor, check_known, names_of
 
 GIVEN = "implicit_delta.given"  # attribute of a grid: names of the columns whose values were given

@@ -45,10 +45,13 @@ from implicit_delta.evaluation.values import (
     raw_at,
     value_at,
 )
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Chart
+from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.language import moments_of
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.refit_fixed import check_unchanged
 from implicit_delta.models.sharded.units import lives_on_shards
 from implicit_delta.numerics.arrays import ratio
 
@@ -130,8 +133,8 @@ class Evaluation:
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         """Evaluate psi and check that a standard error of it makes sense."""
-        model.check_unchanged()
-        model = model.free()
+        check_unchanged(model)
+        model = in_free_coordinates(model)
         entries = entries_of(psi)
         if entries is not None:
             return _together(model, [(e, cls.of(model, e.psi)) for e in entries], names)
@@ -141,10 +144,10 @@ class Evaluation:
             return _of_question(model, psi, names)
         smoothed = psi if isinstance(psi, Smoothed) else None
         asked = psi if smoothed is None else smoothed.psi
-        picked = Picked.of(model.whole or model, asked)
+        picked = Picked.of(model.space.whole or model, asked)
         if picked is not None:
             labels = evaluation_names(names, picked.names)
-            identity = _Identity(picked.places, model.chart)
+            identity = _Identity(picked.places, model.space.chart)
             value = identity.value(model.theta)
             return cls(value, picked.scalar, labels, function=identity, fitted=model)
         if isinstance(asked, Question):
@@ -310,7 +313,7 @@ class Evaluation:
         if isinstance(function, _PsiOfModel):
             function = replace(function, model=model)
         if isinstance(function, _Identity):
-            function = replace(function, chart=model.chart)
+            function = replace(function, chart=model.space.chart)
         moved = replace(self, function=function, fitted=model)
         same = np.array_equal(model.theta, self.model.theta)
         return moved if same else replace(moved, value=moved(model.theta))
@@ -320,7 +323,7 @@ class Evaluation:
         if self.parts:
             return self._of([part.in_tangent() for part in self.parts])
         function = self.function
-        if isinstance(function, Asked) and self.model.bends:
+        if isinstance(function, Asked) and is_network(self.model):
             return replace(self, function=function.in_tangent(self.model.theta))
         if not isinstance(function, _PsiOfModel):
             return self  # theta itself, or a surrogate in theta
@@ -340,7 +343,7 @@ class Evaluation:
                 "The derivative of psi is NaN or infinite at the fitted parameters. Usual causes: "
                 "a square root or logarithm of zero, a division by zero, 0 * inf in a mask."
             )
-        chart = self.model.chart
+        chart = self.model.space.chart
         if chart is not None and not np.any(jacobian):
             if chart.active.constraints.equal[chart.active.rows].all():
                 raise EvaluationError(
@@ -369,7 +372,9 @@ class _Tangent:
     model: FittedModel
 
     def evaluate(self, psi: Psi, theta: Array) -> Any:
-        return self.model.evaluate_tangent(psi, self.model.theta, theta - self.model.theta)
+        return self.model.space.language.evaluate_tangent(
+            psi, self.model.theta, theta - self.model.theta
+        )
 
     def jacobian(self, psi: Psi, theta: Array) -> Array:
         """Differentiate where the tangent touches the model."""

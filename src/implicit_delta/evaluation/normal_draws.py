@@ -15,8 +15,10 @@ from implicit_delta._core.parallel import run_all
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.covariance import parameter_covariance
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import curvature_noise
 from implicit_delta.numerics.arrays import covariance_root, pseudo_solve, symmetric
 from implicit_delta.numerics.inverse_root import inverse_root
 from implicit_delta.numerics.solvers import conjugate_gradient, factorize
@@ -64,7 +66,7 @@ class NormalDraws:
 
     def steps(self) -> Iterator[Array]:
         """Blocks of steps, one per column: (d, b), `pairs` columns in all."""
-        if self.model.sandwiched:
+        if not self.model.rows.symmetric:
             yield covariance_root(parameter_covariance(self.model)) @ self.z.T
             return
         if self.dense:
@@ -84,7 +86,7 @@ class NormalDraws:
         """
         noise = None
         if self.curvature == "ggn":
-            noise = self.model.curvature_noise(self.model.theta, generator, count)
+            noise = curvature_noise(self.model, self.model.theta, generator, count)
         if noise is None:
             z = generator.standard_normal((self.model.d, count))
             return inverse_root(self.information, z)
@@ -92,7 +94,7 @@ class NormalDraws:
 
     def information(self, v: Array) -> Array:
         """A times v: of a model that has a covariance and no curvature, its inverse."""
-        if self.model.sandwiched:
+        if not self.model.rows.symmetric:
             return pseudo_solve(parameter_covariance(self.model), v)
         self.budget.spend(v.size // self.model.d, "No draw was finished.")
         return self.model.information(self.model.theta, v, self.curvature)

@@ -8,7 +8,7 @@ import numpy as np
 
 from implicit_delta._core.labels import near_match
 from implicit_delta.errors import EvaluationError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout
 
 
@@ -35,10 +35,10 @@ class Picked:
         asked = (psi,) if isinstance(psi, str) else _as_list(psi)
         if psi is not parameters and asked is None:
             return None
-        names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
+        names = model.space.names or tuple(f"theta[{j}]" for j in range(model.d))
         if asked is None:
             return cls(names)
-        layout = model.layout or Layout(names)
+        layout = model.space.layout or Layout(names)
         found = np.concatenate([_places(layout, name) for name in asked])
         if len(set(found)) < len(found):
             raise EvaluationError(f"A parameter is there twice: {', '.join(asked)}.")

@@ -25,7 +25,7 @@ from implicit_delta.evaluation.scenarios import (
     check_values,
 )
 from implicit_delta.evaluation.spread import RowWeights
-from implicit_delta.models.base import FittedModel, require_rows
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.plain_prediction import counts_of, plain_predictor
 from implicit_delta.models.prediction import Predictor, as_table, check_known
 
@@ -149,7 +149,7 @@ class Question(Worded):
                 "`infer(model, lambda theta: ...)`."
             )
         if self.population:
-            require_rows(model)
+            model.facts.require_rows()
         predictor = predictor.reading(self.data)
         levels = isinstance(self.scenarios, Observed) or self.how != "difference"
         if predictor.relative and levels:
@@ -306,7 +306,7 @@ def _name_of(model: FittedModel) -> str:
     """Name a model as its host does, or after the function that made it."""
     if model.facts.training.by_library and "likelihood" in model.facts.notes:
         return model.facts.notes["likelihood"].partition(",")[0]
-    return f"The model of {model.maker}" if model.maker else type(model).__name__
+    return f"The model of {model.facts.source}" if model.facts.source else type(model).__name__
 
 
 def _flat(sides: Sequence[Asked], theta: Array) -> NDArray[np.bool_]:

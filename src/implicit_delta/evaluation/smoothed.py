@@ -13,7 +13,8 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
 from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate, still
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import ratio
 
@@ -89,7 +90,7 @@ class Smoothed:
         """Find the surrogate of psi, (d,) to (K,), around the model's theta, and what to note."""
         seed = processes_of(model).broadcast_seed(as_seed(self.rng))
         width = self.width or WIDTH
-        draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.curvature)
+        draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.facts.curvature)
         where = f"Smoothed(draws={self.draws}, rng={seed})"
         wide, narrow = (
             _slope(simulate(psi, draws, s, self.n_jobs, where), draws, s)

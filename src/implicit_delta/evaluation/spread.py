@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,9 @@ from implicit_delta.evaluation.normal_draws import NormalDraws
 from implicit_delta.evaluation.row_weights import APART, SPLITS, Groups
 from implicit_delta.evaluation.smoothed import Surrogate
 from implicit_delta.evaluation.unit_slopes import slopes_in_units
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.numerics.arrays import ratio
 
 PAIRS, PER_PARAMETER, MOST_MATCHED = 200, 2, 1000  # pairs; for each parameter, up to so many
@@ -284,14 +286,14 @@ def _drawn(model: FittedModel) -> tuple[NormalDraws, Array]:
     """
     pairs = max(PAIRS, PER_PARAMETER * model.d) if model.d <= MOST_MATCHED else PAIRS
     pairs = FEW_PAIRS if model.d > DENSE_LIMIT else pairs
-    kinds: tuple[Curvature, ...] = (model.curvature, "ggn")
+    kinds: tuple[Curvature, ...] = (model.facts.curvature, "ggn")
     errors: list[NotAMaximumError] = []
-    for curvature in reversed(kinds) if model.bends else kinds:
+    for curvature in reversed(kinds) if is_network(model) else kinds:
         draws = NormalDraws(model, pairs, SEED, curvature)
         try:
             return draws, np.concatenate(list(draws.steps()), axis=1)
         except NotAMaximumError as error:
-            errors.append(error.named(model.names))
+            errors.append(error.named(model.space.names))
         except UnsupportedModelError as error:  # there is no other curvature
             if not errors:
                 raise

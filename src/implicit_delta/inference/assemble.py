@@ -25,7 +25,8 @@ from implicit_delta.inference.sources import by_source
 from implicit_delta.inference.stopped import told
 from implicit_delta.inference.training_noise import TrainingNoise, training_noise
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import active_constraints
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.strongest import Strongest, strongest
 
@@ -44,12 +45,12 @@ class Cost:
         """Begin to count."""
         if model is None:
             return cls(None, 0, begin_answer())
-        return cls(model, model.passes, begin_answer(), _bytes(model))
+        return cls(model, model.rows.passes, begin_answer(), _bytes(model))
 
     @property
     def passes(self) -> int:
         """Passes over the data made in this process."""
-        return 0 if self.model is None else self.model.passes - self.passes_before
+        return 0 if self.model is None else self.model.rows.passes - self.passes_before
 
     @property
     def travel(self) -> dict[str, float]:
@@ -144,7 +145,7 @@ def assemble(
                 **evaluation.notes,
                 **response.notes,
                 **move_by_polish(evaluation, case.errors),
-                **({} if fitted is None else {**told(fitted), **fitted.precision.note}),
+                **({} if fitted is None else {**told(fitted), **fitted.facts.precision.note}),
                 **_constraints(case),
                 **part.notes,
                 **noise.notes(total.covariance),
@@ -227,7 +228,7 @@ def _sampled_df(
 
 def _constraints(case: Case) -> dict[str, str]:
     """Note the active constraints with their multipliers, and limits close by."""
-    if case.model is None or case.model.constraints is None:
+    if case.model is None or case.model.space.constraints is None:
         return {}
     near = {"near": case.near} if case.near else {}
-    return {"constraints": str(case.model.active()), **near}
+    return {"constraints": str(active_constraints(case.model)), **near}

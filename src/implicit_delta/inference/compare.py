@@ -24,7 +24,7 @@ from implicit_delta.methods.base import Method
 from implicit_delta.methods.bootstrap import Bootstrap
 from implicit_delta.methods.finite_difference import FiniteDifference
 from implicit_delta.methods.infinitesimal import Infinitesimal
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 
 Procedure: TypeAlias = Method | Callable[..., Estimate | Profile | tuple[Profile, ...]]
 LIKELIHOOD = "A profile rests on the likelihood alone, and takes no {0}; the other rows do."

@@ -10,8 +10,9 @@ import numpy as np
 from implicit_delta._core.progress import progress
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.models.base import FittedModel, RowNumbers
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.batches import RowNumbers, ascend
+from implicit_delta.models.early_stop import early_stopped
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.states import LEAST
 
@@ -95,11 +96,11 @@ def continue_training(
             f"batch_size is {batch_size}, and there are {model.n} rows: a training on all of them "
             "in each step has no noise of minibatches, and needs no line for it."
         )
-    untied = trained.with_penalty(trained.penalty.given)  # without what stands for a stop
+    untied = replace(trained, penalty=trained.penalty.given)  # without what stands for a stop
     batches = islice(_epochs(model.n, int(batch_size), rng), warmup + steps * every)
     with progress("training on", total=warmup + steps * every, unit="step") as bar:
         states = []
-        for i, theta in enumerate(untied.ascend(None, batches, optimizer), start=1 - warmup):
+        for i, theta in enumerate(ascend(untied, None, batches, optimizer), start=1 - warmup):
             bar.update()
             if i > 0 and i % every == 0:
                 states.append(theta.copy())
@@ -159,17 +160,17 @@ def averaged(model: Model) -> Model:
     mean = states.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
     facts = trained.facts.with_training(before=None)
     moved = replace(trained.at(mean), penalty=trained.penalty.given, facts=facts)
-    return moved.tethered() if trained.penalty.early_stop else moved  # type: ignore[return-value]
+    return early_stopped(moved) if trained.penalty.early_stop else moved  # type: ignore[return-value]
 
 
-def _trainable(model: Any, name: str) -> tuple[ComposedModel, TrainableRows]:
-    if isinstance(model, ComposedModel) and isinstance(model.rows, TrainableRows):
+def _trainable(model: Any, name: str) -> tuple[FittedModel, TrainableRows]:
+    if isinstance(model, FittedModel) and isinstance(model.rows, TrainableRows):
         return model, model.rows
     if not isinstance(model, FittedModel):
         raise TypeError(f"{name} needs a fitted model, not {type(model).__name__}.")
     raise UnsupportedModelError(
         f"{name} is for networks of `from_torch` and `from_jax`, and this is a model of "
-        f"{model.maker or type(model).__name__}: its fit has no minibatches, and `polish(model)` "
+        f"{model.facts.source or type(model).__name__}: its fit has no minibatches, and `polish(model)` "
         "finishes it."
     )
 

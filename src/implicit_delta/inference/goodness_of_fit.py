@@ -15,7 +15,8 @@ from implicit_delta.methods.bounded_refits import BoundedRefits
 from implicit_delta.methods.outcomes import failed_replicates
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import NewTargets
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import in_free_coordinates
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.maximizers import Maximizer, Minimize
 
@@ -148,14 +149,14 @@ def _refits(
     maximizer: Maximizer | Minimize | None,
 ) -> Refitted | BoundedRefits:
     """Fit within constraints where the model has any: drawn data may reach a bound, or leave it."""
-    if model.constraints is not None and model.chart is None:
+    if model.space.constraints is not None and model.space.chart is None:
         return BoundedRefits(model, draw, measure)
-    free = model.free()
+    free = in_free_coordinates(model)
     return Refitted(free, Ascent.of(free, maximizer, "hessian"), draw, measure)
 
 
 def _deviance(model: FittedModel) -> float:
-    return -2 * float(model.weights.values @ model.terms(model.theta))
+    return -2 * float(model.weights.values @ model.rows.terms(model.theta))
 
 
 def _measured(statistic: Callable[[Any], float], model: FittedModel, theta: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import symmetric
 

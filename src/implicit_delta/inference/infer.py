@@ -36,9 +36,13 @@ from implicit_delta.methods.delta_method import DeltaMethod
 from implicit_delta.methods.implicit_function import ImplicitFunction
 from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.simulation import Simulation
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.claimed import checked_covariance
+from implicit_delta.models.coordinates import in_free_coordinates
+from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.foreign import refuse_foreign
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import check_maximum
+from implicit_delta.models.outputs import displacement, is_formable, is_network
 from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
@@ -138,15 +142,17 @@ def infer(
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
     cost = Cost.start(model)
-    whole, model = model, model.free()
+    whole, model = model, in_free_coordinates(model)
     sandwich: Callable[[FittedModel], Sandwich | None]
     sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
     by_default = _takes_stops(method, model) and not debias
-    if not by_default or not model.bends:  # other models are asked as they are
+    if not by_default or not is_network(model):  # other models are asked as they are
         known = sandwich(model)
         sandwich = lambda _: known  # noqa: E731
     brought = _checked_covariance(covariance, whole, robust is not False or clusters is not None)
-    brought = brought if brought is None or model.chart is None else model.chart.part(brought)
+    brought = (
+        brought if brought is None or model.space.chart is None else model.space.chart.part(brought)
+    )
     model = debiased(model) if debias else model
     ask = partial(
         answer,
@@ -160,14 +166,16 @@ def infer(
     )
     try:
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
-        doubt = model.doubt_of(psi)
+        doubt = model.space.language.psi_warning(psi)
         found = (Finding("warn", "host_results", doubt),) if doubt else ()
         robust_by = sandwich(evaluation.model)
         return _of_model(whole, ask(evaluation, sandwich=robust_by, findings=found))
     except SaddlePointError:
-        if not by_default or not model.bends or not np.any(model.travelled):
+        if not by_default or not is_network(model) or not np.any(displacement(model)):
             raise
-    evaluation = Evaluation.of(model.tethered(), psi, names)  # at rest, but at no strict maximum
+    evaluation = Evaluation.of(
+        early_stopped(model), psi, names
+    )  # at rest, but at no strict maximum
     return _of_model(whole, ask(evaluation, sandwich=sandwich(evaluation.model)))
 
 
@@ -176,7 +184,7 @@ def _of_model(model: FittedModel, estimate: Estimate) -> Estimate:
     if estimate.rows is None:
         return estimate
     identity = IDENTITIES.setdefault(model, uuid4().hex)
-    if model.bends:  # a network has no other's weights, whoever wraps it again
+    if is_network(model):  # a network has no other's weights, whoever wraps it again
         identity = hashlib.blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
     return changed(estimate, rows=replace(estimate.rows, fit=identity))
 
@@ -206,7 +214,7 @@ def _checked_covariance(
         return None
     if robust:
         raise ValueError("Give robust= and clusters=, or covariance=, but not both.")
-    return checked_covariance(covariance, model.names, model.d)
+    return checked_covariance(covariance, model.space.names, model.d)
 
 
 def answer(
@@ -228,7 +236,12 @@ def answer(
     if sandwich is None and model.weights.kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
     host = model.facts.host
-    if sandwich is None and brought is None and model.sandwiched and host.covariance is None:
+    if (
+        sandwich is None
+        and brought is None
+        and (not model.rows.symmetric)
+        and host.covariance is None
+    ):
         sandwich = Sandwich.of(model, False, host.clusters) or Sandwich()
     if method is not None and not isinstance(method, Method):
         raise TypeError(
@@ -315,15 +328,15 @@ def _still(model: FittedModel, evaluation: Evaluation, method: Method) -> Respon
 
 def _default_method(model: FittedModel, by_rows: bool) -> Method:
     """Solve; more tightly when the direction itself is used, and not only the variance."""
-    if model.sandwiched and model.facts.host.covariance is not None:
+    if (not model.rows.symmetric) and model.facts.host.covariance is not None:
         return DeltaMethod()
-    if model.sandwiched:
+    if not model.rows.symmetric:
         return ImplicitFunction()
     if not by_rows:
-        model.check_maximum()
-        return Infinitesimal(curvature=model.curvature)
+        check_maximum(model)
+        return Infinitesimal(curvature=model.facts.curvature)
     dense = model.d <= DENSE_LIMIT
     if model.penalty.early_stop:
-        solver: Solver = cholesky if dense and model.formable else LOOSE
+        solver: Solver = cholesky if dense and is_formable(model) else LOOSE
         return Infinitesimal(solver=solver, curvature="ggn")
     return Infinitesimal(solver=cholesky if dense else conjugate_gradient(rtol=1e-6))

@@ -19,9 +19,11 @@ from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.leverage import Leverage, check_leverage, leverage_of
 from implicit_delta.inference.leverage_probes import probed_correction
 from implicit_delta.methods.base import Method, Response
-from implicit_delta.models.base import FittedModel, require_rows, scatter_of
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_formable
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.reducers import scatter_of
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
@@ -70,7 +72,7 @@ class Sandwich:
     ) -> "Sandwich | None":
         """Check what a user asked for; None if that is the model's own variance."""
         if robust or clusters is not None:
-            require_rows(model)
+            model.facts.require_rows()
         if isinstance(robust, HAC):
             return _hac(model, robust, clusters)
         ways: tuple[Clusters, ...] = ()
@@ -144,7 +146,7 @@ class Sandwich:
 
     def _of_stopped(self, model: FittedModel, directions: Array) -> Array:
         """Adjustment for leverage, (n, K), by random directions in large networks."""
-        if model.d > DENSE_LIMIT or not model.formable:
+        if model.d > DENSE_LIMIT or not is_formable(model):
             return probed_correction(model, directions, POWERS[self.name])
         return self._leverage(model, directions).correction
 

@@ -32,7 +32,8 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import whitened_rows
 from implicit_delta.numerics.arrays import ratio
 
 NOTHING_LEFT = 1e-10  # of the noise of a row: rounding leaves as much where the fit takes all
@@ -114,7 +115,7 @@ def check_leverage(model: FittedModel) -> None:
 
 def output_count(model: FittedModel) -> int:
     """The number of outputs of a row; raises if the model does not know them."""
-    return int(next(model.whitened(model.theta, np.zeros((model.d, 1)))).rows.shape[1])
+    return int(next(whitened_rows(model, model.theta, np.zeros((model.d, 1)))).rows.shape[1])
 
 
 class _Block(NamedTuple):
@@ -161,7 +162,7 @@ class Hat:
         """Go through the rows."""
         start, rank = 0, self.root.shape[1]
         both = np.hstack([self.root, self.directions])
-        for rows, residuals, spread in self.model.whitened(self.model.theta, both):
+        for rows, residuals, spread in whitened_rows(self.model, self.model.theta, both):
             places = slice(start, start + len(rows))
             scale = self.scale[places, None]
             scaled = scale[..., None] * rows

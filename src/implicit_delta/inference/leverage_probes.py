@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import whitened_rows
 
 PROBES = 16
 WIDEST = 60.0  # powers of e that the scale is looked for in
@@ -28,7 +29,7 @@ def probed_correction(model: FittedModel, directions: Array, power: float) -> Ar
     scale = _scale(values, model.weights.counts, model.facts.training.effective)
     factors = (1 + scale * values) ** -power - 1
     correction, start = np.zeros((model.n, directions.shape[1])), 0
-    for rows, residuals, _ in model.whitened(model.theta, directions):
+    for rows, residuals, _ in whitened_rows(model, model.theta, directions):
         places = slice(start, start + len(rows))
         turned = np.einsum("npj,np->nj", vectors[places], residuals) * factors[places]
         change = np.einsum("npj,nj->np", vectors[places], turned)
@@ -42,7 +43,7 @@ def _covariances(model: FittedModel) -> tuple[Array, Array]:
     signs = np.random.default_rng(SEED).choice([-1.0, 1.0], size=(model.d, PROBES))
     found = [
         np.linalg.eigh(rows @ np.swapaxes(rows, 1, 2) / PROBES)
-        for rows, _, _ in model.whitened(model.theta, signs)
+        for rows, _, _ in whitened_rows(model, model.theta, signs)
     ]
     values, vectors = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return np.maximum(values, 0.0), vectors

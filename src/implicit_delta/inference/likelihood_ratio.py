@@ -15,12 +15,17 @@ from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.coordinates import (
+    active_constraints,
+    in_free_coordinates,
+    satisfies_constraints,
+)
 from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.numerics.arrays import symmetric
@@ -85,7 +90,7 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
-def likelihood_ratio(m0: ComposedModel | Mapping[Any, float], m1: ComposedModel) -> LikelihoodRatio:
+def likelihood_ratio(m0: FittedModel | Mapping[Any, float], m1: FittedModel) -> LikelihoodRatio:
     r"""Test the smaller of two nested fits to the same data against the larger.
 
     The statistic :math:`2 (\ell_1 - \ell_0)` has a chi-squared distribution under the smaller
@@ -124,10 +129,10 @@ def likelihood_ratio(m0: ComposedModel | Mapping[Any, float], m1: ComposedModel)
     """
     if isinstance(m0, Mapping):
         _check_model(m1)
-        m0 = m1.held_at(m0)
+        m0 = fit_null(m1, m0)
     for model in (m0, m1):
         _check_model(model)
-        model.check_unchanged()
+        check_unchanged(model)
     _check_same_data(m0, m1)
     s0, s1 = FitStatistics.of(m0), FitStatistics.of(m1)
     df = s1.parameters - s0.parameters
@@ -160,7 +165,7 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
 
 
 def _check_model(model: Any) -> None:
-    if isinstance(model, FittedModel) and model.sandwiched:
+    if isinstance(model, FittedModel) and (not model.rows.symmetric):
         model.objective(model.theta)  # which says why there is none
     if not _has_likelihood(model):
         raise TypeError(
@@ -189,15 +194,15 @@ def _check_model(model: Any) -> None:
 
 def _has_likelihood(model: Any) -> bool:
     """Whether the log-likelihood is a user's function, or known with all its constants."""
-    if not isinstance(model, ComposedModel):
+    if not isinstance(model, FittedModel):
         return False
-    return isinstance(model.rows, DifferencedRows) or bool(np.isfinite(model.log_likelihood()))
+    return isinstance(model.rows, DifferencedRows) or bool(np.isfinite(log_likelihood_of(model)))
 
 
-def _check_same_data(m0: ComposedModel, m1: ComposedModel) -> None:
-    if m0.maker != m1.maker:
+def _check_same_data(m0: FittedModel, m1: FittedModel) -> None:
+    if m0.facts.source != m1.facts.source:
         raise ValueError(
-            f"One fit is made by `{m0.maker}` and the other by `{m1.maker}`: their "
+            f"One fit is made by `{m0.facts.source}` and the other by `{m1.facts.source}`: their "
             "log-likelihoods may differ by constants. Write both in the same way."
         )
     if m0.n != m1.n or not m0.weights.equal(m1.weights):
@@ -215,7 +220,7 @@ def _check_same_data(m0: ComposedModel, m1: ComposedModel) -> None:
         )
 
 
-def _check_nested(m0: ComposedModel, m1: ComposedModel, df: int, within: Array | None) -> None:
+def _check_nested(m0: FittedModel, m1: FittedModel, df: int, within: Array | None) -> None:
     if df < 0:
         raise ValueError(
             f"The first model has {-df} parameters more than the second: give the smaller one "
@@ -232,22 +237,22 @@ def _check_nested(m0: ComposedModel, m1: ComposedModel, df: int, within: Array |
             f"The noise variances are {noises[0]} and {noises[1]}: give the same `variance=` to "
             "both fits."
         )
-    if within is not None and not m1.allows(within):
+    if within is not None and not satisfies_constraints(m1, within):
         raise ValueError(
             "The models are not nested: the parameters of the first violate the constraints of "
-            f"the second ({m1.constraints})."
+            f"the second ({m1.space.constraints})."
         )
 
 
-def _check_meaning(m0: ComposedModel, m1: ComposedModel, within: Array | None) -> None:
+def _check_meaning(m0: FittedModel, m1: FittedModel, within: Array | None) -> None:
     """Refuse a null hypothesis under which some parameters mean nothing."""
     if within is None:
-        found, names = _dropped(m0, m1), m1.names
+        found, names = _dropped(m0, m1), m1.space.names
     else:
         free, held = _along_equalities(m1), _held(m0, m1, within)
         basis = np.eye(m1.d) if free.chart is None else free.chart.slope(within)
         found = vanished(m1, within, held, basis, lambda theta: noise_free_terms(m1, theta))
-        names = m1.names or tuple(f"theta[{j}]" for j in range(m1.d))
+        names = m1.space.names or tuple(f"theta[{j}]" for j in range(m1.d))
     if found is None:
         return
     assert names is not None
@@ -265,10 +270,10 @@ def _check_meaning(m0: ComposedModel, m1: ComposedModel, within: Array | None) -
     )
 
 
-def _local(m1: ComposedModel, point: Array, found: Vanished) -> str:
+def _local(m1: FittedModel, point: Array, found: Vanished) -> str:
     """Write the test with what means nothing held in both fits."""
     large = f"`large = model{_fixing(m1, point, found.places)}`"
-    if len(found.places) + len(found.causes) + len(m1.fixed) < m1.d:
+    if len(found.places) + len(found.causes) + len(m1.space.fixed) < m1.d:
         small = f"`likelihood_ratio(large{_fixing(m1, point, found.causes)}, large)`"
         return f"{large} and {small}"
     values = ", ".join(f"{value:.6g}" for value in point)
@@ -279,19 +284,27 @@ def _local(m1: ComposedModel, point: Array, found: Vanished) -> str:
     )
 
 
-def _fixing(m1: ComposedModel, point: Array, places: list[int]) -> str:
-    if m1.names is None:
+def _fixing(m1: FittedModel, point: Array, places: list[int]) -> str:
+    if m1.space.names is None:
         return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
-    return f".fix({', '.join(f'{m1.names[j]}={point[j]:.6g}' for j in places)})"
+    return f".fix({', '.join(f'{m1.space.names[j]}={point[j]:.6g}' for j in places)})"
 
 
-def _dropped(m0: ComposedModel, m1: ComposedModel) -> Vanished | None:
+def _dropped(m0: FittedModel, m1: FittedModel) -> Vanished | None:
     """Find a parameter whose zero alone makes m0 of m1, whatever its others are."""
-    if m0.names is None or m1.names is None or not set(m0.names) < set(m1.names):
+    if (
+        m0.space.names is None
+        or m1.space.names is None
+        or not set(m0.space.names) < set(m1.space.names)
+    ):
         return None
     point, here = np.array(m1.theta), noise_free_terms(m0, np.array(m0.theta))
-    point[[m1.names.index(name) for name in m0.names]] = m0.theta
-    missing = [j for j, name in enumerate(m1.names) if name not in m0.names and j not in m1.fixed]
+    point[[m1.space.names.index(name) for name in m0.space.names]] = m0.theta
+    missing = [
+        j
+        for j, name in enumerate(m1.space.names)
+        if name not in m0.space.names and j not in m1.space.fixed
+    ]
     for j in missing if len(missing) > 1 else []:
         there = np.where(np.arange(m1.d) == j, 0.0, point)
         with np.errstate(all="ignore"):
@@ -300,23 +313,23 @@ def _dropped(m0: ComposedModel, m1: ComposedModel) -> Vanished | None:
     return None
 
 
-def _given_noise(model: ComposedModel) -> Any:
+def _given_noise(model: FittedModel) -> Any:
     likelihood = None if model.rows.outputs is None else model.rows.outputs.likelihood
     if likelihood is None or model.facts.noise_rule is not None:
         return "estimated"
     return likelihood.noise
 
 
-def _function(model: ComposedModel) -> Any:
+def _function(model: FittedModel) -> Any:
     """Function of a user, or rows, that refer to the data."""
     return model.rows.loglik if isinstance(model.rows, DifferencedRows) else model.rows
 
 
-def _check_finished(model: ComposedModel) -> None:
+def _check_finished(model: FittedModel) -> None:
     """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
     if fixed_by_constraints(model):
         return
-    free = model.free()
+    free = in_free_coordinates(model)
     try:
         left = _quadratic(free.score(free.theta), _information(free))
     except UnsupportedModelError:  # at an edge of what the log-likelihood allows
@@ -347,14 +360,18 @@ def _rounded(statistic: float, noise: float = 0.0) -> float:
     return statistic if statistic > max(ZERO, noise) else 0.0
 
 
-def _embedded(m0: ComposedModel, m1: ComposedModel) -> Array | None:
+def _embedded(m0: FittedModel, m1: FittedModel) -> Array | None:
     """Find the parameters of m0 among those of m1, (d,); None if m0 is written in its own way."""
     if unwrapped(_function(m0)) is unwrapped(_function(m1)):
         return np.array(m0.theta)
-    if m0.names is None or m1.names is None or not set(m0.names) <= set(m1.names):
+    if (
+        m0.space.names is None
+        or m1.space.names is None
+        or not set(m0.space.names) <= set(m1.space.names)
+    ):
         return None
     point = np.zeros(m1.d)
-    point[[m1.names.index(name) for name in m0.names]] = m0.theta
+    point[[m1.space.names.index(name) for name in m0.space.names]] = m0.theta
     with np.errstate(all="ignore"):
         there, here = noise_free_terms(m1, point), noise_free_terms(m0, np.array(m0.theta))
     return point if _same(there, here) else None
@@ -364,43 +381,46 @@ def _same(there: Array, here: Array) -> bool:
     return np.allclose(there, here, rtol=1e-8, atol=1e-8 * float(np.max(abs(here))))
 
 
-def _tested(m0: ComposedModel, m1: ComposedModel) -> tuple[Array, Array, Array]:
+def _tested(m0: FittedModel, m1: FittedModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if unwrapped(_function(m0)) is not unwrapped(_function(m1)) and m0.names != m1.names:
-        assert m0.names is not None
-        assert m1.names is not None
-        held = {m0.names[j]: value for j, value in m0.fixed.items()}
-        held |= {name: 0.0 for name in m1.names if name not in m0.names}
-        places = [m1.names.index(name) for name in held]
+    if (
+        unwrapped(_function(m0)) is not unwrapped(_function(m1))
+        and m0.space.names != m1.space.names
+    ):
+        assert m0.space.names is not None
+        assert m1.space.names is not None
+        held = {m0.space.names[j]: value for j, value in m0.space.fixed.items()}
+        held |= {name: 0.0 for name in m1.space.names if name not in m0.space.names}
+        places = [m1.space.names.index(name) for name in held]
         return np.eye(m1.d)[places], np.array([*held.values()]), np.array(m1.theta)[places]
-    under = m0.constraints
+    under = m0.space.constraints
     if under is None:
         return np.zeros((0, m1.d)), np.zeros(0), np.zeros(0)
     equal, theta = under.equal, np.array(m1.theta)
     return under.slope(theta)[equal], under.low[equal], under.value(theta)[equal]
 
 
-def _at_bounds(m0: ComposedModel, m1: ComposedModel, within: Array) -> Array:
+def _at_bounds(m0: FittedModel, m1: FittedModel, within: Array) -> Array:
     """Inner normals of the bounds of m1 that m0 holds parameters at, (edges, d)."""
-    if m1.constraints is None:
+    if m1.space.constraints is None:
         return np.zeros((0, m1.d))
-    low, high = box(m1.constraints, within)
+    low, high = box(m1.space.constraints, within)
     near = SAME * abs(within)
     inward = (within - low <= near).astype(float) - (high - within <= near)
     return np.asarray(np.diag(inward)[_held(m0, m1, within) & (inward != 0)])
 
 
-def _held(m0: ComposedModel, m1: ComposedModel, within: Array) -> Array:
+def _held(m0: FittedModel, m1: FittedModel, within: Array) -> Array:
     """Mark the parameters that m0 holds, and m1 does not, (d,)."""
     gradients, _, _ = _tested(m0, m1)
     own = False
-    if m1.constraints is not None and m1.constraints.equal.any():
-        low, high = box(m1.constraints, within)
+    if m1.space.constraints is not None and m1.space.constraints.equal.any():
+        low, high = box(m1.space.constraints, within)
         own = low == high  # fixed in both
     return np.asarray((gradients != 0).any(axis=0) & ~np.asarray(own, dtype=bool))
 
 
-def _notes(m1: ComposedModel, edges: int, within: Array | None) -> list[str]:
+def _notes(m1: FittedModel, edges: int, within: Array | None) -> list[str]:
     notes = []
     if edges == 1:
         notes.append(
@@ -412,7 +432,7 @@ def _notes(m1: ComposedModel, edges: int, within: Array | None) -> list[str]:
             f"{edges} parameters are fixed at their bounds: the p-values are upper bounds, of "
             "chi-squared with all degrees of freedom."
         )
-    active = m1.active()
+    active = active_constraints(m1)
     if active is not None and not active.constraints.equal[active.rows].all() and not edges:
         notes.append(
             f"The larger fit is held by a bound ({active}): the p-values, which take it for an "
@@ -436,8 +456,8 @@ def _f_test(s0: FitStatistics, s1: FitStatistics, df: int) -> NullTest:
 
 
 def _local_tests(
-    m0: ComposedModel,
-    m1: ComposedModel,
+    m0: FittedModel,
+    m1: FittedModel,
     within: Array,
     df: int,
     normals: Array,
@@ -475,7 +495,7 @@ def _tried(test: Callable[[], float | None], name: str, fit: str) -> tuple[float
     return found, [] if found is not None else [f"No {name} test: {told}"]
 
 
-def _wald(m0: ComposedModel, m1: ComposedModel, df: int) -> float | None:
+def _wald(m0: FittedModel, m1: FittedModel, df: int) -> float | None:
     """Measure how far the larger fit is from what the smaller one holds, in its own errors."""
     free = _along_equalities(m1)
     gradients, limits, values = _tested(m0, m1)
@@ -496,7 +516,7 @@ def _wald(m0: ComposedModel, m1: ComposedModel, df: int) -> float | None:
 
 
 def _score(
-    m1: ComposedModel, within: Array, normals: Array, fits: tuple[FitStatistics, FitStatistics]
+    m1: FittedModel, within: Array, normals: Array, fits: tuple[FitStatistics, FitStatistics]
 ) -> float | None:
     """Measure the slope of the larger likelihood at the smaller fit, into its bounds."""
     there = m1.at(within)
@@ -504,7 +524,7 @@ def _score(
     free = _along_equalities(m1)
     if free.chart is not None:
         basis = free.chart.slope(within)
-    matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.curvature))
+    matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.facts.curvature))
     found = _one_sided(basis.T @ there.score(there.theta), matrix, normals @ basis)
     if found is None or not fits[1].estimated:
         return found
@@ -512,9 +532,9 @@ def _score(
     return found * s1.noise * s0.observations / (s0.squares * s0.noise)
 
 
-def _along_equalities(model: ComposedModel) -> Any:
+def _along_equalities(model: FittedModel) -> Any:
     """Leave bounds open: a test asks what is beyond them, too."""
-    return model if model.constraints is None else without_inequalities(model)
+    return model if model.space.constraints is None else without_inequalities(model)
 
 
 def _information(free: Any) -> Array:

@@ -13,9 +13,11 @@ from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.claimed import Claimed
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import dispersion_of
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.sources import measurement_variance
 from implicit_delta.numerics.arrays import ratio, symmetric
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
@@ -114,7 +116,9 @@ def _check_response(evaluation: Evaluation, response: Response) -> None:
     if not isinstance(found, Factored):
         _check_floats(response, "covariance", found, (K, K))
     model = evaluation.fitted
-    d = None if model is None or model.sandwiched else model.d  # these have a dual per equation
+    d = (
+        None if model is None or (not model.rows.symmetric) else model.d
+    )  # these have a dual per equation
     shapes = {"directions": (d, K), "draws": (None, K), "acceleration": (K,), "score": (d,)}
     for name, shape in shapes.items():
         if (value := getattr(response, name)) is not None:
@@ -181,7 +185,8 @@ def _stated(model: FittedModel, response: Response) -> Covariance | float:
     if response.directions is None:
         return 0.0
     V, many = response.covariance, response.basis is not None
-    found = model.stated(model.theta, response.basis if many else response.directions)  # type: ignore[arg-type]
+    v = response.directions if response.basis is None else response.basis
+    found = measurement_variance(model, model.theta, v)
     if found is None:
         return 0.0
     return Factored(V.left, found) if many and isinstance(V, Factored) else found
@@ -190,7 +195,7 @@ def _stated(model: FittedModel, response: Response) -> Covariance | float:
 def _renoised(evaluation: Evaluation, covariance: Covariance) -> tuple[Covariance, float]:
     """Estimate the noise anew: that of the penalized fit holds its bias too."""
     model = evaluation.model
-    excess = model.dispersion()  # unknown for several outputs
+    excess = dispersion_of(model)  # unknown for several outputs
     freedom = float(np.sum(model.weights.counts)) - model.d
     return covariance * (excess if np.isfinite(excess) else 1.0), freedom
 
@@ -218,10 +223,10 @@ def _claimed(
     claimed = None if model is None else model.facts.host.covariance
     if model is None or claimed is None or response.refitted or sandwich is not None:
         return None
-    if model.sandwiched:
+    if not model.rows.symmetric:
         return raw
     slopes = np.zeros(1) if response.draws is not None else evaluation.jacobian(model.theta)
-    smooth = response.draws is None and model.chart is not None  # zero if constraints fix it
+    smooth = response.draws is None and model.space.chart is not None  # zero if constraints fix it
     if not smooth and not np.all(np.any(slopes, axis=-1)):
         slopes = model.information(model.theta, checked_directions(model, response)).T
     return quadratic(slopes, claimed.covariance)
@@ -233,7 +238,7 @@ def _of_rows(evaluation: Evaluation) -> Sandwich:
     if claimed is None or evaluation.sample != "training":
         return Sandwich()
     if not claimed.by_rows:
-        require_rows(evaluation.model)
+        evaluation.model.facts.require_rows()
         raise UnsupportedModelError(
             f"The error of an average over the training rows is made of these rows, and {claimed} "
             "is not a sum over rows or clusters. Ask for `robust=True` or give `clusters=`; or "

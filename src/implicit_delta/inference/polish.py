@@ -1,8 +1,8 @@
 """Finish an optimization that stopped early."""
 
 import logging
-from dataclasses import dataclass
-from typing import Generic, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models._maximize import maximum_of
-from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.noise import with_noise_again
+from implicit_delta.models.outputs import tangent_model
+from implicit_delta.models.refit_fixed import check_unchanged
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
 
-Model = TypeVar("Model", bound=FittedModel)
 logger = logging.getLogger("implicit_delta")
 NO_MAXIMUM = (
     "psi has come to rest where the Hessian is not positive: this is no maximum, and psi may move "
@@ -46,7 +49,7 @@ DRIFT = 0.01  # standard errors: a tenth of what `infer` warns of
 
 
 @dataclass(frozen=True)
-class Polished(Generic[Model]):
+class Polished:
     """The result of `polish(model, psi)`.
 
     Attributes
@@ -64,7 +67,7 @@ class Polished(Generic[Model]):
         That of these standard errors: where the Hessian is not positive, the Gauss-Newton matrix.
     """
 
-    model: Model
+    model: FittedModel
     moved: float | Array
     gain: float
     iterations: int
@@ -74,34 +77,34 @@ class Polished(Generic[Model]):
 
 @overload
 def polish(
-    model: Model,
+    model: FittedModel,
     psi: None = None,
     *,
     tangent: bool = False,
     maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-) -> Model: ...
+) -> FittedModel: ...
 @overload
 def polish(
-    model: Model,
+    model: FittedModel,
     psi: Asked,
     *,
     tangent: bool = False,
     maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-) -> Polished[Model]: ...
+) -> Polished: ...
 @cautious
 def polish(
-    model: Model,
+    model: FittedModel,
     psi: Asked | None = None,
     *,
     tangent: bool = False,
     maximizer: Maximizer | Minimize | None = None,
     drift: float = DRIFT,
     budget: float | None = None,
-) -> Model | Polished[Model]:
+) -> FittedModel | Polished:
     """Maximize the model's objective to the end, starting where it is.
 
     A noise variance that the model has estimated is estimated again where the climb ends, and under
@@ -153,15 +156,15 @@ def polish(
     check_budget(budget)
     if not 0 < drift < np.inf:
         raise ValueError(f"drift is a positive number of standard errors, not {drift!r}.")
-    model.check_unchanged()
-    model = model.tangent() if tangent else model
+    check_unchanged(model)
+    model = tangent_model(model) if tangent else model
     given = as_maximizer(maximizer)
     finished, iterations, watch = _alternated(model, psi, given, drift, budget)
     trained, ended = model.facts.training, finished.facts.training
     facts = finished.facts.with_training(
         before=model.theta if trained.before is None else trained.before
     )
-    object.__setattr__(finished, "facts", facts)  # models are frozen, and `at` knows no polish
+    finished = replace(finished, facts=facts)
     claimed = model.facts.host.covariance
     if claimed is not None and finished.facts.host.covariance is None:
         warn(
@@ -195,23 +198,27 @@ WITH_VARIANCE = (
 
 
 def _alternated(
-    model: Model, psi: Asked | None, given: Maximizer | None, drift: float, budget: float | None
-) -> tuple[Model, int, PsiDrift | None]:
+    model: FittedModel,
+    psi: Asked | None,
+    given: Maximizer | None,
+    drift: float,
+    budget: float | None,
+) -> tuple[FittedModel, int, PsiDrift | None]:
     """Alternate between theta given the noise variance and that variance at theta.
 
     One climb is enough where no variance is estimated, or theta does not depend on it.
     """
     by_psi = psi is not None and given is None and model.d > CHEAP_LIMIT
-    here, iterations, first = model, 0, model.passes
+    here, iterations, first = model, 0, model.rows.passes
     for _ in range(MOST_ALTERNATIONS):
         watch = PsiDrift(here, psi, drift) if psi is not None and by_psi else None
         try:
-            found, steps = _climbed(here, given, watch, budget, model.passes - first)
+            found, steps = _climbed(here, given, watch, budget, model.rows.passes - first)
         except ConvergenceError as error:
             raise (
                 error if here is model else ConvergenceError(f"{error} {WITH_VARIANCE}")
             ) from error
-        here, ratio_of_noise = here.at(found).renoised()
+        here, ratio_of_noise = with_noise_again(here.at(found))
         iterations += steps
         if abs(ratio_of_noise - 1) <= SETTLED or not (here.penalty.given or by_psi):
             return here, iterations, watch
@@ -226,7 +233,7 @@ def _climbed(
     spent: float,
 ) -> tuple[Array, int]:
     """Climb to the maximum, under the constraints if there are any."""
-    if model.constraints is not None:
+    if model.space.constraints is not None:
         return constrained_maximum(model), 0
     try:
         return maximum_of(model, given, done=watch, budget=budget, spent=spent)
@@ -273,7 +280,9 @@ def _look(finished: FittedModel, psi: Asked) -> Look:
 def _moved(model: FittedModel, finished: FittedModel, psi: Asked, errors: Array) -> float | Array:
     evaluation = Evaluation.of(finished, psi)
     before = (
-        evaluation(model.theta) if model.constraints is None else Evaluation.of(model, psi).value
+        evaluation(model.theta)
+        if model.space.constraints is None
+        else Evaluation.of(model, psi).value
     )
     moved = ratio(evaluation.value - before, errors)
     return float(moved[0]) if evaluation.scalar else moved

@@ -15,7 +15,8 @@ from implicit_delta.errors import (
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.entries import draws_from_model
 from implicit_delta.methods.base import described_range
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers.newton import LOOSEST
 from implicit_delta.numerics.solvers import conjugate_gradient
@@ -137,7 +138,7 @@ class PsiDrift:
 
     def _look(self, here: FittedModel, evaluation: Evaluation, step: Array) -> bool:
         self.last = last = Look.at(here, evaluation, step)
-        logger.info("polish: %d passes. %s", self.model.passes, last)
+        logger.info("polish: %d passes. %s", self.model.rows.passes, last)
         sure = self.converges if last.curvature == "hessian" else self.quiet >= QUIET
         return sure and bool(np.max(last.drift) <= self.tolerance)
 

@@ -12,7 +12,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError
 from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.sources import information_of
 
 ROUNDING = 1e-8  # of the variance of psi

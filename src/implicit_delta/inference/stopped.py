@@ -9,6 +9,7 @@ inverse of A itself would count what no data ever move, such as a constant added
 """
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from implicit_delta.errors import ConvergenceError, ShrinkageWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.training_gain import stopped_early
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.early_stop import early_stopped
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_formable
 from implicit_delta.models.penalty import NO_PENALTY
 
 FORETOLD = 130  # of evidence, gain, leverages and one solve: 104 to 110 with 25 450 weights
@@ -35,13 +38,13 @@ def as_trained(model: FittedModel) -> FittedModel:
     if not stopped_early(model):
         return model
     _check_trained(model)
-    if not model.formable:
+    if not is_formable(model):
         logger.info(
             "infer: the training stopped early; about %d passes over the data for one "
             "smooth psi, and some 50 for every other",
             FORETOLD,
         )
-    return without_idle_ridge(model).tethered()
+    return early_stopped(without_idle_ridge(model))
 
 
 def _check_trained(model: FittedModel) -> None:
@@ -50,7 +53,7 @@ def _check_trained(model: FittedModel) -> None:
     if start is None:
         return
     w, ends = model.weights.values, (start, model.theta)
-    before, after = (float(w @ model.terms(theta)) for theta in ends)
+    before, after = (float(w @ model.rows.terms(theta)) for theta in ends)
     if after <= before:
         raise ConvergenceError(
             f"The data are fitted worse by the trained weights (log-likelihood {after:.6g}) than "
@@ -86,7 +89,7 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
         'by the evidence: leave l2= out, or give l2="evidence".',
         ShrinkageWarning,
     )
-    return model.with_penalty(NO_PENALTY)
+    return replace(model, penalty=NO_PENALTY)
 
 
 def told(model: FittedModel) -> dict[str, str]:

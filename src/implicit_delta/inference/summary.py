@@ -10,9 +10,11 @@ from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.tables import aligned, estimate_table, percent
 from implicit_delta.evaluation import parameters
 from implicit_delta.inference.infer import infer
-from implicit_delta.models.base import FittedModel, require_rows
 from implicit_delta.models.boundaries import Near, limit_distances
+from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.fit_statistics import FitStatistics
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.printing import headline
 
 MOST_CORRELATED = 12  # parameters: a larger table of correlations is left to `correlations`
 
@@ -94,8 +96,8 @@ def covariance_of(model: FittedModel) -> Array:
 
 def aic_of(model: FittedModel) -> float:
     """Akaike's criterion, if the log-likelihood is known; see `FittedModel.aic`."""
-    require_rows(model)
-    if model.sandwiched:
+    model.facts.require_rows()
+    if not model.rows.symmetric:
         model.objective(model.theta)  # which says why there is none
     found = FitStatistics.of(model).aic
     if not np.isfinite(found):
@@ -114,11 +116,13 @@ def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:
     with np.errstate(all="ignore"):
         correlations = np.atleast_2d(estimate.covariance) / np.outer(errors, errors)
     return Summary(
-        headline=model.headline(),
+        headline=headline(model),
         estimate=estimate,
         statistics=FitStatistics.of(model),
         correlations=correlations,
-        limits=() if model.constraints is None else tuple(limit_distances(model.free())),
-        fixed=tuple(estimate.names[j] for j in model.fixed),
+        limits=()
+        if model.space.constraints is None
+        else tuple(limit_distances(in_free_coordinates(model))),
+        fixed=tuple(estimate.names[j] for j in model.space.fixed),
         confidence_level=confidence_level,
     )

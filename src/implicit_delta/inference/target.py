@@ -1,5 +1,6 @@
 """Target of an interval under a penalty, and how far the penalty has moved psi."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,9 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.outputs import is_network
 from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.numerics.arrays import ratio
 
@@ -65,7 +68,7 @@ def newton_step(model: FittedModel) -> Array | None:
     one = np.eye(model.d)
     try:
         # Of a network by its outputs: d products with the Hessian may outlast its training.
-        curvature = "ggn" if model.bends else model.curvature
+        curvature = "ggn" if is_network(model) else model.facts.curvature
         information = model.information(model.theta, one, curvature)
     except UnsupportedModelError:
         return None
@@ -84,9 +87,9 @@ def newton_step(model: FittedModel) -> Array | None:
 
 def _by_scores(model: FittedModel, rise: Array) -> Array | None:
     """Solve in the metric of the score rows, where these tell the curvature without a penalty."""
-    if model.outer_products is None or model.curvature != "hessian":
+    if objective_of(model).outer_products is None or model.facts.curvature != "hessian":
         return None
-    bare = model.with_penalty(NO_PENALTY).outer_products
+    bare = objective_of(replace(model, penalty=NO_PENALTY)).outer_products
     try:
         return None if bare is None else bare.solve(rise)
     except (ConvergenceError, NotAMaximumError):
@@ -107,4 +110,4 @@ def debiased(model: FittedModel) -> FittedModel:
             f"and at most {MOST} of them; here it does not, or there are more. The interval "
             "without debias covers psi of the penalized fit."
         )
-    return model.with_penalty(NO_PENALTY).at(model.theta + step)
+    return replace(model, penalty=NO_PENALTY).at(model.theta + step)

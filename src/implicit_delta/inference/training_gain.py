@@ -6,7 +6,8 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.inference.leverage import inverse_root
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import displacement, is_formable, is_network
 
 FINISHED = 1.0  # twice the gain of a Newton step; the drift of each psi is checked as well
 FLAT = 1e-10  # of the steepest curvature met
@@ -18,7 +19,9 @@ def stopped_early(model: FittedModel) -> bool:
 
     Never of one that did not leave its start, or that is tied to it already.
     """
-    is_training = model.bends and not model.penalty.early_stop and bool(np.any(model.travelled))
+    is_training = (
+        is_network(model) and not model.penalty.early_stop and bool(np.any(displacement(model)))
+    )
     return is_training and gain_of(model) > FINISHED
 
 
@@ -31,7 +34,7 @@ def gain_of(model: FittedModel) -> float:
     score = model.score(model.theta)
     if not np.any(score):
         return 0.0
-    if model.formable:
+    if is_formable(model):
         root = inverse_root(model.information(model.theta, np.eye(model.d), "ggn"))
         return float(np.sum((root.T @ score) ** 2))
     product = lambda v: model.information(model.theta, v, "ggn")  # noqa: E731

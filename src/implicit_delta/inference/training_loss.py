@@ -29,10 +29,14 @@ def refuse_training_loss(evaluation: Evaluation, error: ImplicitDeltaError) -> N
 
 def optimism_of(evaluation: Evaluation) -> float | None:
     """Return d / n in units of h, of an average over training rows that is the loss of each."""
-    if evaluation.sample != "training" or evaluation.units is None or evaluation.model.sandwiched:
+    if (
+        evaluation.sample != "training"
+        or evaluation.units is None
+        or (not evaluation.model.rows.symmetric)
+    ):
         return None
     model = evaluation.model
-    terms = model.terms(model.theta)
+    terms = model.rows.terms(model.theta)
     for column, value in zip(evaluation.units.T, evaluation.value, strict=True):
         own = column != value  # rows of other groups are at the value
         spread = np.ptp(column)
@@ -47,7 +51,7 @@ def _follows_the_likelihood(evaluation: Evaluation) -> bool:
     step, other = 0.01 * rng.standard_normal((2, model.d)) * np.maximum(abs(model.theta), 0.1)
     ends = [model.theta + away for away in (step, -2 * step, other, 0 * step)]
     psi = np.array([evaluation(end)[0] for end in ends])
-    loglik = np.array([float(model.weights.values @ model.terms(end)) for end in ends])
+    loglik = np.array([float(model.weights.values @ model.rows.terms(end)) for end in ends])
     with np.errstate(all="ignore"):
         ratios = (psi[:3] - psi[3]) / (loglik[:3] - loglik[3])
     same = np.isfinite(ratios).all() and np.ptp(ratios) <= SAME * abs(ratios[0])

@@ -13,7 +13,7 @@ from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 BATCHES = 16  # of checkpoints, for the error of their mean

@@ -7,7 +7,8 @@ import numpy as np
 from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import (
     LinearScale,

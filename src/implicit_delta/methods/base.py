@@ -16,7 +16,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import still
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 
 PROBE = 0.5  # of a standard error: the push at which the bend of psi is reported
 

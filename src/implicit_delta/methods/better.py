@@ -6,7 +6,9 @@ import numpy as np
 
 from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import start_text
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 
 HIGHER, ROUNDED = 0.01, 1e-7  # rise of the objective, and relative to it, that is no rounding
 UNFINISHED = 0.5  # rise that is left where psi drifts by up to one standard error
@@ -27,17 +29,17 @@ def better_optimum(
     A network is hardly ever at its highest maximum, and nobody expects it.
     """
     gain, theta = max(found, key=lambda pair: pair[0], default=(0.0, model.theta))
-    if model.bends or gain <= least:
+    if is_network(model) or gain <= least:
         return None
     return Finding(
         "warn",
         "better_optimum",
         f"A better optimum was found {where}: the objective is higher by {gain:.4g} at theta = "
-        f"{model.as_start(theta)}. The model has stopped at a local maximum, and what is said "
+        f"{start_text(model, theta)}. The model has stopped at a local maximum, and what is said "
         "here is about that one.",
         number=gain,
         remedies=(
-            f"Fit it again from there: {model.maker or 'from_...'}(..., "
-            f"start={model.as_start(theta)}).",
+            f"Fit it again from there: {model.facts.source or 'from_...'}(..., "
+            f"start={start_text(model, theta)}).",
         ),
     )

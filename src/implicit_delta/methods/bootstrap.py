@@ -39,8 +39,9 @@ from implicit_delta.methods.replication import (
     WholeClusters,
     otherwise_of,
 )
-from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.user_calls import progress_for
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, lbfgs
@@ -216,10 +217,10 @@ class Bootstrap(Method):
         refit = Refitted(model, climb, replication, measure, at_rest.value, nearby)
         single = self._single(refit)
         rest = evaluation(at_rest.x) - evaluation.value
-        passes = model.passes
+        passes = model.rows.passes
         with progress_for(model, "bootstrap", int(self.replicates) * GRADIENTS * (2 * model.d + 1)):
             outcomes = (single or refit).run(seed, int(self.replicates), self.n_jobs)
-        seen_here = model.passes - passes
+        seen_here = model.rows.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
         failed = failed_replicates(failures, len(outcomes), replication.otherwise)

@@ -10,8 +10,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.user_calls import isolated_cache
 
 
@@ -40,7 +40,7 @@ class BoundedRefits:
 
     def __call__(self, stream: np.random.SeedSequence) -> Outcome:
         """Make one replicate."""
-        before = self.model.passes
+        before = self.model.rows.passes
         found, failure, theta = None, "", None
         with isolated_cache(self.model):
             try:
@@ -50,4 +50,4 @@ class BoundedRefits:
                 found = self.measure(replicate, theta)
             except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
                 failure = str(error)
-        return Outcome(found, failure, self.model.passes - before, theta)
+        return Outcome(found, failure, self.model.rows.passes - before, theta)

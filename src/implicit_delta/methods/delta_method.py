@@ -10,8 +10,8 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import probe
 from implicit_delta.methods.slopes import lines_of, slope_mismatch
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.covariance import parameter_covariance
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import covariance_root
 
 FLAT = (

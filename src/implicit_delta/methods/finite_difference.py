@@ -27,7 +27,8 @@ from implicit_delta.methods.infinitesimal import Infinitesimal
 from implicit_delta.methods.pushed_fit import End, PushedFit, Rise
 from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.slopes import derivative_mismatch
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none

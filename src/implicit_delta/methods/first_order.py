@@ -13,7 +13,10 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.outcomes import monte_carlo_errors
 from implicit_delta.methods.replication import Replication
-from implicit_delta.models.base import FittedModel, scatter_of
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.redraws import influences_of
+from implicit_delta.models.reducers import scatter_of
+from implicit_delta.models.sources import measurement_variance
 from implicit_delta.numerics.arrays import ratio
 
 RESAMPLING = 1.5  # times its limit, and the Monte-Carlo error: far beyond small samples
@@ -68,7 +71,7 @@ class FirstOrder:
             scatter, rows = _scatter(evaluation, directions, replication.clusters)
         except ImplicitDeltaError as error:
             return cls(reason=f"psi could not be differentiated ({error})")
-        stated = model.stated(model.theta, directions)
+        stated = measurement_variance(model, model.theta, directions)
         scatter = scatter if stated is None else scatter + stated
         own = np.linalg.norm(scaled, axis=0)
         found = _disagreement(draws, _limits(evaluation, replication, own, scatter))
@@ -88,7 +91,7 @@ def _scatter(
     model, training = evaluation.model, evaluation.sample == "training"
     if model.n * evaluation.size > MOST_ROWS and not training:
         return model.scatter(model.theta, directions, clusters), None
-    rows = model.influences(model.theta, directions)
+    rows = influences_of(model, model.theta, directions)
     if training:
         rows = rows + evaluation.deviations
     return scatter_of(rows, model.weights.counts, clusters), rows
@@ -118,7 +121,7 @@ def _acceleration(
     r"""Skewness over six: :math:`\sum f^3 / 6 (\sum f^2)^{3/2}` of all that is drawn."""
     squares, cubes, count = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
     for source in replication.sources(model):
-        own = rows if source is model else source.influences(model.theta, directions)
+        own = rows if source is model else influences_of(source, model.theta, directions)
         units, often = replication.units(source, own)
         away = units - np.average(units, axis=0, weights=often)
         squares, cubes, count = squares + often @ away**2, cubes + often @ away**3, count + 1

@@ -13,8 +13,9 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import Probe, probe
 from implicit_delta.methods.slopes import lines_of, slope_mismatch
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.equation_rows import Root
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.rows import RootRows
 
 NOISELESS = 1e-12  # of the size of psi: a standard error that is rounding
@@ -52,7 +53,7 @@ class ImplicitFunction(Method):
         score, steps = model.score(model.theta), root.moves(v)
         seen, mismatch = Probe(np.nan), None
         if steps is not None:
-            draw = lambda z: model.units * z  # noqa: E731
+            draw = lambda z: objective_of(model).units * z  # noqa: E731
             seen = probe(evaluation, jacobian, steps, covariance, score, exact=False, draw=draw)
             errors = np.sqrt(np.diag(covariance))
             lines = lines_of(evaluation, jacobian, errors, draw, whitened=False)

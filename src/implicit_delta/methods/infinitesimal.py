@@ -20,8 +20,12 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, first_of, refuse_flat
 from implicit_delta.methods.probe import Draw, Probe, probe
 from implicit_delta.methods.slopes import Line, bends_of, lines_of, scaled_draw, slope_mismatch
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.coordinates import explain
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts
+from implicit_delta.models.outputs import curvature_noise, gauss_newton_part
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers import (
     Cholesky,
@@ -118,9 +122,9 @@ class Infinitesimal(Method):
             solver, solution = self._solve(model, jacobian.T)
             accuracy = self._accuracy(model, solver, solution)
         except NotAMaximumError as error:
-            raise model.explained(error) from None
+            raise explain(model, error) from None
         exact = self.curvature == "hessian" and self.damping == 0
-        own = exact or (self.curvature == model.curvature and self.damping == 0)
+        own = exact or (self.curvature == model.facts.curvature and self.damping == 0)
         score = _checked_score(model, solution.flat)
         draw = self._draw(model, solution)
         lines = _lines(evaluation, jacobian, solution, draw)
@@ -141,7 +145,7 @@ class Infinitesimal(Method):
             bias=bias,
             residual=solution.residual if solution.probability > 0 else np.nan,
             score=score,
-            notes=_notes(solution, model.precision.is_single),
+            notes=_notes(solution, model.facts.precision.is_single),
             exact=exact,
             findings=(*accuracy, *seen.findings, *first_of(mismatch)),
         )
@@ -177,7 +181,7 @@ class Infinitesimal(Method):
         """Solve in the metric of the score rows; None if that is no gain, or in any doubt."""
         if self.curvature != "hessian" or self.damping or b.shape[1] * MANY > model.d:
             return None
-        known = model.outer_products
+        known = objective_of(model).outer_products
         if known is None:
             return None
         try:
@@ -195,14 +199,14 @@ class Infinitesimal(Method):
             _units(model) if floor == 0 and not getattr(solver, "preconditioner", None) else None
         )
         if units is None:
-            return solver.solve(operator, b, floor=floor, single=model.precision.is_single)
+            return solver.solve(operator, b, floor=floor, single=model.facts.precision.is_single)
         scale = np.asarray(units)[:, None]
 
         def scaled(v: Array) -> Array:
             by = scale if v.ndim == 2 else scale[:, 0]
             return np.asarray(by * self._curve(model, by * v))
 
-        found = solver.solve(scaled, scale * b, single=model.precision.is_single)
+        found = solver.solve(scaled, scale * b, single=model.facts.precision.is_single)
         x = scale * found.x
         curvature = ratio(found.quadratic.diagonal(), np.sum(x**2, axis=0))
         return replace(found, x=x, smallest_curvature=float(np.min(curvature)))
@@ -211,7 +215,7 @@ class Infinitesimal(Method):
         """Return most of the curvature, if that is cheaper to form than all of it."""
         if self.curvature != "ggn":
             return None
-        part = model.gauss_newton_part(model.theta, columns)
+        part = gauss_newton_part(model, model.theta, columns)
         if part is not None and self.damping:
             part[np.diag_indices(model.d)] += self.damping
         return part
@@ -253,7 +257,7 @@ def _units(model: FittedModel) -> Array | None:
     Conjugate gradients in these units do not depend on those of the columns, which cost thousands
     of iterations. Of a mean of 16 squares the root is off by about a sixth.
     """
-    noise = model.curvature_noise(model.theta, np.random.default_rng(2), UNIT_DRAWS)
+    noise = curvature_noise(model, model.theta, np.random.default_rng(2), UNIT_DRAWS)
     if noise is None:
         return None
     size = np.sqrt(np.mean(noise**2, axis=1))

@@ -11,7 +11,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.warm_steps import Metric, WarmSteps
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.rough_scores import short_score
 
 MOST_NUMBERS = 10**7  # slopes and bends of rows that are held

@@ -8,7 +8,9 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.errors import NotAMaximumError
 from implicit_delta.methods.base import refuse_flat
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.batches import batch_score
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.solvers import Factor
 from implicit_delta.numerics.solvers.descent import Descent
 
@@ -44,7 +46,7 @@ class Pilot:
             )
             _descend(descent)
         except NotAMaximumError as error:
-            raise error.named(model.names) from None
+            raise error.named(model.space.names) from None
         moving = [bool(lengths) for lengths in descent.lengths]
         spectra = [
             descent.spectrum(k) if moves else (np.ones(1), np.ones(1))
@@ -116,9 +118,9 @@ class Preconditioned:
         for _ in range(BATCHES):
             z = PROBE * z / np.linalg.norm(z, axis=0)
             rows = rng.choice(model.n, batch_size, replace=False)
-            here = model.batch_score(theta, rows)
+            here = batch_score(model, theta, rows)
             points = theta[:, None] + factor.half(z)
-            bends = [here - model.batch_score(point, rows) for point in points.T]
+            bends = [here - batch_score(model, point, rows) for point in points.T]
             z = factor.half_transpose(np.column_stack(bends)) / PROBE
             growth = max(growth, float(np.mean(np.sum(z**2, axis=0))))
         return cls(1 / (2 * growth), factor)

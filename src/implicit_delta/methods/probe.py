@@ -13,7 +13,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import PROBE, first_of, refuse_flat
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import flicker
 

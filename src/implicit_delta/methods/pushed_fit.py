@@ -7,7 +7,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent, Push
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.user_calls import isolated_cache
 from implicit_delta.numerics.maximizers import Maximum
 
@@ -86,11 +86,11 @@ class PushedFit:
 
     def __call__(self, evaluation: Evaluation, lam: float) -> End:
         """Refit for one evaluation and one push."""
-        before = self.model.passes
+        before = self.model.rows.passes
         with isolated_cache(self.model):
             found = self.ascent.climb(self.model, Push(evaluation, lam))
         _check_converged(found, lam, AT_A_KINK if self.ascent.scale else 0.0)
-        return End(lam, found.x, found.value, found.gradient_norm, self.model.passes - before)
+        return End(lam, found.x, found.value, found.gradient_norm, self.model.rows.passes - before)
 
 
 def _check_converged(found: Maximum, lam: float, tolerated: float) -> None:

@@ -13,7 +13,8 @@ from implicit_delta.methods.better import risen
 from implicit_delta.methods.nearby import Nearby
 from implicit_delta.methods.outcomes import OUT_OF_STEPS, Outcome, run_replicates
 from implicit_delta.methods.replication import Replication
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import satisfies_constraints
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.user_calls import isolated_cache
 
 
@@ -56,7 +57,7 @@ class Refitted:
             return self._outcome(stream)
 
     def _outcome(self, stream: np.random.SeedSequence) -> Outcome:
-        before = self.model.passes
+        before = self.model.rows.passes
         found, failure, theta, gain = None, "", None, 0.0
         try:
             replicate = self.replication.draw(self.model, np.random.default_rng(stream))
@@ -67,7 +68,7 @@ class Refitted:
                 gain = risen(self.model, theta, self.top) if np.isfinite(self.top) else 0.0
         except (ImplicitDeltaError, FloatingPointError, np.linalg.LinAlgError) as error:
             failure = str(error)
-        return Outcome(found, failure, self.model.passes - before, theta, gain)
+        return Outcome(found, failure, self.model.rows.passes - before, theta, gain)
 
     def _climbed(self, replicate: FittedModel) -> tuple[Array, str]:
         """Where the climb ends, (d,), and why that is no maximum, if it is none."""
@@ -92,7 +93,7 @@ class Refitted:
 
 
 def _violated(replicate: FittedModel, theta: Array) -> str:
-    allowed = replicate.allows(theta)
+    allowed = satisfies_constraints(replicate, theta)
     return "" if allowed else "The maximum of the drawn data violates a constraint."
 
 

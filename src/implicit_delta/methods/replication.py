@@ -11,9 +11,11 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.models.base import FittedModel, require_rows
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.redraws import redraw, redraw_measurements, reweight
 from implicit_delta.models.resampling import resampled
+from implicit_delta.models.sources import strata_of
 from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
@@ -97,25 +99,25 @@ class Rows:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        require_rows(model)
-        for part in model.strata:
+        model.facts.require_rows()
+        for part in strata_of(model):
             own = model.weights.counts[part]
-            if len(model.strata) == 1 or own.size > 1:
+            if len(strata_of(model)) == 1 or own.size > 1:
                 check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
-        model.measured_again(np.random.default_rng(0))
+        redraw_measurements(model, np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         if (there := resampled(model, self.kind, rng)) is not None:
             return there
         often = np.ones(model.n)
-        for part in model.strata:
+        for part in strata_of(model):
             own = model.weights.counts[part]
-            if len(model.strata) == 1 or own.size > 1:
+            if len(strata_of(model)) == 1 or own.size > 1:
                 often[part] = ratio(spread(own, self.kind, rng), own)
-        return model.measured_again(rng).reweighted(model.weights.values * often)
+        return reweight(redraw_measurements(model, rng), model.weights.values * often)
 
     def reweights(self, model: FittedModel) -> bool:
-        return model.measured_again(np.random.default_rng(0)) is model
+        return redraw_measurements(model, np.random.default_rng(0)) is model
 
     def units(self, model: FittedModel, rows: Array) -> tuple[Array, Array]:
         return rows, model.weights.counts
@@ -138,14 +140,14 @@ class WholeClusters:
         return self.kind == "resample"
 
     def check(self, model: FittedModel) -> None:
-        require_rows(model)
+        model.facts.require_rows()
         check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         if (there := resampled(model, self.kind, rng, self.clusters)) is not None:
             return there
         often = np.append(spread(np.ones(self.clusters.count), self.kind, rng), 0.0)
-        return model.reweighted(model.weights.values * often[self.clusters.codes])
+        return reweight(model, model.weights.values * often[self.clusters.codes])
 
     def reweights(self, model: FittedModel) -> bool:
         return True
@@ -200,7 +202,7 @@ class Blocks:
         n = model.n
         starts = rng.integers(n, size=-(-n // self.length))
         rows = (starts[:, None] + np.arange(self.length)).ravel()[:n] % n
-        return model.reweighted(model.weights.values * np.bincount(rows, minlength=n))
+        return reweight(model, model.weights.values * np.bincount(rows, minlength=n))
 
     def reweights(self, model: FittedModel) -> bool:
         return True
@@ -239,10 +241,10 @@ class NewTargets:
                 "target is distributed, so that draws from the model are not draws of the survey. "
                 'Use `Bootstrap(kind="resample")`, or `infer(model, psi)`, which is design-based.'
             )
-        model.redrawn(np.random.default_rng(0))
+        redraw(model, np.random.default_rng(0))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
-        return model.redrawn(rng)
+        return redraw(model, rng)
 
     def reweights(self, model: FittedModel) -> bool:
         return False
@@ -251,7 +253,7 @@ class NewTargets:
         return model.weights.counts[:, None] * rows, np.ones(model.n)
 
     def sources(self, model: FittedModel) -> Iterator[FittedModel]:
-        return (model.redrawn(np.random.default_rng(seed)) for seed in range(REDRAWS))
+        return (redraw(model, np.random.default_rng(seed)) for seed in range(REDRAWS))
 
 
 def spread(own: Array, kind: str, rng: np.random.Generator) -> Array:

@@ -20,8 +20,11 @@ from implicit_delta.evaluation.normal_draws import (
     simulate,
 )
 from implicit_delta.methods.base import Method, Response, check_moved, first_of, uncertainty
-from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import near_limits
+from implicit_delta.models.coordinates import in_free_coordinates
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.models.processes import processes_of
 
 
@@ -98,7 +101,7 @@ class Simulation(Method):
     def respond(self, model: FittedModel, evaluation: Evaluation) -> Response:
         """Evaluate psi at all draws and take moments."""
         named = replace(self, rng=processes_of(model).broadcast_seed(as_seed(self.rng)))
-        if self.tangent is None and model.bends:
+        if self.tangent is None and is_network(model):
             try:
                 return replace(named, tangent=True).respond(model, evaluation)
             except (UnsupportedModelError, NotAMaximumError):  # psi has no tangent, or A no inverse
@@ -127,16 +130,18 @@ class Simulation(Method):
 
         In the tangent these are theta plus delta, at which only its outputs make sense.
         """
-        model = model.free()
+        model = in_free_coordinates(model)
         blocks = [both_signs(steps) for steps in self._normal_draws(model).steps()]
         draws = np.asarray(model.theta + np.concatenate(blocks))
-        return draws if model.chart is None else np.array([*map(model.chart.point, draws)])
+        return (
+            draws if model.space.chart is None else np.array([*map(model.space.chart.point, draws)])
+        )
 
     def _normal_draws(self, model: FittedModel) -> NormalDraws:
-        if model.sandwiched and model.facts.host.covariance is None:
+        if (not model.rows.symmetric) and model.facts.host.covariance is None:
             model.objective(model.theta)  # which says why there is none
-        tangent = model.bends if self.tangent is None else self.tangent
-        curvature = self.curvature or ("ggn" if tangent else model.curvature)
+        tangent = is_network(model) if self.tangent is None else self.tangent
+        curvature = self.curvature or ("ggn" if tangent else model.facts.curvature)
         return NormalDraws(
             model,
             self.draws // 2,

@@ -9,8 +9,10 @@ from implicit_delta._core.findings import Finding
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.module_checks import GRADIENT_FREE
+from implicit_delta.models.objective import objective_of
 from implicit_delta.numerics.arrays import ratio
 
 Draw = Callable[[Array], Array]  # standard normal numbers (d,) to a step of theta
@@ -140,7 +142,7 @@ class Line:
 
     def _fall(self, t: float) -> float:
         model = self.evaluation.model
-        if model.sandwiched:
+        if not model.rows.symmetric:
             return 0.0  # no objective excludes anything
         return model.objective(model.theta) - model.objective(model.theta + t * self.step)
 
@@ -212,7 +214,7 @@ def scaled_draw(model: FittedModel, curve: Callable[[FittedModel, Array], Array]
     """Draw along one random direction, of the length that N(0, A^-1) has along it."""
 
     def scaled(z: Array) -> Array:
-        known = model.outer_products
+        known = objective_of(model).outer_products
         step = z if known is None else known.units * z
         fall = float(step @ curve(model, step))
         return np.asarray(step * np.sqrt(z @ z / fall)) if fall > 0 else np.zeros_like(step)
@@ -221,7 +223,7 @@ def scaled_draw(model: FittedModel, curve: Callable[[FittedModel, Array], Array]
 
 
 def _detached(evaluation: Evaluation, k: int, share: float) -> Finding:
-    caution = evaluation.model.precision.caution
+    caution = evaluation.model.facts.precision.caution
     text = f"{caution} " * bool(caution) + (
         f"{_name(evaluation, k)} does not change as its derivative implies: along a random "
         f"direction they differ by {share:.1%} of its standard error. Usual causes: a part of psi "

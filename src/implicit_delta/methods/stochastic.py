@@ -21,7 +21,8 @@ from implicit_delta.methods.base import Method, Response, described_range, first
 from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
 from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
-from implicit_delta.models.base import Curvature, FittedModel
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.arrays import ratio
 

@@ -12,7 +12,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.pilot import Preconditioned
-from implicit_delta.models.base import Bonus, FittedModel, RowNumbers
+from implicit_delta.models.batches import Bonus, RowNumbers, ascend, batch_score
+from implicit_delta.models.model import FittedModel
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference
@@ -43,7 +44,7 @@ class Anchor:
     def __call__(self, rows: RowNumbers) -> Array:
         """Correct a step on these rows; computed once for both ends of a pair."""
         correction: Array = self._last.get(
-            rows, "correction", lambda: self.score - self.model.batch_score(self.model.theta, rows)
+            rows, "correction", lambda: self.score - batch_score(self.model, self.model.theta, rows)
         )
         return correction
 
@@ -84,12 +85,12 @@ class TrainingPair:
 
     def _ascend(self, bonus: Bonus, batches: Iterator[RowNumbers]) -> Iterator[Array]:
         if not isinstance(self.stepper, Preconditioned):
-            yield from self.model.ascend(bonus, batches, self.stepper)
+            yield from ascend(self.model, bonus, batches, self.stepper)
             return
         theta, rest = self.model.theta, 0.0 if self.anchor is None else self.anchor.score
         for rows in batches:
             # Less the score at the start: what an early end has left is drift, and no response.
-            slope = self.model.batch_score(theta, rows) + bonus(theta, rows) - rest
+            slope = batch_score(self.model, theta, rows) + bonus(theta, rows) - rest
             if not np.all(np.isfinite(slope)):
                 raise ConvergenceError(
                     "The training diverged: within the push the objective is not close to a "

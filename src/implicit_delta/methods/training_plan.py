@@ -15,7 +15,7 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import described_range
 from implicit_delta.methods.pilot import Pilot, Preconditioned, largest_stable_rate
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import ratio, symmetric
 from implicit_delta.numerics.solvers import stiffened
 
@@ -65,7 +65,7 @@ class Plan:
         cls, method: "StochasticFiniteDifference", model: FittedModel, evaluation: Evaluation
     ) -> "Plan":
         """Choose what was left open, by a pilot solve."""
-        budget, before, pilot = Budget(method.budget), model.passes, None
+        budget, before, pilot = Budget(method.budget), model.rows.passes, None
         if method.lam is None or method.optimizer is None:
             pilot = Pilot.of(model, evaluation.jacobian(model.theta), method.curvature)
         stepper = _stepper(method, model, pilot)
@@ -81,7 +81,7 @@ class Plan:
             anchor=Anchor(model, evaluation) if method.anchored else None,
             budget=budget,
         )
-        budget.spend(model.passes - before, _known(pilot))
+        budget.spend(model.rows.passes - before, _known(pilot))
         Budget(method.budget).spend(budget.spent + plan.total * plan.passes, _known(pilot))
         return plan
 
@@ -190,7 +190,7 @@ def _preconditioned(method: "StochasticFiniteDifference", model: FittedModel) ->
     try:
         factor = stiffened(matrix)
     except NotAMaximumError as error:  # a training would leave along that direction
-        raise error.named(model.names) from None
+        raise error.named(model.space.names) from None
     step = Preconditioned.of(model, factor, size, rng)
     if method.batch_size is None and step.noise > model.n / size - 1 > 0:
         size = model.n

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,11 +12,16 @@ from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import progress
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import approached
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts, outer_products
+from implicit_delta.models.outputs import is_network
 from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 from implicit_delta.numerics.solvers import Factor, factorize, stiffened
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 MOST_ROUNDS = 20
 IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
@@ -36,7 +41,7 @@ Done: TypeAlias = Callable[[Array, Array], bool]  # theta and the step ahead, (d
 
 
 def maximum_of(
-    model: FittedModel,
+    model: "FittedModel",
     maximizer: Maximizer | None = None,
     *,
     done: Done | None = None,
@@ -54,9 +59,9 @@ def maximum_of(
     if near is not None:
         return near, 1
     theta, iterations = model.theta, 0
-    climb = _Climb(model, Budget(budget, spent), done, model.passes)
+    climb = _Climb(model, Budget(budget, spent), done, model.rows.passes)
     # The rounding of an objective in float32 ends a climb before a Newton step can be left out.
-    most = NEARBY if model.precision.is_single else FINISHED
+    most = NEARBY if model.facts.precision.is_single else FINISHED
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
         known = _by_scores(climb, bar) if maximizer is None else None
         if known is not None:
@@ -77,13 +82,13 @@ def maximum_of(
                 return theta, iterations
             if at_maximum and found.gradient_norm < STALLED:
                 return _finish(model, theta, scale)[0], iterations
-    raise ConvergenceError(_advice(found, at_maximum, model.bends))
+    raise ConvergenceError(_advice(found, at_maximum, is_network(model)))
 
 
-def _from_nearby(model: FittedModel) -> Array | None:
+def _from_nearby(model: "FittedModel") -> Array | None:
     """Finish from where a cheap climb has ended, if that was close to a maximum."""
     try:
-        near = model.approached()
+        near = approached(model)
         scale, at_maximum = (None, False) if near is None else _scale(near, near.theta)
         if near is None or scale is None or not at_maximum:
             return None
@@ -95,18 +100,18 @@ def _from_nearby(model: FittedModel) -> Array | None:
 def _by_scores(climb: "_Climb", bar: Any) -> tuple[Array, int] | None:
     """Climb in the metric of the score rows, renewed on the way; None unless that ends well."""
     model, iterations = climb.model, 0
-    theta, scale = model.theta, model.metric(model.theta)
+    theta, scale = model.theta, objective_of(model).metric(model.theta)
     for _ in range(MOST_ROUNDS):
         if scale is None:
             return None
-        hill = replace(climb.objective(scale, bar), gradient=model.swift_score)
+        hill = replace(climb.objective(scale, bar), gradient=objective_of(model).swift_score)
         found = IN_SHORT_ROUNDS.maximize(hill, theta)
         theta, iterations = found.x, iterations + found.iterations
-        scale = model.metric(theta)
+        scale = objective_of(model).metric(theta)
         if scale is None or not found.converged:
             continue
         try:
-            known = outer_products(scale, model.swift_score, theta)
+            known = outer_products(scale, objective_of(model).swift_score, theta)
             end = None if known is None else _by_newton(model, theta, known)
         except (ImplicitDeltaError, ArithmeticError, ValueError):
             return None
@@ -114,11 +119,11 @@ def _by_scores(climb: "_Climb", bar: Any) -> tuple[Array, int] | None:
     return None
 
 
-def _by_newton(model: FittedModel, theta: Array, scale: Factor | OuterProducts) -> Array | None:
+def _by_newton(model: "FittedModel", theta: Array, scale: Factor | OuterProducts) -> Array | None:
     """Newton steps with one curvature; the last one is so short that it needs no proof."""
     size = NEARBY
     for _ in range(MOST_STEPS):
-        slope = model.swift_score(theta)
+        slope = objective_of(model).swift_score(theta)
         before, size = size, float(np.linalg.norm(scale.half_transpose(slope)))
         if not size < before:
             return None
@@ -132,7 +137,7 @@ def _by_newton(model: FittedModel, theta: Array, scale: Factor | OuterProducts) 
 class _Climb:
     """An objective that counts its passes, and knows how far it has risen when these run out."""
 
-    model: FittedModel
+    model: "FittedModel"
     budget: Budget
     done: Done | None
     seen: int
@@ -157,7 +162,7 @@ class _Climb:
 
     def _spend(self, bar: Any) -> None:
         """Count the passes since the last call, whoever made them."""
-        before, self.seen = self.seen, self.model.passes
+        before, self.seen = self.seen, self.model.rows.passes
         bar.update(self.seen - before)
         self.budget.spend(self.seen - before, self._known)
 
@@ -167,7 +172,7 @@ class _Climb:
         return f"The objective has risen by {self.best - self.first:.4g} so far."
 
 
-def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
+def _scale(model: "FittedModel", theta: Array) -> tuple[Factor | None, bool]:
     """Factorize the curvature; away from a maximum only the size of its diagonal is of use."""
     if model.d > CHEAP_LIMIT:
         return None, False
@@ -180,7 +185,7 @@ def _scale(model: FittedModel, theta: Array) -> tuple[Factor | None, bool]:
 
 
 def _finish(
-    model: FittedModel, theta: Array, scale: Factor, most: float = np.inf
+    model: "FittedModel", theta: Array, scale: Factor, most: float = np.inf
 ) -> tuple[Array, float]:
     """Newton steps with the curvature at hand, as long as each shrinks the gradient.
 

@@ -12,10 +12,12 @@ from implicit_delta._core.arguments import Counter
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.models.base import Bonus, Curvature, RowNumbers, cannot_draw
 from implicit_delta.models.batched_outputs import BatchOutputs
+from implicit_delta.models.batches import Bonus, RowNumbers
+from implicit_delta.models.facts import Curvature
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.program import Product, Program, in_context
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.weights import Weights

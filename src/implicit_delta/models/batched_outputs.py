@@ -12,7 +12,7 @@ from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Gaussian, Likelihood, Poisson
 from implicit_delta.models.curvature import gram, times
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
 from implicit_delta.models.penalty import Penalty
@@ -119,7 +119,7 @@ class BatchOutputs:
 
     def estimated_noise(self, theta: Array, weights: Weights, penalty: Penalty, rule: Any) -> Noise:
         unit = self.with_likelihood(Gaussian(rule))  # whose terms take the variance to be 1
-        model = ComposedModel(theta, unit, weights, penalty)
+        model = FittedModel(theta, unit, weights, penalty)
 
         def gauss_newton() -> Array:
             matrix = BatchOutputs(unit).gauss_newton_matrix(theta, weights.values)

@@ -12,15 +12,17 @@ from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik import from_loglik, notes_of
 from implicit_delta.models.loglik_rows import LoglikRows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout, of_arrays
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.redraws import redraw
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.models.sources import Source
@@ -32,7 +34,7 @@ from implicit_delta.models.written_rows import TermsOf, can_be_written, written_
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
 
-def combine(*models: FittedModel, **named: FittedModel) -> ComposedModel:
+def combine(*models: FittedModel, **named: FittedModel) -> FittedModel:
     """Fit data sets together that share parameters, by name.
 
     The log-likelihoods add, and each parameter that several of them have by the same name is one.
@@ -82,7 +84,7 @@ def combine(*models: FittedModel, **named: FittedModel) -> ComposedModel:
     return _fitted(found, labels, layout)
 
 
-def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> ComposedModel:
+def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> FittedModel:
     """Make a model of an auxiliary measurement: parameters that were measured elsewhere.
 
     Parameters
@@ -167,9 +169,9 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def _parts(name: str | None, model: Any) -> list[tuple[str | None, ComposedModel]]:
+def _parts(name: str | None, model: Any) -> list[tuple[str | None, FittedModel]]:
     """Take a model as one part, or as the parts that it was made of."""
-    written = isinstance(model, ComposedModel) and can_be_written(model)
+    written = isinstance(model, FittedModel) and can_be_written(model)
     if not written or model.whole is not None:
         raise TypeError(
             f"combine takes models of from_loglik, from_residuals or measurement, not "
@@ -192,19 +194,19 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, ComposedModel
     return [(source.name, _restored(model, i)) for i, source in enumerate(sources)]
 
 
-def _spelled_fixed(model: ComposedModel) -> str:
-    names = model.names or ()
-    return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.fixed.items())
+def _spelled_fixed(model: FittedModel) -> str:
+    names = model.space.names or ()
+    return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.space.fixed.items())
 
 
-def _restored(model: ComposedModel, i: int) -> ComposedModel:
+def _restored(model: FittedModel, i: int) -> FittedModel:
     joint = _function(model)
     assert isinstance(joint, Stacked)
     part = joint.parts[i]
     return replace(part.model, theta=np.asarray(model.theta)[part.places])
 
 
-def _labels(names: Sequence[str | None], models: Sequence[ComposedModel]) -> list[str]:
+def _labels(names: Sequence[str | None], models: Sequence[FittedModel]) -> list[str]:
     """Name the sources: as given, by the function, the parameters measured, or a number."""
     labels = [
         name or _own_name(model) or f"data {number}"
@@ -224,9 +226,9 @@ def _labels(names: Sequence[str | None], models: Sequence[ComposedModel]) -> lis
     ]
 
 
-def _warn_of_strangers(models: Sequence[ComposedModel], labels: Sequence[str]) -> None:
+def _warn_of_strangers(models: Sequence[FittedModel], labels: Sequence[str]) -> None:
     """Warn of a part that shares no parameter with the others: a slip in a name, mostly."""
-    names = [set(model.names or ()) for model in models]
+    names = [set(model.space.names or ()) for model in models]
     for k, own in enumerate(names):
         others = set().union(*(names[:k] + names[k + 1 :]))
         if own & others:
@@ -241,7 +243,7 @@ def _warn_of_strangers(models: Sequence[ComposedModel], labels: Sequence[str]) -
         return
 
 
-def _check_other_data(models: Sequence[ComposedModel], labels: Sequence[str]) -> None:
+def _check_other_data(models: Sequence[FittedModel], labels: Sequence[str]) -> None:
     """Refuse the same model twice; warn of data that two of them share."""
     for k, one in enumerate(models):
         for j, other in enumerate(models[:k]):
@@ -260,7 +262,7 @@ def _check_other_data(models: Sequence[ComposedModel], labels: Sequence[str]) ->
                 )
 
 
-def _data(model: ComposedModel) -> set[str]:
+def _data(model: FittedModel) -> set[str]:
     """Digest the data of a model: its columns, or what was measured."""
     source = _source(model)
     if isinstance(source, _Measured):
@@ -268,17 +270,17 @@ def _data(model: ComposedModel) -> set[str]:
     return columns_in(source, model.n)
 
 
-def _source(model: ComposedModel) -> Any:
+def _source(model: FittedModel) -> Any:
     """Take the user's function, or the rows of a backend."""
     function = unwrapped(_function(model))
     return function.rows if isinstance(function, TermsOf) else function
 
 
-def _own_name(model: ComposedModel) -> str:
+def _own_name(model: FittedModel) -> str:
     function = getattr(_function(model), "function", _function(model))
     if isinstance(function, _Measured):
-        assert model.names is not None
-        return ", ".join(model.names)
+        assert model.space.names is not None
+        return ", ".join(model.space.names)
     name = getattr(function, "__name__", "")
     return "" if name in ("<lambda>", "loglik", "") else name
 
@@ -287,7 +289,7 @@ def _own_name(model: ComposedModel) -> str:
 class Placed:
     """A part of a combined model, and where its parameters are among all, (k,) of d."""
 
-    model: ComposedModel
+    model: FittedModel
     places: NDArray[np.intp]
     d: int
 
@@ -326,7 +328,7 @@ class Stacked:
     def log_likelihood(self, theta: Array, weights: Weights) -> float:
         """Sum those of the parts, with all their constants."""
         plain = np.asarray(theta)
-        return sum(p.model.at(plain[p.places]).log_likelihood() for p in self.parts)
+        return sum(log_likelihood_of(p.model.at(plain[p.places])) for p in self.parts)
 
     @property
     def estimated(self) -> int:
@@ -387,7 +389,7 @@ class RedrawnParts:
         drawn = [
             p
             if self.single and p.model.n > 1
-            else replace(p, model=p.model.at(theta[p.places]).redrawn(rng))
+            else replace(p, model=redraw(p.model.at(theta[p.places]), rng))
             for p in self.parts
         ]
         sizes = [p.model.n for p in drawn], [p.model.n for p in self.parts]
@@ -429,25 +431,25 @@ def _residuals(rows: LoglikRows) -> Callable[[Array], Any] | None:
     return None if rows.outputs is None else rows.outputs.residuals
 
 
-def _rows(model: ComposedModel) -> LoglikRows:
+def _rows(model: FittedModel) -> LoglikRows:
     assert isinstance(model.rows, LoglikRows)
     return model.rows
 
 
-def _function(model: ComposedModel) -> Callable[[Array], Any]:
+def _function(model: FittedModel) -> Callable[[Array], Any]:
     return _rows(model).loglik
 
 
-def _fitted(
-    models: Sequence[ComposedModel], labels: Sequence[str], layout: Layout
-) -> ComposedModel:
+def _fitted(models: Sequence[FittedModel], labels: Sequence[str], layout: Layout) -> FittedModel:
     own = [model.weights for model in models]
     kinds = {w.kind for w in own if np.ptp(w.values) > 0 or w.values.size > 1}
     if len(kinds) > 1:
         raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
     d = len(layout.names)
     where = {name: j for j, name in enumerate(layout.names)}
-    parts = tuple(Placed(m, np.array([where[name] for name in m.names or ()]), d) for m in models)
+    parts = tuple(
+        Placed(m, np.array([where[name] for name in m.space.names or ()]), d) for m in models
+    )
     ends = np.cumsum([0, *(model.n for model in models)])
     sources = tuple(
         Source(label, slice(int(a), int(b)))
@@ -471,7 +473,7 @@ def _fitted(
         df=min(model.facts.df for model in models),
         sources=sources,
     )
-    model = ComposedModel(
+    model = FittedModel(
         _start(parts),
         rows,
         Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency")),
@@ -482,13 +484,13 @@ def _fitted(
     return model.at(constrained_maximum(model))
 
 
-def _joint_layout(models: Sequence[ComposedModel]) -> Layout:
+def _joint_layout(models: Sequence[FittedModel]) -> Layout:
     """Name all parameters once, in order of appearance."""
     shapes: dict[str, tuple[int, ...] | None] = {}
     for model in models:
-        assert model.layout is not None
-        for name in model.layout.spoken:
-            shape = model.layout.blocks[name].shape
+        assert model.space.layout is not None
+        for name in model.space.layout.spoken:
+            shape = model.space.layout.blocks[name].shape
             if shapes.setdefault(name, shape) != shape:
                 raise ValueError(
                     f"{name!r} has the shape {shape} in one model and {shapes[name]} in another."
@@ -500,14 +502,18 @@ def _start(parts: Sequence[Placed]) -> Array:
     """Average the maxima of the parts, each with its own precision."""
     total, weight = np.zeros(parts[0].d), np.zeros(parts[0].d)
     for part in parts:
-        precision = part.model.units**-2.0
+        precision = objective_of(part.model).units ** -2.0
         total[part.places] += precision * np.asarray(part.model.theta)
         weight[part.places] += precision
     return total / weight
 
 
 def _constraints(parts: Sequence[Placed]) -> Constraints | None:
-    given = [(part, part.model.constraints) for part in parts if part.model.constraints is not None]
+    given = [
+        (part, part.model.space.constraints)
+        for part in parts
+        if part.model.space.constraints is not None
+    ]
     if not given:
         return None
     return Constraints(

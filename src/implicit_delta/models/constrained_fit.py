@@ -1,7 +1,7 @@
 """Maximize the objective of a model under its constraints, to the end."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import least_squares, minimize
@@ -9,27 +9,28 @@ from scipy.optimize import least_squares, minimize
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models._maximize import maximum_of
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.coordinates import active_constraints, slope_inside
+from implicit_delta.models.objective import objective_of
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 MOST_ROUNDS = 20  # sets of active constraints that are tried
 STARTS, FEASIBLE = 3, 1e-6  # beside the given one; standard errors that a finish removes
 HUGE = 1e300  # stands for an objective that is not defined
 STEPS = {"maxiter": 500, "ftol": 1e-13}
-ONE_SIDED = 1e-5  # of the size of a parameter: a step to the inside
 STEEP = 1e-2  # of the steepest slope, in natural units: one that leads to a bound
 SHORT = 1e-12  # of a step: nothing is left of it
 
-Model = TypeVar("Model", bound=FittedModel)
 
-
-def constrained_maximum(model: FittedModel) -> Array:
+def constrained_maximum(model: "FittedModel") -> Array:
     """Climb from the model's theta to its maximum, under its constraints if it has any: (d,).
 
     A maximum of the objective alone that satisfies them is taken as it is, so that constraints
     which do not bind change nothing.
     """
-    constraints = model.constraints
+    constraints = model.space.constraints
     if constraints is None:
         return maximum_of(model)[0]
     free = None if constraints.equal.any() else _unconstrained(model)
@@ -40,9 +41,9 @@ def constrained_maximum(model: FittedModel) -> Array:
     return np.clip(found, *box(constraints, found))  # rounding errors
 
 
-def maximum_along(model: FittedModel) -> Array:
+def maximum_along(model: "FittedModel") -> Array:
     """Climb from a theta that satisfies the constraints, along those that are active: (d,)."""
-    constraints = model.constraints
+    constraints = model.space.constraints
     if constraints is None or not constraints.holds(model.theta):
         return constrained_maximum(model)
     try:
@@ -52,27 +53,15 @@ def maximum_along(model: FittedModel) -> Array:
     return np.clip(found, *box(constraints, found))
 
 
-def checked_under_constraints(model: Model) -> Model:
+def checked_under_constraints(model: "FittedModel") -> "FittedModel":
     """Refuse a theta that violates the constraints, or is no maximum under them."""
-    if model.constraints is not None:
-        model.constraints.check(model.theta, lambda: model.units)
-        model.active(strict=True)
+    if model.space.constraints is not None:
+        model.space.constraints.check(model.theta, lambda: objective_of(model).units)
+        active_constraints(model, strict=True)
     return model
 
 
-def inner_slope(objective: Any, theta: Array, constraints: Constraints | None) -> Array:
-    """Differentiate by second-order differences that stay within the bounds, (d,)."""
-    slope = np.zeros(theta.size)
-    for j, size in enumerate(ONE_SIDED * np.maximum(abs(theta), 0.1)):
-        step = size * np.eye(theta.size)[j]
-        if constraints is not None and not constraints.holds(theta + step):
-            step = -step
-        rises = [objective(theta + times * step) - objective(theta) for times in (1, 2)]
-        slope[j] = (4 * rises[0] - rises[1]) / (2 * step[j])
-    return slope
-
-
-def _unconstrained(model: FittedModel) -> Array | None:
+def _unconstrained(model: "FittedModel") -> Array | None:
     """Find the maximum without constraints; None where there is none, or the way leads astray."""
     try:
         return maximum_of(model)[0]
@@ -80,13 +69,15 @@ def _unconstrained(model: FittedModel) -> Array | None:
         return None
 
 
-def _sequential(model: FittedModel, constraints: Constraints) -> Array:
+def _sequential(model: "FittedModel", constraints: Constraints) -> Array:
     """Run scipy's sequential quadratic programming, in natural units: close to the maximum."""
-    theta = _minimized(model, constraints, _feasible(constraints, model.theta, model.units))
+    theta = _minimized(
+        model, constraints, _feasible(constraints, model.theta, objective_of(model).units)
+    )
     constraints.check_slopes(theta)  # at a start of zeros a wrong one may be right
     beyond = constraints.violation(theta)
     worst = int(np.argmax(beyond))
-    if not _nearly_holds(constraints, theta, model.units):
+    if not _nearly_holds(constraints, theta, objective_of(model).units):
         raise ConvergenceError(
             "No maximum under the constraints was found: the search has ended where "
             f"{constraints.labels[worst]} is violated by {beyond[worst]:.2g}. Give another "
@@ -140,8 +131,8 @@ def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
     return np.asarray(found.x * units)
 
 
-def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> Array:
-    units, limits = model.units, box(constraints, start)
+def _minimized(model: "FittedModel", constraints: Constraints, start: Array) -> Array:
+    units, limits = objective_of(model).units, box(constraints, start)
 
     def fall(x: Array) -> float:
         with np.errstate(all="ignore"):
@@ -151,7 +142,7 @@ def _minimized(model: FittedModel, constraints: Constraints, start: Array) -> Ar
     found = minimize(
         fall,
         start / units,
-        jac=lambda x: -model.slope_inside(x * units) * units,
+        jac=lambda x: -slope_inside(model, x * units) * units,
         method="SLSQP",
         bounds=[(low / u, high / u) for low, high, u in zip(*limits, units, strict=True)],
         constraints=scaled(constraints, start, units),
@@ -199,12 +190,12 @@ def scaled(constraints: Constraints, theta: Array, units: Array) -> list[dict[st
     ]
 
 
-def _finished(model: FittedModel, theta: Array) -> Array:
+def _finished(model: "FittedModel", theta: Array) -> Array:
     """Maximize along the active constraints, until these are the right ones.
 
     A step ends at the first constraint that it would violate, which then is a candidate too.
     """
-    constraints, before = model.constraints, None
+    constraints, before = model.space.constraints, None
     assert constraints is not None
     for _ in range(MOST_ROUNDS):
         here = _placed(model, theta)
@@ -231,12 +222,12 @@ def _finished(model: FittedModel, theta: Array) -> Array:
     )
 
 
-def _goal(model: FittedModel, constraints: Constraints) -> Array:
+def _goal(model: "FittedModel", constraints: Constraints) -> Array:
     """Find the maximum; where there is none (no event: L is a line) the corner that L rises to."""
     try:
         return maximum_of(model)[0]
     except ConvergenceError:
-        rise = model.slope_inside(model.theta) * model.units
+        rise = slope_inside(model, model.theta) * objective_of(model).units
         low, high = box(constraints, model.theta)
         steep = abs(rise) > STEEP * max(abs(rise).max(), STEEP)
         corner = np.where(steep, np.where(rise > 0, high, low), model.theta)
@@ -245,9 +236,9 @@ def _goal(model: FittedModel, constraints: Constraints) -> Array:
         return np.asarray(corner)
 
 
-def _placed(model: FittedModel, theta: Array) -> Any:
+def _placed(model: "FittedModel", theta: Array) -> Any:
     """Put a model on the way to its maximum elsewhere."""
-    return replace(model, theta=theta)  # type: ignore[type-var]
+    return replace(model, theta=theta)
 
 
 def _first_stop(constraints: Constraints, theta: Array, goal: Array) -> Array:

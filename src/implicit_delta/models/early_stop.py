@@ -1,21 +1,47 @@
 """A training that stopped early, as a model with a ridge around the start of the training."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.evidence import evidence_of
+from implicit_delta.models.facts import Curvature, Facts
 from implicit_delta.models.noise import Noise, with_noise
+from implicit_delta.models.outputs import is_network
+from implicit_delta.models.penalty import Penalty
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
+NOT_A_NETWORK = (
+    "A training that stopped early is one of a network with a likelihood such as "
+    "`Categorical()`: `from_torch` or `from_jax`."
+)
 
 
-def early_stopped(model: Any) -> Any:
+def with_penalty(
+    model: "FittedModel",
+    penalty: Penalty,
+    curvature: Curvature | None = None,
+    facts: Facts | None = None,
+) -> "FittedModel":
+    """Build the same model at the same theta with another penalty, and what comes with it."""
+    facts = facts or model.facts
+    facts = facts if curvature is None else replace(facts, curvature=curvature)
+    return replace(model, penalty=penalty, facts=facts)
+
+
+def early_stopped(model: "FittedModel") -> "FittedModel":
     """Add the ridge of the evidence around the start of the training to a network.
 
     An estimated noise variance is then the mean squared residual: in trials that came closer to the
     spread of retrainings than with effective parameters taken off.
     """
+    if not is_network(model):
+        raise UnsupportedModelError(NOT_A_NETWORK)
     if model.facts.noise_rule:
         model = with_noise(model, _mean_square(model), model.facts.noise_rule)
     scale = scale_of_weights(model)

@@ -13,9 +13,9 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.models.base import scatter_of
 from implicit_delta.models.equation_system import BalancedLU, Equations, System, check_regular
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.reducers import scatter_of
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.weights import Weights
 from implicit_delta.numerics.arrays import symmetric

@@ -11,7 +11,6 @@ from implicit_delta._core.limits import DENSE_LIMIT
 from implicit_delta._core.rounding import is_symmetric
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import NOT_FIXED
 from implicit_delta.models.equation_checks import check_root, warn_of_contradiction
 from implicit_delta.models.equation_roots import (
     Hansen,
@@ -23,9 +22,9 @@ from implicit_delta.models.equation_roots import (
 )
 from implicit_delta.models.equation_rows import EquationRows
 from implicit_delta.models.equation_system import Equations, checked_rows
-from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
+from implicit_delta.models.facts import NOT_FIXED, OTHER_ROOT, Facts, Host
 from implicit_delta.models.language import VectorLanguage
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights, observation_weights
@@ -43,7 +42,7 @@ def from_equations(
     weight_kind: WeightKind = "frequency",
     clusters: Any = None,
     names: Sequence[str] | None = None,
-) -> ComposedModel:
+) -> FittedModel:
     r"""Make a fitted model of estimating equations that sum to zero.
 
     With :math:`M(\theta) = \sum_i w_i m_i(\theta)` and B its Jacobian: the influence of row i on
@@ -116,7 +115,7 @@ def from_equations(
         host=Host(clusters=groups, drift_causes=OTHER_ROOT),
         hansen=found.hansen,
     )
-    return ComposedModel(found.theta, rows, checked, space=space, facts=facts)
+    return FittedModel(found.theta, rows, checked, space=space, facts=facts)
 
 
 def _notes(equations: Any, hansen: Hansen | None) -> dict[str, str]:

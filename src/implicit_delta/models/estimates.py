@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from implicit_delta.models.facts import Host
 from implicit_delta.models.foreign import has_estimates, refuse_foreign
 from implicit_delta.models.given import given_model, lengths_of
 from implicit_delta.models.glm.prediction import LinearPrediction, Response, Rows
-from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.named_theta import Layout, flattened
 from implicit_delta.models.prediction import (
     FunctionPrediction,
@@ -27,6 +26,9 @@ from implicit_delta.models.prediction import (
 )
 from implicit_delta.models.recognized import Recognized, recognized
 from implicit_delta.models.traced_series import LikeParams
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 AGAIN = (
     "For anything else use `bootstrap(fit, data, psi)`, or give the log-likelihood to "
@@ -47,7 +49,7 @@ def from_estimates(
     data: Any = None,
     n: int | None = None,
     df: float | None = None,
-) -> ComposedModel:
+) -> "FittedModel":
     r"""Make a fitted model of estimates and their covariance, from any library or paper.
 
     ``infer(model, psi)`` is then the delta method, :math:`g' V g` with g the gradient of psi, and

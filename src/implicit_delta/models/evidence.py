@@ -7,15 +7,19 @@ data determine (MacKay). It takes the curvature G and the way from the start, bu
 the last weights of a stochastic training is mostly noise.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.outputs import curvature_noise, displacement, is_formable
 from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.numerics.lanczos import Lanczos
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 PROBES = 2  # random vectors for the trace; each has gamma to about sqrt(2 / gamma)
 CHECK_EVERY, MOST_STEPS = 5, 25
@@ -54,21 +58,21 @@ class Evidence(NamedTuple):
         return cls(strength, spectrum.effective(strength + l2))
 
 
-def evidence_of(model: FittedModel, scale: float = 1.0) -> Evidence:
+def evidence_of(model: "FittedModel", scale: float = 1.0) -> Evidence:
     """Find the ridge around its start that a training stands for, of L over a scale."""
     nodes, weights = spectrum_of(model)
-    way = float(model.travelled @ model.travelled)
+    way = float(displacement(model) @ displacement(model))
     l2 = model.penalty.given.floor / scale
     return Evidence.of(Spectrum(nodes / scale, weights / scale), way, l2)
 
 
-def spectrum_of(model: FittedModel) -> Spectrum:
+def spectrum_of(model: "FittedModel") -> Spectrum:
     r"""Eigenvalues of the Gauss-Newton matrix of the data, or a quadrature for its traces.
 
     With z from N(0, G), :math:`z' (G + r)^{-1} z` is :math:`\gamma(r)` on average; one Lanczos
     process gives it for every r.
     """
-    if model.formable:
+    if is_formable(model):
         one = np.eye(model.d)
         own = model.information(model.theta, one, "ggn")
         own = own - model.penalty.curvature(model.theta, one)
@@ -77,10 +81,10 @@ def spectrum_of(model: FittedModel) -> Spectrum:
     return _quadrature(model)
 
 
-def _quadrature(model: FittedModel) -> Spectrum:
-    way = float(model.travelled @ model.travelled)
-    bare = model.with_penalty(NO_PENALTY)
-    noise = bare.curvature_noise(model.theta, np.random.default_rng(SEED), PROBES)
+def _quadrature(model: "FittedModel") -> Spectrum:
+    way = float(displacement(model) @ displacement(model))
+    bare = replace(model, penalty=NO_PENALTY)
+    noise = curvature_noise(bare, model.theta, np.random.default_rng(SEED), PROBES)
     assert noise is not None
     lanczos, before = Lanczos.started(noise, keep=False), np.inf
     for step in range(1, MOST_STEPS + 1):

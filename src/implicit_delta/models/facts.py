@@ -10,6 +10,7 @@ from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.labels import UNNAMED, NamedColumn
 from implicit_delta._core.precision import DOUBLE, Precision
 from implicit_delta._core.types import Array
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.prediction import Predictor
 
@@ -24,6 +25,11 @@ ScaleRule: TypeAlias = Literal["unbiased", "mle"]
 UNFINISHED = (
     "Usual causes: training stopped early, or a penalty used in training was not given "
     "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
+)
+NOT_FIXED = (
+    "Parameters are fixed in models of `from_loglik`, `from_residuals`, `from_statsmodels` and "
+    "`from_sklearn`, which are fitted again here. Fit this one again in its own library, without "
+    "the term; write a fixed number into estimating equations."
 )
 OTHER_FIT = (
     "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
@@ -131,6 +137,8 @@ class Facts:
         By which a noise variance was estimated from the rows; None if none was.
     no_rows : str
         Why the terms are not those of rows; empty if they are.
+    no_terms : str
+        Why there are no terms at all, but estimates alone; empty if there are.
     no_outputs : str
         Why the outputs of the rows are not known; empty if they are, or for the usual reason.
     no_fixing : str
@@ -142,6 +150,7 @@ class Facts:
     df: float = np.inf
     noise_rule: str | None = None
     no_rows: str = ""
+    no_terms: str = ""
     no_outputs: str = ""
     no_fixing: str = ""
     source: str = ""
@@ -159,6 +168,17 @@ class Facts:
     def with_host(self, **changes: Any) -> "Facts":
         """Replace some facts from the host library."""
         return replace(self, host=replace(self.host, **changes))
+
+    def require_terms(self) -> None:
+        """Raise if only estimates and their covariance are known."""
+        if self.no_terms:
+            raise UnsupportedModelError(self.no_terms)
+
+    def require_rows(self) -> None:
+        """Raise if the terms are not those of rows."""
+        self.require_terms()
+        if self.no_rows:
+            raise UnsupportedModelError(self.no_rows)
 
     def moved(self, step: Array) -> "Facts":
         """Keep what still holds after a step of theta, (d,): states belong to one theta."""

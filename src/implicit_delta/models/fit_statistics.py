@@ -1,13 +1,18 @@
 """Log-likelihood, AIC, BIC and chi-square of a fit."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtrc
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.printing import log_likelihood_of
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class FitStatistics:
     estimated: bool
 
     @classmethod
-    def of(cls, model: FittedModel) -> "FitStatistics":
+    def of(cls, model: "FittedModel") -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
         count, free = model.weights.count, free_parameters(model)
         rows = getattr(model, "rows", None)
@@ -53,7 +58,7 @@ class FitStatistics:
             squares = model.weights.values @ outputs.residuals(np.asarray(model.theta)) ** 2
         noise = np.nan if likelihood is None else likelihood.noise
         return cls(
-            log_likelihood=np.nan if model.penalty.given else model.log_likelihood(),
+            log_likelihood=np.nan if model.penalty.given else log_likelihood_of(model),
             observations=count,
             parameters=free + estimated + several,
             squares=float(squares),
@@ -80,20 +85,20 @@ class FitStatistics:
         return float(chdtrc(self.df, self.squares))
 
 
-def noise_free_terms(model: FittedModel, theta: Array) -> Array:
+def noise_free_terms(model: "FittedModel", theta: Array) -> Array:
     """Terms, or the residuals of least squares: they do not depend on an estimated variance."""
     rows = getattr(model, "rows", None)
     outputs = rows.outputs if isinstance(rows, LoglikRows) else None
     if outputs is None or outputs.likelihood is None:
-        return model.terms(theta)
+        return model.rows.terms(theta)
     return np.asarray(np.sqrt(outputs.likelihood.noise) * outputs.residuals(theta))
 
 
-def free_parameters(model: FittedModel) -> int:
+def free_parameters(model: "FittedModel") -> int:
     """Count the parameters that no equality determines."""
-    under = model.constraints
+    under = model.space.constraints
     if under is None or not under.equal.any():
         return model.d
-    gradients = under.slope(np.array(model.theta))[under.equal] * model.units
+    gradients = under.slope(np.array(model.theta))[under.equal] * objective_of(model).units
     lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
     return model.d - int(np.linalg.matrix_rank(gradients / np.where(lengths > 0, lengths, 1.0)))

@@ -6,17 +6,19 @@ coordinates, intervals, bootstraps) is what it is for constraints, and psi still
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from implicit_delta._core.arguments import check_finite_terms
 from implicit_delta._core.labels import near_match
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints, Linear
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.rows import DifferencedRows
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 Fixed = Mapping[int, float]  # values by place
 
@@ -34,9 +36,9 @@ def fixed_at(model: Any, values: Any, named: Mapping[str, Any], everything: bool
     found = _by_place(model, {**(values or {}), **named})
     if not found:
         raise ValueError("Give a parameter to fix, such as `model.fix(mu=5.0)`.")
-    if model.limits is not None:
-        _check_limits(model.limits, found, model.theta)
-    fixed = {**model.fixed, **found}
+    if model.space.limits is not None:
+        _check_limits(model.space.limits, found, model.theta)
+    fixed = {**model.space.fixed, **found}
     if len(fixed) == model.d and not everything:
         raise ValueError(
             f"Fixing all {model.d} parameters leaves nothing to fit. Leave one free; a test of the "
@@ -49,14 +51,14 @@ def fixed_at(model: Any, values: Any, named: Mapping[str, Any], everything: bool
 def released_from(model: Any, names: Iterable[Any]) -> Any:
     """Take away the equalities of these parameters, or of all; it is not yet fitted."""
     layout = _layout(model)
-    held = {layout.names[j] for j in model.fixed}
+    held = {layout.names[j] for j in model.space.fixed}
     if not held:
         raise ValueError("No parameter of this model is fixed: there is nothing to release.")
-    places = {j for name in names for j in _places(layout, name)} or set(model.fixed)
-    loose = [layout.names[j] for j in places if j not in model.fixed]
+    places = {j for name in names for j in _places(layout, name)} or set(model.space.fixed)
+    loose = [layout.names[j] for j in places if j not in model.space.fixed]
     if loose:
         raise ValueError(f"{loose[0]!r} is not fixed: fixed are {', '.join(sorted(held))}.")
-    return _holding(model, {j: v for j, v in model.fixed.items() if j not in places})
+    return _holding(model, {j: v for j, v in model.space.fixed.items() if j not in places})
 
 
 def _holding(model: Any, fixed: Fixed) -> Any:
@@ -65,11 +67,11 @@ def _holding(model: Any, fixed: Fixed) -> Any:
         theta[j] = value
     told = ", ".join(f"{_layout(model).names[j]} = {value:g}" for j, value in fixed.items())
     with np.errstate(all="ignore"):
-        terms = model.terms(theta)
+        terms = model.rows.terms(theta)
     opening = f"The log-likelihood is {{term}} for observation {{row}} with {told} fixed"
     causes = "or is this value outside of what is possible?"
     check_finite_terms(terms, opening, causes)
-    limits = model.limits
+    limits = model.space.limits
     under = with_equalities(limits, fixed, _layout(model), theta)
     facts = model.facts.with_training(before=None)
     space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
@@ -79,12 +81,9 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     return replace(model, theta=theta, rows=rows, space=space, facts=facts)
 
 
-def without_constraints(model: FittedModel) -> FittedModel:
+def without_constraints(model: "FittedModel") -> "FittedModel":
     """Build the model without any limits."""
-    space = getattr(model, "space", None)
-    if space is None:
-        return replace(model, constraints=None)  # type: ignore[type-var]
-    return replace(model, space=replace(space, constraints=None))  # type: ignore[type-var]
+    return replace(model, space=replace(model.space, constraints=None))
 
 
 def with_equalities(
@@ -166,8 +165,8 @@ def _by_place(model: Any, values: Mapping[Any, Any]) -> Fixed:
 
 
 def _layout(model: Any) -> Layout:
-    names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
-    return model.layout or Layout(names)
+    names = model.space.names or tuple(f"theta[{j}]" for j in range(model.d))
+    return model.space.layout or Layout(names)
 
 
 def _places(layout: Layout, name: Any) -> list[int]:

@@ -15,7 +15,7 @@ from implicit_delta.models.constraints import Chart
 from implicit_delta.models.facts import BY_LIBRARY, Facts, Host
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.language import NO_TANGENT, RestrictedLanguage
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.space import Space
@@ -126,7 +126,7 @@ def given_model(
     layout: Layout | None = None,
     again: str = "",
     host: Host | None = None,
-) -> ComposedModel:
+) -> FittedModel:
     """Make a model of estimates and their covariance."""
     reason = NO_ROWS.format(covariance, again)
     facts = Facts(
@@ -134,10 +134,11 @@ def given_model(
         host=replace(host or Host(), covariance=covariance),
         df=covariance.df,
         no_rows=reason,
+        no_terms=reason,
         source=source,
         notes={"variance": str(covariance)},
     )
-    return ComposedModel(
+    return FittedModel(
         theta,
         Given(n, lengths_of(theta, covariance.covariance), reason),
         Weights(np.ones(n)),

@@ -35,8 +35,9 @@ from implicit_delta.models.fit_checks import cause_beside, check_steps
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik_rows import LoglikRows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.restarts import idle_at
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sign import sign_question, warn_of_sign
@@ -90,7 +91,7 @@ def from_loglik(
     constraints: Any = (),
     simulate: Callable[[Array, np.random.Generator], Any] | None = None,
     rng: int | np.random.Generator | None = None,
-) -> ComposedModel:
+) -> FittedModel:
     r"""Make a fitted model of a log-likelihood function.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta)
@@ -171,7 +172,7 @@ def from_loglik(
         draw=None if simulate is None else Simulated(simulate, layout),
         is_bounded=under is not None,
     )
-    model = ComposedModel(
+    model = FittedModel(
         point,
         rows,
         observation_weights(weights, n, weight_kind),
@@ -206,7 +207,7 @@ def from_loglik(
     return _described(fitted)
 
 
-def _described(model: ComposedModel) -> ComposedModel:
+def _described(model: FittedModel) -> FittedModel:
     """Note the function, and its derivatives where those of others of this size are exact."""
     return replace(model, facts=replace(model.facts, notes=notes_of(_rows(model))))
 
@@ -221,16 +222,16 @@ def notes_of(rows: LoglikRows) -> dict[str, str]:
     return notes
 
 
-def _rows(model: ComposedModel) -> LoglikRows:
+def _rows(model: FittedModel) -> LoglikRows:
     assert isinstance(model.rows, LoglikRows)
     return model.rows
 
 
-def _with_scores(model: ComposedModel, scores: Callable[[Array], Any] | None) -> ComposedModel:
+def _with_scores(model: FittedModel, scores: Callable[[Array], Any] | None) -> FittedModel:
     return replace(model, rows=_rows(model).with_scores(scores))
 
 
-def _with_traced_score(model: ComposedModel, checked: bool) -> ComposedModel:
+def _with_traced_score(model: FittedModel, checked: bool) -> FittedModel:
     """Trace the log-likelihood, if that can be done and its penalty can be traced too."""
     point = np.array(model.theta)
     if not all(can_be_traced(f, point, checked) for f in _functions(model)):
@@ -239,13 +240,13 @@ def _with_traced_score(model: ComposedModel, checked: bool) -> ComposedModel:
     return _with_scores(model, TracedScore(rows.loglik, rows.counter))
 
 
-def _functions(model: ComposedModel) -> list[Callable[[Array], Any]]:
+def _functions(model: FittedModel) -> list[Callable[[Array], Any]]:
     """The log-likelihood and the penalty that were given, as functions to terms."""
     written = [p for p in model.penalty.functions if isinstance(p, WrittenPenalty)]
     return [_rows(model).loglik, *(OneTerm(p.function) for p in written)]
 
 
-def _bending_right(model: ComposedModel) -> ComposedModel:
+def _bending_right(model: FittedModel) -> FittedModel:
     """Refuse a given score that is right at theta alone: its differences are the curvature."""
     cause = cause_beside(model)
     if cause:
@@ -253,22 +254,22 @@ def _bending_right(model: ComposedModel) -> ComposedModel:
     return model
 
 
-def _verified(model: ComposedModel) -> ComposedModel:
+def _verified(model: FittedModel) -> FittedModel:
     """Keep traced derivatives at a maximum only if differences over its units agree with them."""
     if not _rows(model).is_traced:
         return model
     point = np.array(model.theta)
     try:
         with np.errstate(all="ignore"):
-            right = all(tells_the_truth(f, point, model.units) for f in _functions(model))
+            right = all(
+                tells_the_truth(f, point, objective_of(model).units) for f in _functions(model)
+            )
     except (ArithmeticError, ValueError):
         right = False
     return model if right else _with_scores(model, None)
 
 
-def _fitted_from(
-    model: ComposedModel, starts: Any, given: Any, dtype: np.dtype[Any]
-) -> ComposedModel:
+def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[Any]) -> FittedModel:
     """Fit; where traced derivatives fail, or do not hold where they lead, by differences."""
     rows = _rows(model)
     if rows.is_traced:
@@ -289,20 +290,20 @@ def _fitted_from(
         if _rows(model).scores is not None:
             _bending_right(model)
         causes = sign_question(_climbing(model)) or ("got stuck" in str(error)) * OTHER_CAUSES
-        causes = causes or idle_at(model.terms, np.array(model.theta), model.names)
+        causes = causes or idle_at(model.rows.terms, np.array(model.theta), model.space.names)
         raise (ConvergenceError(f"{error} {causes}") if causes else error) from error
     warn_of_sign(_climbing(model), fitted)
     return fitted
 
 
-def _climbing(model: ComposedModel) -> ComposedModel:
+def _climbing(model: FittedModel) -> FittedModel:
     return replace(model, rows=_rows(model).for_climbing())
 
 
-def _climbed(model: ComposedModel, starts: Any, given: Any) -> ComposedModel:
+def _climbed(model: FittedModel, starts: Any, given: Any) -> FittedModel:
     climbing = _climbing(model)
     if starts is not None:
-        fitted: ComposedModel = best_of(climbing, points_of(given, climbing))
+        fitted: FittedModel = best_of(climbing, points_of(given, climbing))
         return fitted
     best = constrained_maximum(climbing)
     return replace(model, theta=as_parameters(best), rows=_rows(climbing).settled())

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT
@@ -246,6 +247,11 @@ class LoglikObjective:
             return self._directional(self.rows.recalled, theta, v)
         self.rows.counter.count += not self.rows.is_traced
         return rows_along(self.rows.scores, theta, v)
+
+    def sum_blocks(
+        self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
+    ) -> Any:
+        return reduce(self.terms_along(theta, v), *row_arrays)
 
     def _directional(
         self,

@@ -12,11 +12,11 @@ from implicit_delta._core.arguments import Counter
 from implicit_delta._core.cache import Recent
 from implicit_delta._core.types import Array
 from implicit_delta.models.along import Along, RowsAlong
-from implicit_delta.models.base import cannot_draw
 from implicit_delta.models.checks import check_unchanged
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.loglik_objective import Approach, LoglikObjective, weighted
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.traced_loglik import is_traced

@@ -8,11 +8,10 @@ import numpy as np
 from implicit_delta._core.precision import Precision
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.base import NOT_FIXED
 from implicit_delta.models.batched import BatchRows
 from implicit_delta.models.early_stop import early_stopped
-from implicit_delta.models.facts import Facts, Host, Training
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.facts import NOT_FIXED, Facts, Host, Training
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.module_prediction import (
     ModuleLanguage,
@@ -37,7 +36,7 @@ def fitted_network(
     training: Training,
     options: Options,
     not_double: str = "",
-) -> ComposedModel:
+) -> FittedModel:
     """Put the parts together: the noise, and a ridge by the evidence; refuse terms that are losses.
 
     `source` is the user's function, and `not_double` why the work cannot be done in float64.
@@ -47,7 +46,7 @@ def fitted_network(
     _refuse_losses(rows, theta, weights.values)
     check_near(training, theta)
     precision = Precision(rows.functional.kind, rows.functional.given, not_double)
-    model = ComposedModel(
+    model = FittedModel(
         theta,
         rows,
         weights,
@@ -66,7 +65,7 @@ def fitted_network(
     return early_stopped(model) if options.l2 == EVIDENCE else model
 
 
-def without_double(model: ComposedModel, reason: str) -> ComposedModel:
+def without_double(model: FittedModel, reason: str) -> FittedModel:
     """Note why a model cannot be worked with in float64."""
     precision = replace(model.facts.precision, reason=reason)
     return replace(model, facts=replace(model.facts, precision=precision))
@@ -83,7 +82,7 @@ def _predictor(rows: BatchRows, language: ModuleLanguage, columns: Any) -> Modul
     return ModulePredictor(names, rows.inputs, rows.program.mean, language)
 
 
-def _with_open_noise(model: ComposedModel) -> ComposedModel:
+def _with_open_noise(model: FittedModel) -> FittedModel:
     """Plug in the noise variance of a Gaussian likelihood that left it open."""
     outputs: Any = model.rows.outputs  # which have a noise variance if they are Gaussian
     likelihood = None if outputs is None else outputs.likelihood
@@ -91,7 +90,7 @@ def _with_open_noise(model: ComposedModel) -> ComposedModel:
         return model
     rule = likelihood.variance
     noise = outputs.estimated_noise(model.theta, model.weights, model.penalty, rule)
-    found: ComposedModel = with_noise(model, noise, str(rule))
+    found: FittedModel = with_noise(model, noise, str(rule))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from implicit_delta._core.rounding import EPS
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import ComposableRows, NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 MOST_ITERATIONS = 200
 # Roundings of an outcome: residuals of less are none. Least squares of a design without collinear
@@ -58,7 +60,7 @@ class Noise(NamedTuple):
 
 def estimated_noise(
     likelihood: Gaussian,
-    model: FittedModel,
+    model: "FittedModel",
     targets: Array,
     gauss_newton: Callable[[], Array] | None,
 ) -> Noise:
@@ -77,7 +79,7 @@ def estimated_noise(
     """
     count = float(np.sum(model.weights.counts)) * targets.shape[1]
     weights = model.weights.mean_one * model.weights.values
-    squares = -2.0 * float(weights @ model.terms(model.theta))
+    squares = -2.0 * float(weights @ model.rows.terms(model.theta))
     noise = noise_by_rule(likelihood.variance, model, squares, count, gauss_newton)
     check_noise(noise.variance, float(weights @ np.sum(targets**2, axis=1)) / count)
     return noise

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 
 Piece = tuple[NDArray[np.intp], Array]  # codes, (g,), and sums, (g, k)
@@ -71,3 +72,11 @@ def _added(pieces: "list[Piece] | tuple[Piece, ...]") -> Piece:
     sums = np.zeros((codes.size, pieces[0][1].shape[1]))
     np.add.at(sums, places, np.concatenate([rows for _, rows in pieces]))
     return codes, sums
+
+
+def scatter_of(rows: Array, counts: Array, clusters: Clusters | None = None) -> Array:
+    """Sum outer products of rows (n, k), or of their sums within clusters, to (k, k)."""
+    if clusters is None:
+        return np.asarray((counts[:, None] * rows).T @ rows)
+    sums = clusters.sums(counts[:, None] * rows)
+    return np.asarray(sums.T @ sums)

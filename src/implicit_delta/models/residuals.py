@@ -22,14 +22,16 @@ from implicit_delta.models.constrained_fit import (
     constrained_maximum,
 )
 from implicit_delta.models.constraints import Constraints, constraints_of
+from implicit_delta.models.coordinates import active_constraints
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.fit_checks import cause_beside
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik import HINTS, notes_of
 from implicit_delta.models.loglik_rows import LoglikRows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
 from implicit_delta.models.runaway import OF_A_PART, check_runaways
@@ -111,7 +113,7 @@ def from_residuals(
     names: Sequence[str] | None = None,
     bounds: Any = None,
     constraints: Any = (),
-) -> ComposedModel:
+) -> FittedModel:
     r"""Make a fitted model of a least-squares problem.
 
     The terms are :math:`-r_i(\theta)^2 / 2 s^2`, the Gaussian log-likelihood up to a constant (the
@@ -241,7 +243,7 @@ class LeastSquares:
     scale: Scale | None = None
     cache: Recent = field(default_factory=Recent)
 
-    def model(self, theta: Array, noise: Noise) -> ComposedModel:
+    def model(self, theta: Array, noise: Noise) -> FittedModel:
         """Make the model of a noise variance."""
         targets = np.zeros_like(self.weights.values)
         gaussian = GaussianResiduals(self, Gaussian(noise.variance), targets, theta.size)
@@ -255,7 +257,7 @@ class LeastSquares:
             no_rows=MIXED if self.scale is not None and self.scale.mixes else "",
         )
         penalty, space = penalty_of(None, self.l2), Space(constraints=self.constraints)
-        return ComposedModel(theta, rows, self.weights, penalty, space, facts)
+        return FittedModel(theta, rows, self.weights, penalty, space, facts)
 
     def residuals(self, theta: Array) -> Array:
         """Evaluate the residuals, (n,), in units of sigma."""
@@ -311,8 +313,8 @@ class LeastSquares:
         if self.constraints is None:
             return np.eye(theta.size)
         model = self.model(theta, Noise(self._first_noise(theta), np.inf))
-        active = model.active()
-        chart = None if active is None else active.chart(theta, model.units)
+        active = active_constraints(model)
+        chart = None if active is None else active.chart(theta, objective_of(model).units)
         return np.eye(theta.size) if chart is None else np.linalg.qr(chart.slope(theta))[0]
 
     def _spectrum(self, theta: Array, along: Array) -> Array:

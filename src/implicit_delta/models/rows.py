@@ -249,6 +249,11 @@ class LocalObjective(Protocol):
     def terms_along(self, theta: Array, v: Array) -> Array:
         """Derivative of each term along the columns of v, (d, k) to (n, k)."""
 
+    def sum_blocks(
+        self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
+    ) -> Any:
+        """Sum a function of blocks of `terms_along`; see `Rows.sum_blocks`."""
+
     def metric(self, theta: Array) -> "Factor | None":
         """Factorize the sum of outer products of the score rows, where these are at hand."""
 

@@ -9,14 +9,18 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import satisfies_constraints
+from implicit_delta.models.objective import objective_of
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 AS_FAR = (0.1, 1.0, 8.0)  # times the size of a parameter, or its unit: looks farther out
 MOVES = 0.5  # length of the moves of all terms over the first of these: none of them is level
@@ -37,7 +41,7 @@ def of_a_part() -> Iterator[None]:
         OF_A_PART.reset(token)
 
 
-def check_runaways(model: FittedModel, fitted: bool) -> None:
+def check_runaways(model: "FittedModel", fitted: bool) -> None:
     """Warn of parameters along which the log-likelihood is level on one side, and falls behind.
 
     A fit of which every parameter runs away has found nothing, and is refused.
@@ -45,7 +49,7 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
     found = {} if OF_A_PART.get() else dict(_runaways(model))
     if not found:
         return
-    names = model.names or tuple(f"theta[{j}]" for j in range(model.d))
+    names = model.space.names or tuple(f"theta[{j}]" for j in range(model.d))
     told = ", ".join(
         f"{names[j]} = {model.theta[j]:.4g} (toward {'+' if side > 0 else '-'}infinity)"
         for j, side in found.items()
@@ -65,7 +69,7 @@ def check_runaways(model: FittedModel, fitted: bool) -> None:
     warn(text, ImplicitDeltaWarning)
 
 
-def _runaways(model: FittedModel) -> Iterator[tuple[int, int]]:
+def _runaways(model: "FittedModel") -> Iterator[tuple[int, int]]:
     """Positions and directions; one evaluation nearby for a parameter that does not run."""
     top = model.objective(model.theta)
     for j in np.flatnonzero(~_sensitive_parameters(model)).tolist():
@@ -85,14 +89,14 @@ def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
     return np.asarray(slopes * np.maximum(AS_FAR[0] * abs(model.theta), model.units) > MOVES)
 
 
-def level_ways(model: FittedModel) -> frozenset[tuple[int, int]]:
+def level_ways(model: "FittedModel") -> frozenset[tuple[int, int]]:
     """Positions and directions in which the log-likelihood is level: of a part, none may matter."""
     top = model.objective(model.theta)
     ways = ((j, way) for j in range(model.d) for way in (1, -1))
     return frozenset((j, way) for j, way in ways if _levels_off(model, j, way, top))
 
 
-def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:
+def _levels_off(model: "FittedModel", j: int, way: int, top: float) -> bool:
     """Whether the log-likelihood is level ahead: nearby first, as far out it may be expensive."""
     return all(
         _fall(model, j, way * far * size, top) < LEVEL
@@ -101,18 +105,18 @@ def _levels_off(model: FittedModel, j: int, way: int, top: float) -> bool:
     )
 
 
-def _sizes(model: FittedModel, j: int) -> Iterator[float]:
+def _sizes(model: "FittedModel", j: int) -> Iterator[float]:
     """Its own size and its unit: beside a maximum a tenth of that is a fall of 0.005."""
     if model.theta[j]:
         yield abs(float(model.theta[j]))
-    yield float(model.units[j])
+    yield float(objective_of(model).units[j])
 
 
-def _fall(model: FittedModel, j: int, step: float, top: float) -> float:
+def _fall(model: "FittedModel", j: int, step: float, top: float) -> float:
     """Size of the change of the objective; infinite where it or theta is not allowed."""
     theta = model.theta.copy()
     theta[j] += step
-    if not model.allows(theta):
+    if not satisfies_constraints(model, theta):
         return np.inf
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -9,8 +9,7 @@ import numpy as np
 
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.runaway import check_runaways
@@ -37,7 +36,7 @@ PASSES = 10  # of a usual `infer`, to foretell its time
 
 def from_shards(
     build: Callable[[Any], FittedModel], parts: Any, *, client: Any = None, keep: float = KEEP
-) -> ComposedModel:
+) -> FittedModel:
     """Make a fitted model that is the sum of the models of parts of the data.
 
     Parameters
@@ -91,7 +90,7 @@ def from_shards(
     return model_over(Serial(build, given, keep))
 
 
-def model_over(engine: Engine) -> ComposedModel:
+def model_over(engine: Engine) -> FittedModel:
     """Make the model of the shards of an engine: look at each once, and compare."""
     found: list[Described] = list(engine.each(described))
     _check_all(found, engine)
@@ -108,7 +107,7 @@ def model_over(engine: Engine) -> ComposedModel:
     kind = f"{engine.count} of {first.kind}, {min(sizes)} to {max(sizes)} rows each"
     facts = replace(first.facts, source=engine.maker, notes={"shards": kind})
     space = replace(first.space, language=ShardLanguage(bare))
-    model = ComposedModel(first.theta, rows, weights, penalty, space, facts)
+    model = FittedModel(first.theta, rows, weights, penalty, space, facts)
     if facts.noise_rule:
         noise = noise_over(bare, model.d, weights, penalty)
         model = with_noise(model, noise, facts.noise_rule)
@@ -227,11 +226,11 @@ def _joined(found: list[Described]) -> Array:
     return np.concatenate([np.ones(own.n) if own.weights is None else own.weights for own in found])
 
 
-def _tell_plan(model: ComposedModel, engine: Engine) -> None:
+def _tell_plan(model: FittedModel, engine: Engine) -> None:
     """Tell what the first walk took, loudly if an answer will take long."""
     seconds = engine.counter.seconds
     text = (
-        f"{model.maker}: {engine.count} shards, {model.n} rows, {model.d} parameters; the "
+        f"{model.facts.source}: {engine.count} shards, {model.n} rows, {model.d} parameters; the "
         f"first walk took about {seconds:.1g} s, with imports and the building of parts; `infer` "
         f"takes about {PASSES} walks, and `polish` before it about {FIT}"
     )

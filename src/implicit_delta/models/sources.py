@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.objective import objective_of
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,18 @@ class Source:
         return bool(self.rows.stop - self.rows.start == 1)
 
 
+def strata_of(model: Any) -> tuple[slice, ...]:
+    """Rows that were sampled together: all, or those of each of several data sets."""
+    return tuple(source.rows for source in model.facts.sources) or (slice(0, model.n),)
+
+
 def information_of(model: Any, theta: Array, v: Array, rows: slice) -> Array:
     """Minus the Hessian of the terms of some rows, without penalties, times (d, k)."""
     weights = np.zeros_like(model.weights.values)
     weights[rows] = model.weights.values[rows]
-    if model.curvature == "ggn":
-        return np.asarray(model.outputs.gauss_newton(theta, weights, v))
-    return np.asarray(model.local.information_of(theta, v, weights))
+    if model.facts.curvature == "ggn":
+        return np.asarray(model.rows.outputs.gauss_newton(theta, weights, v))
+    return np.asarray(objective_of(model).information_of(theta, v, weights))
 
 
 def measurement_variance(model: Any, theta: Array, v: Array) -> Array | None:

@@ -10,7 +10,7 @@ from implicit_delta.models.language import FittedLanguage, Language, VectorLangu
 from implicit_delta.models.named_theta import Layout
 
 if TYPE_CHECKING:
-    from implicit_delta.models.base import FittedModel
+    from implicit_delta.models.model import FittedModel
 
 
 @dataclass(frozen=True, eq=False)

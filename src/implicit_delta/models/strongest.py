@@ -1,13 +1,16 @@
 """Rows of largest influence, found where the rows are stored."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.redraws import influences_of
 from implicit_delta.models.rows import RankedRows
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 
 class Strongest(NamedTuple):
@@ -18,13 +21,13 @@ class Strongest(NamedTuple):
     label: tuple[str, ...] | None
 
 
-def strongest(model: FittedModel, theta: Array, v: Array, errors: Array, k: int) -> Strongest:
+def strongest(model: "FittedModel", theta: Array, v: Array, errors: Array, k: int) -> Strongest:
     """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
     rows, index = getattr(model, "rows", None), model.facts.host.labels
     if isinstance(rows, RankedRows):
         found: Strongest = rows.strongest(theta, model.weights, v, errors, k)
         return found if index is None else found._replace(label=_labels(index, found.row))
-    influences = model.influences(theta, v)
+    influences = influences_of(model, theta, v)
     order = by_size(influences, errors)[:k]
     counted = index is None or np.array_equal(np.asarray(index), np.arange(model.n))
     return Strongest(order, influences[order], None if counted else _labels(index, order))

@@ -1,13 +1,16 @@
 """Calls of a user's log-likelihood: their progress, and results that are cached."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from implicit_delta._core.progress import calls_ahead
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik_rows import LoglikRows
 
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
-def progress_for(model: FittedModel, label: str, calls: int) -> AbstractContextManager[None]:
+
+def progress_for(model: "FittedModel", label: str, calls: int) -> AbstractContextManager[None]:
     """Announce this many calls of the user's function, if it is slow, while the context lasts."""
     rows = getattr(model, "rows", None)
     if not isinstance(rows, LoglikRows):
@@ -15,7 +18,7 @@ def progress_for(model: FittedModel, label: str, calls: int) -> AbstractContextM
     return calls_ahead(rows.counter, label, calls)
 
 
-def isolated_cache(model: FittedModel, empty: bool = True) -> AbstractContextManager[None]:
+def isolated_cache(model: "FittedModel", empty: bool = True) -> AbstractContextManager[None]:
     """Drop afterwards the terms that were cached meanwhile; start with an empty cache by default.
 
     A replicate then costs the same in a process of its own and in this one.

@@ -12,8 +12,8 @@ from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Average
 from implicit_delta.inference.infer import infer
 from implicit_delta.methods.base import Method
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.loglik import from_loglik
+from implicit_delta.models.model import FittedModel
 from implicit_delta.testing.comparing import require
 
 

@@ -8,9 +8,14 @@ from scipy.optimize import NonlinearConstraint
 from implicit_delta._core.rounding import is_repeated
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import Curvature, FittedModel, require_rows, scatter_of
+from implicit_delta.models.batches import batch_score
 from implicit_delta.models.constraints import Active, constraints_of
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.coordinates import restricted
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.redraws import influences_of, reweight
+from implicit_delta.models.reducers import scatter_of
 from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.testing.comparing import close, require
 from implicit_delta.testing.rows import check_equations, check_rows
@@ -30,7 +35,7 @@ def check_model(
     Parameters
     ----------
     model : FittedModel
-        Such as ``ComposedModel(theta, rows, weights)`` with rows of your own.
+        Such as ``FittedModel(theta, rows, weights)`` with rows of your own.
     psi : callable, optional
         A smooth evaluation in the model's own language.
     rtol : float
@@ -49,21 +54,20 @@ def check_model(
     >>> check_model(idm.from_loglik(lambda m: -((y - m[0]) ** 2) / 2, theta=[7 / 3]))
     """
     generator = np.random.default_rng(rng)
-    require_rows(model)
+    model.facts.require_rows()
     _check_shapes(model)
-    if model.sandwiched:
+    if not model.rows.symmetric:
         check_equations(model, generator, rtol)
         return
     block = _directions(model, generator)
     near = model.theta + 0.3 * block[:, 0]
     for theta in (np.asarray(model.theta), near):
         _check_derivatives(model, theta, block, rtol)
-        if isinstance(model, ComposedModel):
-            check_rows(model, theta, block, rtol)
+        check_rows(model, theta, block, rtol)
         if psi is not None:
             _check_evaluation(model, psi, theta, block, rtol)
     _check_copies(model, near, generator)
-    if isinstance(model, ComposedModel) and model.chart is None and model.d > 1:
+    if model.space.chart is None and model.d > 1:
         _check_restricted(model, psi, generator, rtol)
 
 
@@ -75,10 +79,10 @@ def _check_derivatives(model: FittedModel, theta: Array, block: Array, rtol: flo
 
 
 def _check_restricted(
-    model: ComposedModel, psi: Psi | None, generator: np.random.Generator, rtol: float
+    model: FittedModel, psi: Psi | None, generator: np.random.Generator, rtol: float
 ) -> None:
     """Check the chain rule along a random constraint that bends."""
-    around, units = np.array(model.theta), np.array(model.units)
+    around, units = np.array(model.theta), np.array(objective_of(model).units)
     slant = generator.choice([-1.0, 1.0], size=model.d) * generator.uniform(0.5, 1.0, size=model.d)
 
     def held(theta: Array) -> Any:
@@ -93,7 +97,7 @@ def _check_restricted(
     one = np.zeros(1)
     chart = Active(under, one.astype(np.intp), one.astype(np.int_), one).chart(around, units)
     assert chart is not None
-    restricted = model.along(chart)
+    restricted = restricted(model, chart)
     block = _directions(restricted, generator)
     z = np.asarray(restricted.theta + 0.1 * block[:, 0])
     try:
@@ -114,12 +118,12 @@ def _check_shapes(model: FittedModel) -> None:
 
 
 def _check_terms(model: FittedModel, theta: Array) -> None:
-    kept, passes = theta.copy(), model.passes
-    terms = model.terms(theta)
-    require(model.passes > passes, "terms must count as a pass over the data")
+    kept, passes = theta.copy(), model.rows.passes
+    terms = model.rows.terms(theta)
+    require(model.rows.passes > passes, "terms must count as a pass over the data")
     require(terms.shape == (model.n,), f"terms must have shape (n,), not {terms.shape}")
     require(terms.dtype == np.float64, "terms must be float64")
-    require(is_repeated(terms, model.terms(theta)), "terms must be deterministic")
+    require(is_repeated(terms, model.rows.terms(theta)), "terms must be deterministic")
     require(np.array_equal(kept, theta), "terms must not change its argument")
 
 
@@ -130,7 +134,7 @@ def _check_score(model: FittedModel, theta: Array, block: Array, rtol: float) ->
     close(score @ block, numeric.value[0], rtol, 1.0, "score is not the gradient of objective")
     if model.n > 1:
         halves = np.array_split(np.arange(model.n), 2)
-        parts = [model.batch_score(theta, rows) * (len(rows) / model.n) for rows in halves]
+        parts = [batch_score(model, theta, rows) * (len(rows) / model.n) for rows in halves]
         text = "batch_score, averaged over all rows, is not the score"
         close(sum(parts) @ block, score @ block, rtol, 1.0, text)
 
@@ -168,9 +172,9 @@ def _curvatures(model: FittedModel, theta: Array, block: Array) -> list[Curvatur
 def _check_terms_along(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:
     along = model.terms_along(theta, block)
     require(along.shape == (model.n, block.shape[1]), "terms_along must have shape (n, k)")
-    numeric = differentiate(model.terms, theta, block).value
+    numeric = differentiate(model.rows.terms, theta, block).value
     close(along, numeric, rtol, 1.0, "terms_along is not the derivative of terms")
-    rows = model.influences(theta, block)
+    rows = influences_of(model, theta, block)
     total, text = model.scatter(theta, block), "the scatter is not that of terms_along"
     close(total, scatter_of(rows, model.weights.counts), rtol, 1.0, text)
 
@@ -188,10 +192,10 @@ def _check_evaluation(
 
 def _check_copies(model: FittedModel, near: Array, generator: np.random.Generator) -> None:
     weights = generator.integers(0, 3, size=model.n).astype(np.float64) + 0.5
-    other = model.reweighted(weights)
-    expected = (weights - model.weights.values) @ model.terms(near)
+    other = reweight(model, weights)
+    expected = (weights - model.weights.values) @ model.rows.terms(near)
     actual = other.objective(near) - model.objective(near)
-    size = float(np.sum(abs(model.terms(near)))) + 1.0
+    size = float(np.sum(abs(model.rows.terms(near)))) + 1.0
     close(actual, expected, 1e-6, size, "reweighted does not weight the terms")
     moved = model.at(near)
     require(np.allclose(moved.theta, near, rtol=1e-6), "at(theta) must have that theta")

@@ -27,7 +27,7 @@ def bend(case: Case) -> Finding | None:
     several = evaluation.size > 1 and response.bent is not None
     of = f" of {evaluation.names[response.bent or 0]!r:.60}" if several else ""
     on = ", on the log scale," if evaluation.logs[response.bent or 0] else ""
-    by_equations = case.model is not None and case.model.sandwiched
+    by_equations = case.model is not None and (not case.model.rows.symmetric)
     return Finding(
         "refuse" if found > BEND_REFUSES else "warn",
         "bend",

@@ -15,8 +15,8 @@ from implicit_delta.inference.stopped import moves_to_come
 from implicit_delta.inference.target import Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.boundaries import near_limits
+from implicit_delta.models.model import FittedModel
 from implicit_delta.numerics.arrays import ratio
 
 NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
@@ -119,7 +119,7 @@ class Case:
     @cached_property
     def near(self) -> str:
         """Limits of the constraints that are close by."""
-        limited = self.model is not None and self.model.constraints is not None
+        limited = self.model is not None and self.model.space.constraints is not None
         return "; ".join(map(str, near_limits(self.evaluation.model))) if limited else ""
 
     @cached_property

@@ -8,7 +8,9 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.leverage import gauss_newton_root
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import dispersion_of, pseudo_options, squared_residuals
+from implicit_delta.models.redraws import redraw, reweight
 
 TOO_MUCH = 1.17  # at this dispersion a nominal 95 % interval covers 93 %
 COPIES = 8  # of a row that are drawn one by one; the sum over more has their mean and variance
@@ -25,12 +27,12 @@ FACTOR = (
 
 def pseudo_likelihood(case: Case) -> Finding | None:
     """Find model-based standard errors from terms that are not log-densities."""
-    if case.model is None or not case.part.by_model or not case.model.pseudo:
+    if case.model is None or not case.part.by_model or not pseudo_options(case.model):
         return None
     return Finding(
         "warn",
         "pseudo_likelihood",
-        f"With {case.model.pseudo} the terms are no log-densities, and the standard errors here "
+        f"With {pseudo_options(case.model)} the terms are no log-densities, and the standard errors here "
         "take them for such: class weights of 2 count every row twice.",
         remedies=("Use `robust=True`.",),
         warning=DispersionWarning,
@@ -45,7 +47,7 @@ def dispersion(case: Case) -> Finding | None:
     model = case.model
     if model is None or not case.part.by_model:
         return None
-    found = model.dispersion()
+    found = dispersion_of(model)
     if not TOO_MUCH < found < np.inf:
         return None
     rng = np.random.default_rng(0)
@@ -63,7 +65,7 @@ def dispersion(case: Case) -> Finding | None:
         f"variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model and fitted). "
         f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}.",
         number=found,
-        remedies=(FACTOR if model.maker == "from_residuals" else OTHERWISE,),
+        remedies=(FACTOR if model.facts.source == "from_residuals" else OTHERWISE,),
         warning=DispersionWarning,
     )
 
@@ -78,20 +80,20 @@ def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Gen
     w, copies, source, shares = model.weights.values, 1, model, [model.weights.values]
     if model.weights.kind == "frequency" and not np.all((w == 0) | (w == 1)):
         drawn_copies = np.clip(w, 1, COPIES) // 1
-        copies, source = int(drawn_copies.max()), model.reweighted((w > 0).astype(np.float64))
+        copies, source = int(drawn_copies.max()), reweight(model, (w > 0).astype(np.float64))
         shares = [np.sqrt(w / drawn_copies) * (k < drawn_copies) for k in range(copies)]
-    drawn = [source.redrawn(rng) for _ in range(copies)]
+    drawn = [redraw(source, rng) for _ in range(copies)]
     freedom, taken = float(np.sum(model.weights.counts)) - model.d, 0.0
     if root is None:
         taken = 0.0 if model.penalty.given else float(model.d)  # by the fit, on average
     else:
         theta, penalty = model.theta, model.penalty.score(model.theta)
         parts = zip(drawn, shares, strict=True)
-        score = sum(part.reweighted(share).score(theta) + penalty for part, share in parts)
+        score = sum(reweight(part, share).score(theta) + penalty for part, share in parts)
         drawn = [part.at(theta + root @ (root.T @ (score - penalty))) for part in drawn]
     total = float(w.sum()) - taken
     for part, share in zip(drawn, shares, strict=True):
-        squares = part.squared_residuals()
+        squares = squared_residuals(part)
         if squares is None:
             return np.nan
         total += float(share @ (squares - 1))

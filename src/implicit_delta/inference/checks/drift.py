@@ -12,7 +12,8 @@ from implicit_delta._core.thresholds import (
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.training_gain import stopped_early
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.numerics.arrays import ratio
 
 MOST_PARAMETERS = 500  # whose covariance is formed to look at the drift of each
@@ -78,7 +79,7 @@ def parameter_drift(case: Case) -> Finding | None:
     model = case.model
     if model is None or not model.facts.training.by_library:
         return None
-    if model.bends or model.constraints is not None:
+    if is_network(model) or model.space.constraints is not None:
         return None
     if case.response.directions is None or model.penalty.early_stop or model.d > MOST_PARAMETERS:
         return None
@@ -92,7 +93,7 @@ def parameter_drift(case: Case) -> Finding | None:
     worst = int(np.argmax(moves))
     if not moves[worst] > DRIFT_REFUSES:
         return None
-    name = f"parameter {worst}" if model.names is None else repr(model.names[worst])
+    name = f"parameter {worst}" if model.space.names is None else repr(model.space.names[worst])
     return Finding(
         "warn",
         "parameter_drift",

@@ -40,9 +40,9 @@ def parabola(case: Case) -> Finding | None:
     model, response = case.model, case.response
     if model is None or response.directions is None or model.penalty.early_stop:
         return None
-    if model.sandwiched or response.robust:  # whose variance is not a curvature
+    if (not model.rows.symmetric) or response.robust:  # whose variance is not a curvature
         return None
-    by_ggn = model.curvature == "ggn"
+    by_ggn = model.facts.curvature == "ggn"
     found = [
         _of_falls(falls, response.exact, by_ggn)
         for falls in (response.falls or _falls(case)).values()

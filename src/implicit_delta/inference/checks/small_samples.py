@@ -17,7 +17,8 @@ from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
 from implicit_delta.methods.base import Response
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.sources import strata_of
 from implicit_delta.numerics.arrays import ratio
 
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
@@ -120,7 +121,7 @@ def of_small_samples(
 
 def _vanishing(model: FittedModel, response: Response, rows: Array) -> Vanishing | None:
     """Find a robust error that is next to nothing beside the model's own; exact zeros come last."""
-    if response.robust or model.sandwiched or len(model.strata) > 1:
+    if response.robust or (not model.rows.symmetric) or len(strata_of(model)) > 1:
         return None
     own = np.sqrt(response.covariance.diagonal())
     found = np.sqrt(model.weights.counts @ rows**2)
@@ -215,7 +216,7 @@ def _by_influence(
     """
     if rows is None or sandwich.name not in PREDICTED or sandwich.clusters is not None:
         return Forecast()
-    if response.robust or model.weights.kind == "sampling" or model.sandwiched:
+    if response.robust or model.weights.kind == "sampling" or (not model.rows.symmetric):
         return Forecast()
     below = model.weights.counts @ rows**2 < response.covariance.diagonal()
     moving = rows[:, np.any(rows, axis=0) & below]

@@ -41,8 +41,8 @@ from implicit_delta.inference.profile.joint_region import Contour
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.rough_scores import rough_score
 from implicit_delta.models.user_calls import progress_for
 
@@ -123,7 +123,7 @@ def contour(
     (True, False)
     """
     levels, count = levels_of(confidence_level), _checked_rays(rays)
-    constraints = model.constraints
+    constraints = model.space.constraints
     whole = model if constraints is None else without_inequalities(model)
     evaluation = Evaluation.of(whole, psi, names)
     _check_evaluation(evaluation)

@@ -50,9 +50,12 @@ from implicit_delta.inference.profile.walk import Walk
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Response
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
-from implicit_delta.models.base import Curvature, FittedModel
 from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest_limit
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.coordinates import satisfies_constraints
+from implicit_delta.models.facts import Curvature
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.user_calls import isolated_cache, progress_for
 from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, variable_metric
 
@@ -168,7 +171,7 @@ def profile(
     checked_side(side)
     if fixed_by_constraints(model):
         evaluation = Evaluation.of(without_inequalities(model), psi, name)
-        fixed = model.constraints
+        fixed = model.space.constraints
     else:
         evaluation, fixed = Evaluation.of(model, psi, name), None
     one = partial(
@@ -205,8 +208,8 @@ def profile_of(
     """
     cost, levels = Cost.start(evaluation.model), levels_of(confidence_level)
     if curvature is None:
-        evaluation.model.check_maximum()
-        curvature = evaluation.model.curvature
+        check_maximum(evaluation.model)
+        curvature = evaluation.model.facts.curvature
     asked = _Asked.of(sorted(levels), evaluation.model.facts.df, side)
     model = evaluation.model
     with profiling(model, f"profiling {evaluation.names[0]}"), isolated_cache(model, empty=False):
@@ -287,14 +290,14 @@ def _walked(
             return _within_constraints(evaluation, asked, curvature, strict)
         ends = [end for values in walked.found.values() for _, end in values.ends]
         simple = all(len(values.pieces) == 1 for values in walked.found.values())
-        if simple and all(model.allows(end.theta) for end in ends):
+        if simple and all(satisfies_constraints(model, end.theta) for end in ends):
             return walked
     return _within_constraints(evaluation, asked, curvature, strict)
 
 
 def _mixed(evaluation: Evaluation, asked: _Asked) -> _Asked:
     """Take the quantiles of a limit beside limits of other quantities."""
-    constraints = evaluation.model.constraints
+    constraints = evaluation.model.space.constraints
     assert constraints is not None
     if evaluation.itself is not None:
         return asked
@@ -344,7 +347,7 @@ def _within_constraints(
     evaluation: Evaluation, asked: _Asked, curvature: Curvature, strict: bool
 ) -> _Walked:
     """Find the ends within the constraints; psi may be at a limit, without a standard error."""
-    constraints = evaluation.model.constraints
+    constraints = evaluation.model.space.constraints
     assert constraints is not None
     if evaluation.itself is not None:
         raise EvaluationError(
@@ -483,7 +486,7 @@ def check_likelihood(model: FittedModel) -> None:
             "grows with the unit of the weights, and has no chi-squared quantile. Use "
             "`infer(model, psi)`, whose variance is design-based, or `Bootstrap()`."
         )
-    if model.sandwiched:
+    if not model.rows.symmetric:
         model.objective(model.theta)  # which says why there is none
     covariance = model.facts.host.covariance
     if covariance is not None:

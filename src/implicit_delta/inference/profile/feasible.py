@@ -29,10 +29,12 @@ from implicit_delta.inference.profile.sides import BOTH, open_end
 from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.models.base import FittedModel
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.fixed import without_constraints
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
 from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.maximizers import lbfgs
 from implicit_delta.numerics.maximizers.objective import LinearScale
@@ -50,13 +52,13 @@ HUGE = 1e100  # stands for what is not defined
 
 def without_inequalities(model: FittedModel) -> FittedModel:
     """Build the model in coordinates along its equalities alone."""
-    whole = model.whole or model
-    active = whole.active()
+    whole = model.space.whole or model
+    active = active_constraints(whole)
     assert active is not None
     for row in active.rows:
         active = active if active.constraints.equal[row] else active.without(int(row))
-    chart = active.chart(whole.theta, whole.units)
-    base = whole if chart is None else whole.along(chart)
+    chart = active.chart(whole.theta, objective_of(whole).units)
+    base = whole if chart is None else restricted(whole, chart)
     return without_constraints(base)
 
 
@@ -90,13 +92,13 @@ class Feasible:
         scale = self._scale
         if scale is not None:
             return scale.half(np.eye(self.model.d))
-        slope = abs(self.model.slope_inside(self.model.theta))  # of a line it is the only unit
-        return np.diag(1 / np.maximum(1 / self.model.units, slope))
+        slope = abs(slope_inside(self.model, self.model.theta))  # of a line it is the only unit
+        return np.diag(1 / np.maximum(1 / objective_of(self.model).units, slope))
 
     def straight(self, sign: int) -> bool:
         """Whether the log-likelihood is a line to larger (smaller) psi, for all that is seen."""
         ahead = self.root @ self._uphill(sign)
-        fall = -float(ahead @ self.model.slope_inside(self.model.theta))
+        fall = -float(ahead @ slope_inside(self.model, self.model.theta))
         bend = 1.0  # of other parameters there may be none: along psi it decides
         if self._scale is None:
             bend = float(ahead @ self.model.information(self.model.theta, ahead))
@@ -112,7 +114,7 @@ class Feasible:
         away = end.theta - self.model.theta
         if not end.deviance > 0 or not np.any(away):
             return 0.0
-        share = -2 * float(self.model.slope_inside(self.model.theta) @ away) / end.deviance
+        share = -2 * float(slope_inside(self.model, self.model.theta) @ away) / end.deviance
         if share >= 1:
             return np.inf
         found = share * np.sqrt(end.deviance / (1 - share)) / 2
@@ -225,7 +227,7 @@ class Feasible:
 
     def _inside(self, x: Array) -> Array:
         """Move a start into the bounds, beyond which the log-likelihood may not be defined."""
-        if self.model.chart is not None:
+        if self.model.space.chart is not None:
             return x
         theta = self._theta(x)
         return self._inverse(np.clip(theta, *box(self.constraints, theta)))
@@ -256,10 +258,12 @@ class Feasible:
 
     def _snapped(self, theta: Array) -> Array:
         """Undo rounding errors on either side of bounds of single parameters."""
-        if self.model.chart is not None:
+        if self.model.space.chart is not None:
             return theta
         low, high = box(self.constraints, theta)
-        near = ROUNDING * np.minimum(self.model.units, np.linalg.norm(self.root, axis=1))
+        near = ROUNDING * np.minimum(
+            objective_of(self.model).units, np.linalg.norm(self.root, axis=1)
+        )
         theta = np.where(abs(theta - low) <= near, low, theta)
         return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 
@@ -307,12 +311,12 @@ class Feasible:
 
     def _slopes(self, theta: Array) -> Array:
         """Differentiate the constraints with respect to x, (m, d)."""
-        chart, whole = self.model.chart, self._whole(theta)
+        chart, whole = self.model.space.chart, self._whole(theta)
         slope = self.constraints.slope(whole)
         return np.asarray((slope if chart is None else slope @ chart.slope(whole)) @ self.root)
 
     def _whole(self, theta: Array) -> Array:
-        chart = self.model.chart
+        chart = self.model.space.chart
         return theta if chart is None else chart.point(theta)
 
     def _theta(self, x: Array) -> Array:

@@ -8,7 +8,7 @@ from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import number, percent
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.result import Profile
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 
 
 @dataclass(frozen=True, eq=False, repr=False)

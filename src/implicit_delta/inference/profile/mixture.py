@@ -52,9 +52,9 @@ def _cone(whole: Evaluation, constraints: Constraints) -> tuple[Array, Array] | 
         return None
     if scale is None or not np.any(gradient):
         return None
-    theta = model.theta if model.chart is None else model.chart.point(model.theta)
+    theta = model.theta if model.space.chart is None else model.space.chart.point(model.theta)
     slopes, value = constraints.slope(theta), constraints.value(theta)
-    slopes = slopes if model.chart is None else slopes @ model.chart.slope(theta)
+    slopes = slopes if model.space.chart is None else slopes @ model.space.chart.slope(theta)
     rows = np.asarray(scale.half_transpose(slopes.T)).T
     errors = np.linalg.norm(rows, axis=1)
     g = _units(np.asarray(scale.half_transpose(gradient))[None])[0]

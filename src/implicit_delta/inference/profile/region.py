@@ -10,7 +10,8 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.evaluation import Function
 from implicit_delta.inference.profile.ticks import tick
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import start_text
+from implicit_delta.models.model import FittedModel
 
 HIGHER = 1e-3  # a deviance below minus this shows that the fitted theta is no maximum
 
@@ -94,7 +95,7 @@ class Region:
                 f"{-deviance / 2:.3g} elsewhere, found on the way to the end of the interval. "
                 "Usual causes: training stopped early, or at a local maximum. Use "
                 "`polish(model)`, or fit again from this better optimum, "
-                f"`{self.model.maker or 'from_...'}(..., start={self.model.as_start(theta)})`."
+                f"`{self.model.facts.source or 'from_...'}(..., start={start_text(self.model, theta)})`."
             )
         return max(deviance, 0.0) if deviance < np.inf else np.inf
 

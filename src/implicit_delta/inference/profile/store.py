@@ -14,6 +14,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.profile.result import Curve, Profile
+from implicit_delta.models.objective import objective_of
 
 FORMAT = "implicit-delta profiles, 1"
 DIGITS = 10  # significant, of what goes into a key: fits repeat to more
@@ -78,18 +79,23 @@ class Store:
 def key_of(evaluation: Evaluation, settings: str) -> str:
     """Digest of the model and the question: data, theta, psi there and beside it, settings."""
     model = evaluation.model
-    theta, units = model.theta, model.units
+    theta, units = model.theta, objective_of(model).units
     beside = theta + BESIDE * units * np.cos(np.arange(theta.size))
     arrays = [
         theta,
         model.weights.values,
-        model.terms(theta),
+        model.rows.terms(theta),
         np.atleast_1d(model.objective(beside)),
         evaluation.value,
         evaluation.jacobian(theta) * units,
         evaluation(beside) - evaluation.value,
     ]
-    texts = [type(model).__name__, str(model.constraints), model.weights.kind, *evaluation.names]
+    texts = [
+        type(model).__name__,
+        str(model.space.constraints),
+        model.weights.kind,
+        *evaluation.names,
+    ]
     parts = [*map(_rounded, arrays), *texts, f"{model.facts.df:.6g}", settings]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

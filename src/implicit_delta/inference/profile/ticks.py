@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicit_delta._core.progress import progress
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 
 
 @dataclass
@@ -23,7 +23,7 @@ CURRENT: ContextVar[_Ticks | None] = ContextVar("profile", default=None)
 def profiling(model: FittedModel, label: str) -> Iterator[None]:
     """Open a bar that counts passes; `tick` moves it."""
     with progress(label, unit="pass") as bar:
-        token = CURRENT.set(_Ticks(bar, model.passes))
+        token = CURRENT.set(_Ticks(bar, model.rows.passes))
         try:
             yield
         finally:
@@ -33,6 +33,6 @@ def profiling(model: FittedModel, label: str) -> Iterator[None]:
 def tick(model: FittedModel) -> None:
     """Count the passes since the last call."""
     ticks = CURRENT.get()
-    if ticks is not None and model.passes > ticks.seen:
-        ticks.bar.update(model.passes - ticks.seen)
-        ticks.seen = model.passes
+    if ticks is not None and model.rows.passes > ticks.seen:
+        ticks.bar.update(model.rows.passes - ticks.seen)
+        ticks.seen = model.rows.passes

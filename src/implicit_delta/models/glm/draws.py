@@ -3,7 +3,7 @@
 import numpy as np
 
 from implicit_delta._core.types import Array
-from implicit_delta.models.base import cannot_draw
+from implicit_delta.models.redraws import cannot_draw
 
 
 def draw_tweedie(mean: Array, power: float, dispersion: Array, rng: np.random.Generator) -> Array:

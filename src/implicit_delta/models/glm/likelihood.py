@@ -8,8 +8,8 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Product
-from implicit_delta.models.base import cannot_draw
 from implicit_delta.models.facts import Curvature
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.rows import Whitened
 
 LARGEST_BLOCK = 2**22  # numbers of the rows that are held at a time

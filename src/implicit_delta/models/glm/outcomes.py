@@ -9,10 +9,10 @@ from scipy.special import log_ndtr, ndtr
 
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product, as_counts
-from implicit_delta.models.base import cannot_draw
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.noise import check_noise
+from implicit_delta.models.redraws import cannot_draw
 
 KNOWN = (
     "If the errors of the data are known, give these: `from_residuals(lambda b: y - X @ b, b, "

@@ -11,7 +11,7 @@ from implicit_delta.models.module_checks import Options
 from implicit_delta.models.parts import Selection
 
 if TYPE_CHECKING:
-    from implicit_delta.models.model import ComposedModel
+    from implicit_delta.models.model import FittedModel
 
 
 def from_jax(
@@ -33,7 +33,7 @@ def from_jax(
     weight_kind: WeightKind = "frequency",
     dtype: Any = None,
     columns: Sequence[str] | None = None,
-) -> "ComposedModel":
+) -> "FittedModel":
     r"""Make a fitted model of a trained pytree of parameters.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -

@@ -11,7 +11,7 @@ from jax import lax
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import RowNumbers
+from implicit_delta.models.batches import RowNumbers
 from implicit_delta.models.jax.module import x64
 from implicit_delta.models.module_checks import check_lengths, is_batches
 from implicit_delta.models.terms import SupervisedTerms

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,15 +17,17 @@ from implicit_delta.models.jax.module import is_widened, own_arrays, separate
 from implicit_delta.models.jax.program import JaxProgram
 from implicit_delta.models.jax.sharing import share
 from implicit_delta.models.jax.states import start_of, states_of
-from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.module_checks import Options, reason_of
 from implicit_delta.models.networks import fitted_network, without_double
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
 NARROWS = "it casts to float32 itself"
 
 
-def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> ComposedModel:
+def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) -> "FittedModel":
     """Check and convert what a user gave; see `from_jax`."""
     terms = checks.checked_terms(params, likelihood, apply, options)
     try:
@@ -39,7 +41,7 @@ def make(params: Any, data: Any, likelihood: Any, apply: Any, options: Options) 
         return without_double(model, reason_of(error))
 
 
-def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> ComposedModel:
+def _made(params: Any, data: Any, terms: RowTerms, options: Options) -> "FittedModel":
     functional, theta = separate(params, options.dtype, options.parameters)
     program = JaxProgram(functional, terms, options.penalty)
     with functional.context():

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,10 @@ from implicit_delta.errors import (
     NotDeterministicWarning,
     UnsupportedModelError,
 )
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.coordinates import satisfies_constraints
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 BESIDE = (1e-2, 1e-6, 0.0)  # of parameters: at zero, a usual start, rows and penalties look alike
@@ -55,7 +58,7 @@ class Looks(NamedTuple):
     alike: float
 
 
-def print_of(model: FittedModel, label: str) -> Print:
+def print_of(model: "FittedModel", label: str) -> Print:
     """Reduce the rows of a shard to sums, beside theta."""
     own = model.weights.values * _terms_beside(model)
     places = np.random.default_rng(0).random(own.size)
@@ -63,7 +66,7 @@ def print_of(model: FittedModel, label: str) -> Print:
     return Print(label, float(own.sum()), float(own @ places), share * float(abs(own).sum()))
 
 
-def looks_of(model: FittedModel, label: str) -> Looks:
+def looks_of(model: "FittedModel", label: str) -> Looks:
     """Reduce the rows of a shard to means, beside theta."""
     terms, weights = _terms_beside(model), model.weights.values
     z = (terms - terms.mean()) / max(terms.std(), 1e-12 * abs(terms).max(), 1e-300)
@@ -84,14 +87,14 @@ def chance_of(counts: NDArray[np.intp]) -> float:
     return float(np.exp(-0.5 * np.log(4 * np.pi * others).sum()))
 
 
-def pulls(model: FittedModel, theta: Array) -> Array:
+def pulls(model: "FittedModel", theta: Array) -> Array:
     """Gradient of the penalty at theta and beside, (2, d); NaN where it has none."""
     if not model.penalty:
         return np.zeros((2, theta.size))
     return np.stack([pull_at(model, theta), pull_at(model, beside(model, theta, BESIDE[0]))])
 
 
-def pull_at(model: FittedModel, theta: Array) -> Array:
+def pull_at(model: "FittedModel", theta: Array) -> Array:
     """Gradient of the penalty, (d,); NaN where it cannot be evaluated."""
     if not model.penalty:
         return np.zeros(theta.size)
@@ -102,26 +105,28 @@ def pull_at(model: FittedModel, theta: Array) -> Array:
         return np.full(theta.size, np.nan)
 
 
-def beside(model: FittedModel, theta: Array, share: float) -> Array:
+def beside(model: "FittedModel", theta: Array, share: float) -> Array:
     """Parameters in a generic direction from theta, unless constraints forbid these."""
     step = share * np.maximum(abs(theta), 1.0) * (0.5 + np.arange(1, theta.size + 1) * GOLDEN % 1)
-    allowed = (point for point in (theta + step, theta - step) if model.allows(point))
+    allowed = (
+        point for point in (theta + step, theta - step) if satisfies_constraints(model, point)
+    )
     return next(allowed, theta)
 
 
-def _terms_beside(model: FittedModel) -> Array:
+def _terms_beside(model: "FittedModel") -> Array:
     """Terms where rows that differ have different ones, (n,)."""
     theta = np.asarray(model.theta, dtype=np.float64)
     for share in BESIDE[:-1]:
         try:
             with np.errstate(all="ignore"):
-                terms = model.terms(beside(model, theta, share))
+                terms = model.rows.terms(beside(model, theta, share))
         except (ArithmeticError, ValueError):  # outside of their range
             continue
         terms = np.where(model.weights.values > 0, terms, 0.0)
         if np.isfinite(terms).all():
             return terms
-    return np.where(model.weights.values > 0, model.terms(theta), 0.0)
+    return np.where(model.weights.values > 0, model.rows.terms(theta), 0.0)
 
 
 def check_prints(before: Sequence[Print], after: Sequence[Print], maker: str) -> None:

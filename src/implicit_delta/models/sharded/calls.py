@@ -2,19 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.models import rough_scores
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models import batches, rough_scores
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.outputs import curvature_noise, tangent_model, whitened_rows
+from implicit_delta.models.redraws import redraw, reweight
 from implicit_delta.models.rows import DifferencedRows, Whitened
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.strongest import Strongest
 from implicit_delta.models.strongest import strongest as strongest_of
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 
 @dataclass(frozen=True)
@@ -95,17 +100,17 @@ def batch_score(shard: Shard, rows: NDArray[np.integer[Any]], theta: Array) -> A
     if not len(rows) or shard.silent:
         return zeros
     share = len(rows) / shard.model.n
-    return shard.spread(share * shard.model.batch_score(shard.own(theta), rows), zeros)
+    return shard.spread(share * batches.batch_score(shard.model, shard.own(theta), rows), zeros)
 
 
 def units(shard: Shard, d: int) -> Array:
     """Standard errors of single parameters, from these rows, (d,)."""
-    return shard.spread(shard.model.units, np.full(d, np.inf))
+    return shard.spread(objective_of(shard.model).units, np.full(d, np.inf))
 
 
 def whitened(shard: Shard, theta: Array, v: Array) -> list[Whitened]:
     """Whitened rows."""
-    return list(shard.model.whitened(shard.own(theta), shard.own(v)))
+    return list(whitened_rows(shard.model, shard.own(theta), shard.own(v)))
 
 
 def noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
@@ -113,7 +118,7 @@ def noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
     rng, zeros = np.random.default_rng(seed), np.zeros((theta.size, count))
     if shard.silent:
         return zeros
-    found = shard.model.curvature_noise(shard.own(theta), rng, count)
+    found = curvature_noise(shard.model, shard.own(theta), rng, count)
     return None if found is None else shard.spread(found, zeros)
 
 
@@ -145,7 +150,7 @@ def reweighted(shard: Shard, weights: Array) -> Shard:
     """Weigh the rows otherwise; without any weight the shard is silent."""
     if not np.any(weights):
         return replace(shard, silent=True)
-    return replace(shard, model=shard.model.reweighted(weights), silent=False)
+    return replace(shard, model=reweight(shard.model, weights), silent=False)
 
 
 def resampled(shard: Shard, share: tuple[Draw, int]) -> Shard:
@@ -170,14 +175,14 @@ def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
     return reweighted(shard, draw.by_clusters(shard.model.weights.values, shard.codes))
 
 
-def redrawn(shard: Shard, seed: int) -> FittedModel:
+def redrawn(shard: Shard, seed: int) -> "FittedModel":
     """Draw new targets."""
-    return shard.model.redrawn(np.random.default_rng(seed))
+    return redraw(shard.model, np.random.default_rng(seed))
 
 
-def tangent(shard: Shard, theta: Array) -> FittedModel:
+def tangent(shard: Shard, theta: Array) -> "FittedModel":
     """Linearize a network at theta."""
-    return shard.model.at(shard.own(theta)).tangent()
+    return tangent_model(shard.model.at(shard.own(theta)))
 
 
 def plain(theta: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.optional import optional
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
 from implicit_delta.models.sharded.engine import Change, Engine, added, bytes_of
 from implicit_delta.models.sharded.serial import size_of

@@ -8,13 +8,20 @@ import numpy as np
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.base import NOT_FIXED, FittedModel
-from implicit_delta.models.facts import Facts, Host
+from implicit_delta.models.facts import NOT_FIXED, Facts, Host
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import (
+    is_network,
+    pseudo_options,
+    squared_residuals,
+    whitened_rows,
+)
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
 from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.sources import strata_of
 from implicit_delta.models.space import Space
 from implicit_delta.models.user_calls import isolated_cache
 
@@ -67,7 +74,7 @@ def described(shard: Shard) -> Described:
     theta = np.asarray(model.theta, dtype=np.float64)
     return Described(
         shard.label,
-        model.maker or type(model).__name__,
+        model.facts.source or type(model).__name__,
         model.n,
         theta,
         _space(model),
@@ -78,7 +85,7 @@ def described(shard: Shard) -> Described:
         pulls(model, theta),
         model.weights.kind,
         None if np.all(model.weights.values == 1) else model.weights.values,
-        float(model.with_penalty(NO_PENALTY).objective(theta)),
+        float(replace(model, penalty=NO_PENALTY).objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
         level_ways(model) if _is_written(model) else frozenset(),
@@ -92,11 +99,11 @@ def _is_written(model: FittedModel) -> bool:
 
 def _obstacle(model: FittedModel) -> str:
     """Tell why a model is no sum over rows, if it is not."""
-    if model.sandwiched:
+    if not model.rows.symmetric:
         return "it is known by influences alone and has no log-likelihood"
     if model.facts.no_rows:
         return "its terms are not those of rows"
-    if model.chart is not None or len(model.strata) > 1:
+    if model.space.chart is not None or len(strata_of(model)) > 1:
         return "it is itself made of several models"
     covariance = model.facts.host.covariance
     if covariance is not None:
@@ -105,8 +112,14 @@ def _obstacle(model: FittedModel) -> str:
 
 
 def _space(model: FittedModel) -> Space:
-    unfixed = getattr(model, "limits", model.constraints)
-    return Space(model.names, model.layout, model.constraints, unfixed, dict(model.fixed))
+    unfixed = getattr(model, "limits", model.space.constraints)
+    return Space(
+        model.space.names,
+        model.space.layout,
+        model.space.constraints,
+        unfixed,
+        dict(model.space.fixed),
+    )
 
 
 def _facts(model: FittedModel) -> Facts:
@@ -120,8 +133,8 @@ def _facts(model: FittedModel) -> Facts:
         host=Host(drift_causes=known.host.drift_causes),
         noise_rule=rule,
         no_fixing=known.no_fixing if can else NOT_FIXED,
-        curvature=model.curvature,
-        precision=model.precision,
+        curvature=model.facts.curvature,
+        precision=model.facts.precision,
     )
 
 
@@ -133,17 +146,19 @@ def _outputs(model: FittedModel) -> OutputFacts | None:
         return None
     own = rows.outputs
     noise = own.likelihood.noise if isinstance(own.likelihood, Gaussian) else None
-    return OutputFacts(not model.bends, own.size, own.pseudo, own.can_be_overdispersed, noise)
+    return OutputFacts(not is_network(model), own.size, own.pseudo, own.can_be_overdispersed, noise)
 
 
 def _outputs_of_old(model: FittedModel) -> OutputFacts | None:
     """Look at the outputs of a model that is not made of parts."""
     try:
-        first = next(iter(model.whitened(np.asarray(model.theta), np.zeros((model.d, 1)))))
+        first = next(iter(whitened_rows(model, np.asarray(model.theta), np.zeros((model.d, 1)))))
     except UnsupportedModelError:
         return None
-    size, varying = first.residuals.shape[1], model.squared_residuals() is not None
-    return OutputFacts(not model.bends, size, model.pseudo, varying, getattr(model, "noise", None))
+    size, varying = first.residuals.shape[1], squared_residuals(model) is not None
+    return OutputFacts(
+        not is_network(model), size, pseudo_options(model), varying, getattr(model, "noise", None)
+    )
 
 
 def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:

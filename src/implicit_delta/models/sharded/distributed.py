@@ -12,7 +12,7 @@ import numpy as np
 from implicit_delta._core.arguments import Counter
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, ImplicitDeltaError, UnsupportedModelError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
 from implicit_delta.models.runaway import of_a_part
 from implicit_delta.models.sharded.engine import Change, Engine, added, in_double

@@ -1,16 +1,15 @@
 """Noise variance of squared error over all shards: sums of squares and of slopes travel."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import FittedModel
-from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.noise import with_noise as plugged_in
+from implicit_delta.models.outputs import outputs_of
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
@@ -18,6 +17,9 @@ from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.weights import Weights
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 UNKNOWN = (
     "{kind} has estimated a noise variance from these rows alone, and such variances of parts are "
@@ -40,9 +42,9 @@ class Squares:
     network: bool
 
 
-def is_network(model: FittedModel) -> TypeGuard[ComposedModel]:
+def is_network(model: "FittedModel") -> bool:
     """Whether the rows are those of a module or a pytree."""
-    return isinstance(model, ComposedModel) and isinstance(model.rows, TrainableRows)
+    return isinstance(model.rows, TrainableRows)
 
 
 def squares(shard: Shard) -> Squares:
@@ -50,13 +52,13 @@ def squares(shard: Shard) -> Squares:
     model = shard.model
     if is_network(model) and model.facts.noise_rule is not None:
         rule = None if model.facts.noise_rule == "None" else model.facts.noise_rule
-        unweighed = -2.0 * model.outputs.likelihood.noise * model.terms(model.theta)
+        unweighed = -2.0 * outputs_of(model).likelihood.noise * model.rows.terms(model.theta)
         total = 0.0 if shard.silent else float(model.weights.values @ unweighed)
-        return Squares(total, model.outputs.size, rule, True)
+        return Squares(total, outputs_of(model).size, rule, True)
     rows = _gaussian(model)
     if rows is None:
-        raise UnsupportedModelError(UNKNOWN.format(kind=model.maker or type(model).__name__))
-    if model.constraints is not None:
+        raise UnsupportedModelError(UNKNOWN.format(kind=model.facts.source or type(model).__name__))
+    if model.space.constraints is not None:
         raise UnsupportedModelError(UNDER)
     apart = rows.problem.residuals(np.asarray(model.theta)) - rows.targets
     total = 0.0 if shard.silent else float(model.weights.values @ apart**2)
@@ -77,8 +79,8 @@ def unit_gram(shard: Shard) -> Array:
     """Gauss-Newton matrix of a network for a noise variance of one, (d, d)."""
     model = shard.model
     assert is_network(model)
-    matrix = model.outputs.gauss_newton(model.theta, model.weights.values, np.eye(model.d))
-    return np.asarray((not shard.silent) * model.outputs.likelihood.noise * matrix)
+    matrix = outputs_of(model).gauss_newton(model.theta, model.weights.values, np.eye(model.d))
+    return np.asarray((not shard.silent) * outputs_of(model).likelihood.noise * matrix)
 
 
 class Fit(NamedTuple):
@@ -108,13 +110,13 @@ def noise_over(engine: Engine, d: int, weights: Weights, penalty: Penalty) -> No
     return noise_by_rule(first.rule, Fit(d, penalty), total, count, formed)
 
 
-def with_noise(shard: Shard, noise: Noise) -> FittedModel:
+def with_noise(shard: Shard, noise: Noise) -> "FittedModel":
     """Plug the variance of all shards in."""
     plugged: FittedModel = plugged_in(shard.model, noise, shard.model.facts.noise_rule)
     return plugged
 
 
-def _gaussian(model: FittedModel) -> GaussianResiduals | None:
+def _gaussian(model: "FittedModel") -> GaussianResiduals | None:
     """Residuals of least squares; None for other models."""
-    outputs = model.rows.outputs if isinstance(model, ComposedModel) else None
+    outputs = model.rows.outputs
     return outputs.gaussian if isinstance(outputs, ResidualOutputs) else None

@@ -8,7 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from implicit_delta._core.arguments import Counter
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
 from implicit_delta.models.sharded.calls import Call, reweighted
 from implicit_delta.models.sharded.engine import Change, Engine

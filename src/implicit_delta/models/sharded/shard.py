@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from implicit_delta._core.arguments import NoRowsError
 from implicit_delta._core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
-from implicit_delta.models.base import FittedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.runaway import of_a_part
 
 LEFT_OUT = (
@@ -106,14 +106,14 @@ def built(build: Callable[[Any], Any], part: Any, label: str) -> Shard:
 
 def answered(shard: Shard, ask: Ask, arguments: tuple[Any, ...], name: bool = True) -> Answer:
     """Ask a shard; an error names its part."""
-    before = shard.model.passes
+    before = shard.model.rows.passes
     try:
         value = ask(shard, *arguments)
     except Exception as error:
         if not name:
             raise
         raise named(error, f"In {shard.label}") from error
-    return Answer(value, shard.model.passes - before)
+    return Answer(value, shard.model.rows.passes - before)
 
 
 def named(error: Exception, where: str) -> Exception:

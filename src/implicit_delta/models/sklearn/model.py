@@ -21,7 +21,7 @@ from implicit_delta.models.glm.language import HostLanguage
 from implicit_delta.models.glm.network import Network
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.glm.rows import check_coefficients, host_rows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.parametrization import LinearMap
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.prediction import InCoordinates
@@ -47,7 +47,7 @@ def from_sklearn(
     y: Any,
     sample_weight: Any = None,
     weight_kind: WeightKind = "frequency",
-) -> ComposedModel:
+) -> FittedModel:
     r"""Make a fitted model of a scikit-learn estimator.
 
     Psi receives a fitted copy of the estimator, which predicts. Intercepts and penalties are
@@ -128,7 +128,7 @@ def from_sklearn(
     notes = {"likelihood": repr(built.likelihood)}
     hidden = isinstance(built.likelihood, Network) and built.to_tangent is None
     bounds = Bounds(built.low, np.inf) if np.any(np.isfinite(built.low)) else None
-    model = ComposedModel(
+    model = FittedModel(
         theta=built.b,
         rows=host_rows(built.likelihood, built.b, "scikit-learn", hidden),
         weights=weights,
@@ -155,7 +155,7 @@ def _language(pipelines: list[Any], last: Any, built: Built) -> HostLanguage:
     return HostLanguage(to_host, Watch(last), to_tangent, linear)
 
 
-def _without_shifts(model: ComposedModel, chart: LinearMap) -> ComposedModel:
+def _without_shifts(model: FittedModel, chart: LinearMap) -> FittedModel:
     """Leave out the directions in which coefficients can be shifted together without effect."""
     names, language, host = model.space.names, model.space.language, model.facts.host
     assert isinstance(language, HostLanguage)

@@ -1,6 +1,6 @@
 """Results of statsmodels that have estimates and a covariance, but no likelihood by rows."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,11 +8,13 @@ from implicit_delta._core.labels import NamedColumn
 from implicit_delta.models.claimed import Claimed, checked_covariance
 from implicit_delta.models.facts import Host
 from implicit_delta.models.given import given_model
-from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.statsmodels.claims import degrees_of_freedom
 from implicit_delta.models.statsmodels.fit_again import advice
 from implicit_delta.models.statsmodels.prediction import predictor_of
 from implicit_delta.models.traced_series import LikeParams
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 ESTIMATED = {
     "genmod.generalized_estimating_equations.GEE",
@@ -33,7 +35,7 @@ def is_estimated(results: Any, kind: str) -> bool:
     return bool(results.reml) and not penalized and getattr(results, "freepat", None) is None
 
 
-def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> ComposedModel:
+def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> "FittedModel":
     """Make the model of results with the covariance that `results.bse` has."""
     bare = getattr(results, "_results", results)
     theta = np.array(bare.params, dtype=np.float64)

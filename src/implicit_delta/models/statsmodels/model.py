@@ -10,7 +10,6 @@ from implicit_delta._core.labels import NamedColumn
 from implicit_delta._core.optional import optional
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.base import range_of
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.estimates import from_estimates
@@ -19,8 +18,9 @@ from implicit_delta.models.foreign import WRITE, has_estimates, refuse_foreign
 from implicit_delta.models.glm.language import HostLanguage
 from implicit_delta.models.glm.likelihood import OutputLikelihood
 from implicit_delta.models.glm.rows import NO_OUTPUTS, check_coefficients, host_rows
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.model import FittedModel
 from implicit_delta.models.penalty import Penalty, Ridge
+from implicit_delta.models.printing import range_text
 from implicit_delta.models.space import Space
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.estimated import estimated, is_estimated
@@ -44,7 +44,7 @@ def from_statsmodels(
     alpha: float | Sequence[float] | Array | None = None,
     observed: bool | None = None,
     weight_kind: WeightKind = "frequency",
-) -> ComposedModel:
+) -> FittedModel:
     r"""Make a fitted model of statsmodels results.
 
     Psi receives the parameters as ``results.params`` has them: a pandas Series (a DataFrame for
@@ -172,7 +172,7 @@ def from_statsmodels(
         Watch(bare.model, theta, ADVICE if predictor is None else PREDICT),
         linear=isinstance(built.likelihood, OutputLikelihood),
     )
-    model = ComposedModel(
+    model = FittedModel(
         theta=theta,
         rows=rows,
         weights=weights,
@@ -213,7 +213,7 @@ def _precisions(model: Any) -> dict[str, str]:
     weights = getattr(model, "weights" if kind == "WLS" else "var_weights", None)
     if weights is None or np.all(np.asarray(weights) == 1):
         return {}
-    return {"precisions": f"{range_of(np.asarray(weights))} (part of the likelihood)"}
+    return {"precisions": f"{range_text(np.asarray(weights))} (part of the likelihood)"}
 
 
 def _builder(results: Any) -> Builder:

@@ -12,7 +12,6 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import as_counts, whole
-from implicit_delta.models.base import cannot_draw
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie
 from implicit_delta.models.glm.likelihood import HostLikelihood
@@ -20,6 +19,7 @@ from implicit_delta.models.glm.outcomes import MeanVariance
 from implicit_delta.models.loglik_objective import LoglikObjective
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.penalty import NO_PENALTY
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.weights import Weights
 
 POWERS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0, "InverseGaussian": 3.0}  # of the variance

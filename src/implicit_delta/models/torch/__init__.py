@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from implicit_delta.models.model import ComposedModel
+    from implicit_delta.models.model import FittedModel
 
 
 def from_torch(
@@ -36,7 +36,7 @@ def from_torch(
     dtype: "torch.dtype | str | None" = None,
     columns: Sequence[str] | None = None,
     group: Any = None,
-) -> "ComposedModel":
+) -> "FittedModel":
     r"""Make a fitted model of a trained torch module.
 
     The objective is :math:`L(\theta) = \sum_i w_i \ell_i(\theta) - \text{penalty}(\theta) -

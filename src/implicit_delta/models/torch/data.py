@@ -15,8 +15,9 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
-from implicit_delta.models.base import RowNumbers, cannot_draw
+from implicit_delta.models.batches import RowNumbers
 from implicit_delta.models.module_checks import NO_ROWS, check_lengths, is_batches
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.terms import SupervisedTerms
 from implicit_delta.models.torch.wrappers import usable
 

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 from implicit_delta._core.warn import follow, warn
 from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.likelihoods import Likelihood
-from implicit_delta.models.model import ComposedModel
+from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.sharded.distributed import Distributed, digest
 from implicit_delta.models.sharded.language import ShardLanguage
@@ -24,6 +24,9 @@ from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.shards import SAME, model_over
 from implicit_delta.models.torch.model import make
 from implicit_delta.models.torch.wrappers import unwrapped
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
 
 MOST_LABELS = 10**6  # texts, of 60 MB; beyond, rows have a number alone
 
@@ -72,7 +75,7 @@ class RankLanguage(ShardLanguage):
 
 def make_over(
     module: nn.Module, data: Any, likelihood: Any, options: Options, group: Any
-) -> ComposedModel:
+) -> "FittedModel":
     """Make the model of the rows of all ranks; see `from_torch`."""
     ranks = ranks_of(group)
     if ranks.rank > 0:
@@ -97,7 +100,7 @@ def make_over(
     labels = RowsOfRanks(sizes, engine.strided) if engine.strided or few else None
     space = replace(model.space, language=RankLanguage(model.space.language.engine))
     model = replace(model, space=space, facts=model.facts.with_host(labels=labels))
-    return model.tethered() if by_evidence else model
+    return early_stopped(model) if by_evidence else model
 
 
 def _is_strided(own: Any, data: Any, ranks: Ranks) -> bool:

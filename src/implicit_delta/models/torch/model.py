@@ -1,7 +1,7 @@
 """The fitted model of a torch module."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -9,7 +9,6 @@ from torch import nn
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.batched import BATCH_BYTES, BatchRows
 from implicit_delta.models.facts import Training
-from implicit_delta.models.model import ComposedModel
 from implicit_delta.models.module_checks import Options, reason_of
 from implicit_delta.models.networks import fitted_network, without_double
 from implicit_delta.models.terms import RowTerms, SupervisedTerms, call, terms_of
@@ -23,11 +22,14 @@ from implicit_delta.models.torch.reasons import explained
 from implicit_delta.models.torch.states import start_of, states_of
 from implicit_delta.models.torch.wrappers import unwrapped
 
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
 PROBE_ROWS = 16
 KEPT_BYTES = 2**29  # of the graphs of all batches, to be kept between products
 
 
-def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> ComposedModel:
+def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> "FittedModel":
     """Check and convert what a user gave; see `from_torch`."""
     terms = terms_of(
         likelihood, call, "module", nn.modules.loss._Loss, options.outputs, options.targets
@@ -44,7 +46,7 @@ def make(module: nn.Module, data: Any, likelihood: Any, options: Options) -> Com
         return without_double(model, reason_of(error))
 
 
-def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> ComposedModel:
+def _made(module: nn.Module, source: Any, terms: RowTerms, options: Options) -> "FittedModel":
     functional, theta = separate(module, options.dtype, options.parameters)
     program = TorchProgram(functional, terms, options.penalty)
     with functional.context(), explained():

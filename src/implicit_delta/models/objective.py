@@ -1,0 +1,122 @@
+"""The objective of a model with its derivatives, as one value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_delta._core.types import Array
+from implicit_delta.errors import NotAMaximumError
+from implicit_delta.models.outer_products import OuterProducts
+from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.rows import (
+    DifferencedRows,
+    LocalObjective,
+    RoughRows,
+    Rows,
+    ScaledRows,
+    TotalRows,
+)
+from implicit_delta.models.weights import Weights
+from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.numerics.solvers import Factor
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
+FLAT = 1e-12  # of the largest curvature: one that is rounding
+SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
+
+
+def objective_of(model: "FittedModel") -> LocalObjective:
+    """Combine rows, weights and penalty to the objective, differentiated in the units at theta."""
+    if isinstance(model.rows, DifferencedRows):
+        return model.rows.around(model.theta, model.weights, model.penalty)
+    return RowObjective(model.theta, model.rows, model.weights, model.penalty)
+
+
+def check_maximum(model: "FittedModel") -> None:
+    """Raise at a saddle where the default is a Gauss-Newton matrix, which shows none."""
+    if model.facts.curvature == "ggn" and not model.penalty.early_stop:
+        objective_of(model).check_saddle()
+
+
+@dataclass(frozen=True, eq=False)
+class RowObjective:
+    """The objective of rows that have derivatives of their own; see `LocalObjective`."""
+
+    theta: Array
+    rows: Rows
+    weights: Weights
+    penalty: Penalty
+
+    @property
+    def units(self) -> Array:
+        if isinstance(self.rows, ScaledRows):
+            return self.rows.units(self.theta, self.weights, self.penalty)
+        size = abs(np.diag(self.information(self.theta, np.eye(self.theta.size))))
+        return np.asarray(1 / np.sqrt(np.maximum(size, FLAT * size.max() + 1e-300)))
+
+    @property
+    def outer_products(self) -> OuterProducts | None:
+        return None
+
+    def objective(self, theta: Array) -> float:
+        if isinstance(self.rows, TotalRows):
+            total = self.rows.total(theta, self.weights.values)
+        else:
+            total = self.weights.total(self.rows.terms(theta))
+        return total - self.penalty.value(theta)
+
+    def score(self, theta: Array) -> Array:
+        return self.weighted_score(theta, self.weights.values)
+
+    def weighted_score(self, theta: Array, weights: Array) -> Array:
+        return self.rows.score(theta, weights) - self.penalty.score(theta)
+
+    def swift_score(self, theta: Array) -> Array:
+        return self.score(theta)
+
+    def rough_score(self, theta: Array) -> Array:
+        if not isinstance(self.rows, RoughRows):
+            return self.score(theta)
+        return self.rows.rough_score(theta, self.weights.values) - self.penalty.score(theta)
+
+    def short_score(self, theta: Array, units: Array) -> Array:
+        return self.score(theta)
+
+    def information(self, theta: Array, v: Array) -> Array:
+        own = self.information_of(theta, v, self.weights.values)
+        return own + self.penalty.curvature(theta, v) if self.penalty.parts else own
+
+    def information_of(self, theta: Array, v: Array, weights: Array) -> Array:
+        return self.rows.curvature(theta, weights, v)
+
+    def terms_along(self, theta: Array, v: Array) -> Array:
+        found = np.empty((self.rows.n, v.shape[1]))
+        for span, block in self.rows.terms_along(theta, v):
+            found[span] = block
+        return found
+
+    def sum_blocks(
+        self, theta: Array, v: Array, reduce: Callable[..., Any], *row_arrays: NDArray[Any]
+    ) -> Any:
+        return self.rows.sum_blocks(theta, v, reduce, *row_arrays)
+
+    def metric(self, theta: Array) -> Factor | None:
+        return None
+
+    def approached(self) -> Array | None:
+        return None
+
+    def check_saddle(self) -> None:
+        if not isinstance(self.rows, RoughRows):
+            return
+        v = np.diag(self.units)
+        own = self.rows.rough_curvature(self.theta, self.weights.values, v)
+        matrix = symmetric(v @ (own + self.penalty.curvature(self.theta, v)))
+        least = np.linalg.eigvalsh(matrix)[0] if np.isfinite(matrix).all() else 0.0
+        if least < SADDLE:
+            raise NotAMaximumError.saddle(float(least))

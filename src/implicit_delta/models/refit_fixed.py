@@ -1,0 +1,60 @@
+"""Fit a model again under its constraints, with some parameters fixed or released."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.constrained_fit import maximum_along
+from implicit_delta.models.fixed import fixed_at, released_from
+from implicit_delta.models.noise import with_noise_again, with_scale_again
+from implicit_delta.models.rows import CheckedRows
+
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
+SETTLED = 1e-8  # relative change of a noise variance
+MOST_FITS = 100
+
+
+def fit_fixed(model: "FittedModel", values: Any, named: Mapping[str, Any]) -> "FittedModel":
+    """Fix parameters and fit the rest."""
+    _check(model)
+    return fitted_again(fixed_at(model, values, named))
+
+
+def fit_null(model: "FittedModel", values: Mapping[Any, Any]) -> "FittedModel":
+    """Fix these parameters, all of them if they are all given: the null hypothesis of a test."""
+    check_unchanged(model)
+    return fitted_again(fixed_at(model, values, {}, everything=True))
+
+
+def fit_released(model: "FittedModel", names: tuple[Any, ...]) -> "FittedModel":
+    """Release fixed parameters and fit."""
+    _check(model)
+    return fitted_again(released_from(model, names))
+
+
+def fitted_again(model: "FittedModel") -> "FittedModel":
+    """Fit a model under its constraints from where it is; with an estimated noise variance, too.
+
+    Under a penalty the parameters depend on the variance, so both are found in turns.
+    """
+    for _ in range(MOST_FITS):
+        model, ratio = with_noise_again(model.at(maximum_along(model)))
+        if not model.penalty or abs(ratio - 1) < SETTLED:
+            break
+    rescaled: FittedModel = with_scale_again(model)
+    return rescaled
+
+
+def check_unchanged(model: "FittedModel") -> None:
+    """Raise if the data have changed since the fit, as far as that can be seen."""
+    if isinstance(model.rows, CheckedRows):
+        model.rows.check_unchanged(model.theta)
+
+
+def _check(model: "FittedModel") -> None:
+    model.facts.require_terms()
+    if model.facts.no_fixing:
+        raise UnsupportedModelError(model.facts.no_fixing)
+    check_unchanged(model)
