@@ -175,7 +175,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.estimates import from_estimates as from_estimates
     from implicit_delta.models.jax import from_jax as from_jax
     from implicit_delta.models.loglik import from_loglik as from_loglik
-    from implicit_delta.models.model import FittedModel
+    from implicit_delta.models.model import FittedModel as FittedModel
     from implicit_delta.models.residuals import from_residuals as from_residuals
     from implicit_delta.models.sharded.units import on_shards as on_shards
     from implicit_delta.models.shards import from_shards as from_shards

@@ -170,8 +170,8 @@ def _trainable(model: Any, name: str) -> tuple[FittedModel, TrainableRows]:
         raise TypeError(f"{name} needs a fitted model, not {type(model).__name__}.")
     raise UnsupportedModelError(
         f"{name} is for networks of `from_torch` and `from_jax`, and this is a model of "
-        f"{model.facts.source or type(model).__name__}: its fit has no minibatches, and `polish(model)` "
-        "finishes it."
+        f"{model.facts.source or 'your own rows'}: its fit has no minibatches, and "
+        "`polish(model)` finishes it."
     )
 
 

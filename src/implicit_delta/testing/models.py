@@ -97,14 +97,14 @@ def _check_restricted(
     one = np.zeros(1)
     chart = Active(under, one.astype(np.intp), one.astype(np.int_), one).chart(around, units)
     assert chart is not None
-    restricted = restricted(model, chart)
-    block = _directions(restricted, generator)
-    z = np.asarray(restricted.theta + 0.1 * block[:, 0])
+    along = restricted(model, chart)
+    block = _directions(along, generator)
+    z = np.asarray(along.theta + 0.1 * block[:, 0])
     try:
-        _check_derivatives(restricted, z, block, rtol)
-        check_rows(restricted, z, block, rtol)
+        _check_derivatives(along, z, block, rtol)
+        check_rows(along, z, block, rtol)
         if psi is not None:
-            _check_evaluation(restricted, psi, z, block, rtol)
+            _check_evaluation(along, psi, z, block, rtol)
     except AssertionError as error:
         raise AssertionError(f"In the coordinates of a constraint: {error}") from None
 

@@ -32,8 +32,8 @@ def pseudo_likelihood(case: Case) -> Finding | None:
     return Finding(
         "warn",
         "pseudo_likelihood",
-        f"With {pseudo_options(case.model)} the terms are no log-densities, and the standard errors here "
-        "take them for such: class weights of 2 count every row twice.",
+        f"With {pseudo_options(case.model)} the terms are no log-densities, and the standard "
+        "errors here take them for such: class weights of 2 count every row twice.",
         remedies=("Use `robust=True`.",),
         warning=DispersionWarning,
     )

@@ -95,7 +95,8 @@ class Region:
                 f"{-deviance / 2:.3g} elsewhere, found on the way to the end of the interval. "
                 "Usual causes: training stopped early, or at a local maximum. Use "
                 "`polish(model)`, or fit again from this better optimum, "
-                f"`{self.model.facts.source or 'from_...'}(..., start={start_text(self.model, theta)})`."
+                f"`{self.model.facts.source or 'from_...'}(..., "
+                f"start={start_text(self.model, theta)})`."
             )
         return max(deviance, 0.0) if deviance < np.inf else np.inf
 
