@@ -250,7 +250,7 @@ def _check_meaning(m0: FittedModel, m1: FittedModel, within: Array | None) -> No
         found, names = _dropped(m0, m1), m1.space.names
     else:
         free, held = _along_equalities(m1), _held(m0, m1, within)
-        basis = np.eye(m1.d) if free.chart is None else free.chart.slope(within)
+        basis = np.eye(m1.d) if free.space.chart is None else free.space.chart.slope(within)
         found = vanished(m1, within, held, basis, lambda theta: noise_free_terms(m1, theta))
         names = m1.space.names or tuple(f"theta[{j}]" for j in range(m1.d))
     if found is None:
@@ -499,7 +499,11 @@ def _wald(m0: FittedModel, m1: FittedModel, df: int) -> float | None:
     """Measure how far the larger fit is from what the smaller one holds, in its own errors."""
     free = _along_equalities(m1)
     gradients, limits, values = _tested(m0, m1)
-    along = gradients if free.chart is None else gradients @ free.chart.slope(np.array(m1.theta))
+    along = (
+        gradients
+        if free.space.chart is None
+        else gradients @ free.space.chart.slope(np.array(m1.theta))
+    )
     moving = np.any(along != 0, axis=1)
     if not moving.any():
         return None
@@ -522,8 +526,8 @@ def _score(
     there = m1.at(within)
     basis = np.eye(m1.d)
     free = _along_equalities(m1)
-    if free.chart is not None:
-        basis = free.chart.slope(within)
+    if free.space.chart is not None:
+        basis = free.space.chart.slope(within)
     matrix = symmetric(basis.T @ there.information(there.theta, basis, m1.facts.curvature))
     found = _one_sided(basis.T @ there.score(there.theta), matrix, normals @ basis)
     if found is None or not fits[1].estimated:
@@ -538,7 +542,7 @@ def _along_equalities(model: FittedModel) -> Any:
 
 
 def _information(free: Any) -> Array:
-    return symmetric(free.information(free.theta, np.eye(free.d), free.curvature))
+    return symmetric(free.information(free.theta, np.eye(free.d), free.facts.curvature))
 
 
 def _quadratic(slope: Array, matrix: Array) -> float | None:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.coordinates import satisfies_constraints
+from implicit_delta.models.objective import objective_of
 
 SMALL = 1e-5  # of the size of a parameter: a step for a derivative
 STEPS = (0.1, -0.1, 0.01, -0.01, 1e-3, -1e-3)  # of the size of a parameter: a move that is seen
@@ -43,7 +45,9 @@ def vanished(model: Any, point: Array, held: Array, basis: Array, terms: Terms) 
         Of the larger model, (n,).
     """
     size = np.maximum(abs(point), abs(np.array(model.theta)))
-    size = np.maximum(size, np.minimum(model.units, 1.0))  # units are huge where L is flat
+    size = np.maximum(
+        size, np.minimum(objective_of(model).units, 1.0)
+    )  # units are huge where L is flat
     move = _Moves(model, terms)
     places: set[int] = set()
     causes: set[int] = set()
@@ -70,7 +74,7 @@ class _Moves(NamedTuple):
         """Yield points along a way, the size of each step, and the terms there."""
         for step in sizes:
             point = start + step * way
-            if self.model.allows(point):
+            if satisfies_constraints(self.model, point):
                 with np.errstate(all="ignore"):
                     found = self.terms(point)
                 if np.all(np.isfinite(found)):

@@ -172,18 +172,18 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 def _parts(name: str | None, model: Any) -> list[tuple[str | None, FittedModel]]:
     """Take a model as one part, or as the parts that it was made of."""
     written = isinstance(model, FittedModel) and can_be_written(model)
-    if not written or model.whole is not None:
+    if not written or model.space.whole is not None:
         raise TypeError(
             f"combine takes models of from_loglik, from_residuals or measurement, not "
             f"{getattr(model, 'maker', '') or type(model).__name__}. Others add by their "
             "log-likelihoods: write one function of all parameters."
         )
-    if model.layout is None:
+    if model.space.layout is None:
         raise ValueError(
             "Parameters are shared by name, and this model has none: give them, "
             '`from_loglik(loglik, start={"S": 100.0, "mu": 5.2})`.'
         )
-    if model.fixed:
+    if model.space.fixed:
         raise ValueError(
             "A model with fixed parameters would fix them for all: combine first, and fix then, "
             f"`(m1 + m2).fix({_spelled_fixed(model)})`."

@@ -10,7 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constraints import Constraints
-from implicit_delta.models.coordinates import active_constraints, slope_inside
+from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.objective import objective_of
 
 if TYPE_CHECKING:
@@ -199,19 +199,19 @@ def _finished(model: "FittedModel", theta: Array) -> Array:
     assert constraints is not None
     for _ in range(MOST_ROUNDS):
         here = _placed(model, theta)
-        active = here.active()
+        active = active_constraints(here)
         assert active is not None
         if before is not None and np.array_equal(active.rows, before):
             return theta
-        chart = active.chart(theta, here.units)
+        chart = active.chart(theta, objective_of(here).units)
         if chart is None:
             goal, before = _goal(here, constraints), active.rows
         else:
             z = chart.coordinates(theta)
             if chart.free.size:
-                z = maximum_of(here.along(chart))[0]
+                z = maximum_of(restricted(here, chart))[0]
             goal, before = chart.point(z), active.rows
-        if _nearly_holds(constraints, goal, here.units):
+        if _nearly_holds(constraints, goal, objective_of(here).units):
             theta = goal
         else:
             theta, before = _first_stop(constraints, theta, goal), None

@@ -8,6 +8,8 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.checks import Beside, mixture
 from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.coordinates import satisfies_constraints
+from implicit_delta.models.objective import objective_of
 from implicit_delta.numerics.derivatives import constant_beside
 
 BESIDE, STILL = 1e-5, 0.5  # of a unit; share of the terms that do not move over it
@@ -34,7 +36,7 @@ def check_steps(model: Any) -> None:
     One evaluation right beside; only rows that move farther away count, and if most of them
     do not move at all, two more directions decide.
     """
-    theta, units, terms = np.asarray(model.theta), model.units, model.rows.recalled
+    theta, units, terms = np.asarray(model.theta), objective_of(model).units, model.rows.recalled
     with np.errstate(all="ignore"):
         center, beside = terms(theta), terms(theta + BESIDE * units)
     told = abs(center) * np.finfo(float).eps < BESIDE**2 / 10  # rounding hides nothing
@@ -51,7 +53,11 @@ def check_steps(model: Any) -> None:
 def _moved(model: Any, theta: Array, units: Array, center: Array) -> Any:
     """Which terms are others at some distance, (n,)."""
     steps = (units, -units, np.maximum(abs(theta), 1.0), -np.maximum(abs(theta), 1.0))
-    found = [model.rows.recalled(theta + step) for step in steps if model.allows(theta + step)]
+    found = [
+        model.rows.recalled(theta + step)
+        for step in steps
+        if satisfies_constraints(model, theta + step)
+    ]
     return np.any([(far != center) & np.isfinite(far) for far in found], axis=0)
 
 
@@ -59,9 +65,9 @@ def cause_beside(model: Any) -> str:
     """Tell why given derivatives may be wrong beside theta; nothing if they are not."""
     theta, rows = np.array(model.theta), model.rows
     try:
-        step = model.units * mixture(model.d)
-        if model.constraints is not None:  # a log-likelihood may end there, a score may raise
-            low, high = box(model.constraints, theta)
+        step = objective_of(model).units * mixture(model.d)
+        if model.space.constraints is not None:  # a log-likelihood may end there, a score may raise
+            low, high = box(model.space.constraints, theta)
             step = np.where(high - low > 2 * abs(step), step, 0.0)
             inside = np.clip(theta, low + abs(step), high - abs(step))
             theta = np.where(step == 0, theta, inside)

@@ -156,7 +156,7 @@ class OfLanguage:
         if not hasattr(type(language), self.name):
             raise AttributeError(
                 f"`{self.name}` is for models of `{self.source}`, and this one is made by "
-                f"`{model.maker or 'another function'}`."
+                f"`{model.facts.source or 'another function'}`."
             )
         return getattr(language, self.name)
 

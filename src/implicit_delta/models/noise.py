@@ -11,6 +11,9 @@ from implicit_delta._core.rounding import EPS
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.coordinates import active_constraints, in_free_coordinates
+from implicit_delta.models.objective import objective_of
+from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import ComposableRows, NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
@@ -242,8 +245,8 @@ def _free_outputs(model: Any) -> tuple[Any, Array]:
     What constraints determine does not count for the noise variance.
     """
     rows = model.rows
-    active = None if model.chart is not None else model.active()
-    chart = None if active is None else active.chart(model.theta, model.units)
+    active = None if model.space.chart is not None else active_constraints(model)
+    chart = None if active is None else active.chart(model.theta, objective_of(model).units)
     if chart is None or not isinstance(rows, ComposableRows):
         return rows.outputs, model.theta
     return rows.along(chart).outputs, chart.coordinates(model.theta)
@@ -259,8 +262,8 @@ def with_scale_again(model: Any) -> Any:
     rule, outputs = model.facts.host.scale_rule, model.rows.outputs
     if rule is None or model.penalty.early_stop or not isinstance(outputs, RescaledOutputs):
         return model
-    left = model.weights.count - (_taken(model.free()) if rule == "unbiased" else 0.0)
-    factor = model.weights.mean_one_sum(model.squared_residuals()) / left
+    left = model.weights.count - (_taken(in_free_coordinates(model)) if rule == "unbiased" else 0.0)
+    factor = model.weights.mean_one_sum(squared_residuals(model)) / left
     rows = outputs.rescaled(factor)
     ridges = tuple(replace(r, strength=r.strength / factor) for r in model.penalty.ridges)
     return replace(

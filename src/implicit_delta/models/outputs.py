@@ -14,7 +14,7 @@ from implicit_delta.models.rows import (
     DifferencedRows,
     FormedOutputs,
     Outputs,
-    ResidualOutputs,
+    PearsonOutputs,
     TangentOutputs,
     TangentRows,
     Whitened,
@@ -113,7 +113,7 @@ def squared_residuals(model: "FittedModel") -> Array | None:
     outputs = model.rows.outputs
     if outputs is None or not outputs.can_be_overdispersed:
         return None
-    if isinstance(outputs, ResidualOutputs):
+    if isinstance(outputs, PearsonOutputs):
         return outputs.squared_residuals(np.asarray(model.theta))
     nothing = np.zeros((model.d, 1))
     residuals = np.concatenate([r.residuals for r in outputs.whitened(model.theta, nothing)])

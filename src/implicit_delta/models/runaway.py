@@ -84,9 +84,11 @@ def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
     """Parameters whose score rows show that the terms change nearby, (d,); False is unknown."""
     if getattr(getattr(model, "rows", None), "scores", None) is None:
         return np.zeros(model.d, dtype=bool)
-    rows = model.local.counted_rows(model.theta, model.weights.values)
+    rows = objective_of(model).counted_rows(model.theta, model.weights.values)
     slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, model.weights.values))
-    return np.asarray(slopes * np.maximum(AS_FAR[0] * abs(model.theta), model.units) > MOVES)
+    return np.asarray(
+        slopes * np.maximum(AS_FAR[0] * abs(model.theta), objective_of(model).units) > MOVES
+    )
 
 
 def level_ways(model: "FittedModel") -> frozenset[tuple[int, int]]:

@@ -11,6 +11,8 @@ from implicit_delta._core.types import Array
 from implicit_delta._core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.models.constrained_fit import box, constrained_maximum
+from implicit_delta.models.coordinates import start_text
+from implicit_delta.models.objective import objective_of
 from implicit_delta.numerics.arrays import symmetric
 
 FAR_UP = 10.0  # times the size of the log-likelihood at the start, and the number of terms
@@ -58,12 +60,15 @@ def sign_question(climbing: Any) -> str:
             ordinary = _is_peak(other, theta) and not _suspicious(other, theta)
     except (ImplicitDeltaError, ArithmeticError, ValueError):
         return ""
-    return ASK.format(theta=climbing.as_start(theta)) if ordinary else ""
+    return ASK.format(theta=start_text(climbing, theta)) if ordinary else ""
 
 
 def _is_peak(model: Any, theta: Array) -> bool:
     """Whether theta is inside of the bounds, and the objective falls to all sides."""
-    matrix = model.information(theta, np.diag(model.units)) * model.units[:, None]
+    matrix = (
+        model.information(theta, np.diag(objective_of(model).units))
+        * objective_of(model).units[:, None]
+    )
     return not _at_bounds(model, theta).any() and np.linalg.eigvalsh(symmetric(matrix))[0] > 0
 
 
@@ -73,8 +78,8 @@ def _suspicious(climbing: Any, theta: Array) -> bool:
 
 
 def _at_bounds(model: Any, theta: Array) -> Any:
-    if model.constraints is None:
+    if model.space.constraints is None:
         return np.zeros(theta.size, dtype=bool)
-    low, high = box(model.constraints, theta)
+    low, high = box(model.space.constraints, theta)
     near = 1e-6 * np.maximum(abs(theta), 1e-3)
     return (theta - low <= near) | (high - theta <= near)

@@ -121,15 +121,17 @@ def _as_high(best: Optimum, other: Optimum) -> bool:
 
 def _checked(start: Any, number: int, model: Any) -> Array:
     values, layout = flattened(start, f"starts[{number}]")
-    if layout is not None and model.names is not None and layout.names != model.names:
-        if set(layout.names) != set(model.names):
-            others = [name for name in layout.names if name not in model.names]
-            wrong = [f" {x!r} is no parameter: {near_match(x, model.names)}" for x in others[:1]]
+    if layout is not None and model.space.names is not None and layout.names != model.space.names:
+        if set(layout.names) != set(model.space.names):
+            others = [name for name in layout.names if name not in model.space.names]
+            wrong = [
+                f" {x!r} is no parameter: {near_match(x, model.space.names)}" for x in others[:1]
+            ]
             raise ValueError(
                 f"starts[{number}] has the names {', '.join(layout.names)}, and the first "
-                f"{', '.join(model.names)}.{''.join(wrong)}"
+                f"{', '.join(model.space.names)}.{''.join(wrong)}"
             )
-        values = np.asarray(values)[[layout.names.index(name) for name in model.names]]
+        values = np.asarray(values)[[layout.names.index(name) for name in model.space.names]]
     point = np.array(values, dtype=np.float64).reshape(-1)
     if point.size != model.d or not np.all(np.isfinite(point)):
         raise ValueError(f"starts[{number}] must be {model.d} finite numbers, not {start!r:.60}.")
@@ -140,8 +142,8 @@ def _drawn(model: Any, count: int) -> list[Array]:
     """Draw points around the start, within the bounds, where the log-likelihood is finite."""
     rng, start = np.random.default_rng(SEED), np.array(model.theta)
     low, high = np.full(model.d, -np.inf), np.full(model.d, np.inf)
-    if model.constraints is not None:
-        low, high = box(model.constraints, start)
+    if model.space.constraints is not None:
+        low, high = box(model.space.constraints, start)
     boxed = np.isfinite(low) & np.isfinite(high)
     within = np.where(boxed, low, 0.0), np.where(boxed, high, 1.0)
     points = []

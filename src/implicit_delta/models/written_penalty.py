@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta._core.types import Array
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.numerics.derivatives import second_differences
 from implicit_delta.numerics.tracing import trace
@@ -33,7 +34,7 @@ class WrittenPenalty:
         traced = trace(self.function, theta) if self.model.rows.is_traced else None
         if traced is not None and np.all(np.isfinite(traced[1])):
             return np.asarray(traced[1][0])
-        return np.asarray(self.model.local.gradient(self._term, theta))
+        return np.asarray(objective_of(self.model).gradient(self._term, theta))
 
     def traced_score(self, theta: Array) -> Array | None:
         """Gradient, (d,), of a trace that agrees with the function; None otherwise."""
@@ -43,7 +44,7 @@ class WrittenPenalty:
         return np.asarray(traced[1][0])
 
     def curvature(self, theta: Array, v: Array) -> Array:
-        units = self.model.units
+        units = objective_of(self.model).units
         bilinear = second_differences(self._term, theta, np.diag(units)).value
         return np.asarray(bilinear / np.outer(units, units) @ v)
 

@@ -8,7 +8,9 @@ from implicit_delta._core.rounding import is_repeated
 from implicit_delta._core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import tangent_model
+from implicit_delta.models.redraws import reweight
 from implicit_delta.models.reducers import Outer
 from implicit_delta.models.rows import (
     FormedOutputs,
@@ -126,10 +128,10 @@ def _check_redraw(rows: RedrawableRows, model: FittedModel, theta: Array) -> Non
 
 def check_equations(model: Any, generator: np.random.Generator, rtol: float) -> None:
     """Check rows that have no objective: sums, their Jacobian, and responses to it."""
-    units = np.array(model.units)
+    units = np.array(objective_of(model).units)
     near = model.theta + 0.3 * units * generator.normal(size=model.d)
     weights = generator.integers(1, 4, size=model.n).astype(np.float64)
-    for other in (model, model.at(near), model.reweighted(weights)):
+    for other in (model, model.at(near), reweight(model, weights)):
         theta, v = np.asarray(other.theta), generator.normal(size=(other.d, 3))
         _check_blocks(other.rows, theta, v)
         _check_sums(
