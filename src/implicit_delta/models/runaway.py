@@ -84,11 +84,11 @@ def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
     """Parameters whose score rows show that the terms change nearby, (d,); False is unknown."""
     if getattr(getattr(model, "rows", None), "scores", None) is None:
         return np.zeros(model.d, dtype=bool)
-    rows = objective_of(model).counted_rows(model.theta, model.weights.values)
+    objective: Any = objective_of(model)  # of a function, with derivatives of its terms
+    rows = objective.counted_rows(model.theta, model.weights.values)
     slopes = np.sqrt(np.einsum("ij,ij,i->j", rows, rows, model.weights.values))
-    return np.asarray(
-        slopes * np.maximum(AS_FAR[0] * abs(model.theta), objective_of(model).units) > MOVES
-    )
+    lengths = np.maximum(AS_FAR[0] * abs(model.theta), objective.units)
+    return np.asarray(slopes * lengths > MOVES)
 
 
 def level_ways(model: "FittedModel") -> frozenset[tuple[int, int]]:

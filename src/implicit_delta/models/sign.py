@@ -65,10 +65,8 @@ def sign_question(climbing: Any) -> str:
 
 def _is_peak(model: Any, theta: Array) -> bool:
     """Whether theta is inside of the bounds, and the objective falls to all sides."""
-    matrix = (
-        model.information(theta, np.diag(objective_of(model).units))
-        * objective_of(model).units[:, None]
-    )
+    units = objective_of(model).units
+    matrix = model.information(theta, np.diag(units)) * units[:, None]
     return not _at_bounds(model, theta).any() and np.linalg.eigvalsh(symmetric(matrix))[0] > 0
 
 

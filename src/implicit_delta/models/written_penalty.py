@@ -34,7 +34,8 @@ class WrittenPenalty:
         traced = trace(self.function, theta) if self.model.rows.is_traced else None
         if traced is not None and np.all(np.isfinite(traced[1])):
             return np.asarray(traced[1][0])
-        return np.asarray(objective_of(self.model).gradient(self._term, theta))
+        objective: Any = objective_of(self.model)  # of a function, as this penalty is
+        return np.asarray(objective.gradient(self._term, theta))
 
     def traced_score(self, theta: Array) -> Array | None:
         """Gradient, (d,), of a trace that agrees with the function; None otherwise."""
