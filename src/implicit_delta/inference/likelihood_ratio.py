@@ -25,6 +25,7 @@ from implicit_delta.models.coordinates import (
 from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
