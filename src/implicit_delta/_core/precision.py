@@ -83,7 +83,7 @@ def cautious(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except (ConvergenceError, NotAMaximumError) as error:
             model = args[0] if args else kwargs.get("model")
-            caution = getattr(model, "precision", DOUBLE).caution
+            caution = getattr(getattr(model, "facts", None), "precision", DOUBLE).caution
             if caution and caution not in str(error):
                 error.args = (f"{caution} {error}",)
             raise

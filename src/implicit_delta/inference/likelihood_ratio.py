@@ -25,7 +25,7 @@ from implicit_delta.models.coordinates import (
 from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
@@ -171,7 +171,7 @@ def _check_model(model: Any) -> None:
     if not _has_likelihood(model):
         raise TypeError(
             f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "
-            f"{getattr(model, 'maker', '') or type(model).__name__}. Host libraries keep their "
+            f"{name_of_model(model)}. Host libraries keep their "
             "log-likelihood: with statsmodels "
             "`scipy.stats.chi2.sf(2 * (large.llf - small.llf), df)`."
         )

@@ -1,6 +1,7 @@
 """Maxima of many objectives close to that of a fit, with what they share."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +13,7 @@ from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.warm_steps import Metric, WarmSteps
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.rough_scores import short_score
+from implicit_delta.models.objective import objective_of
 
 MOST_NUMBERS = 10**7  # slopes and bends of rows that are held
 BEND_STEP = 2.0**-7  # of a standard error: the bends are a metric, and need two digits
@@ -55,7 +56,7 @@ class Nearby:
         """
         assert ascent.scale is not None
         theta, score, d = np.asarray(model.theta), model.score(model.theta), model.d
-        off = short_score(model, theta, model) - score
+        off = objective_of(model).short_score(theta, objective_of(model).units) - score
         short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
         found = cls(WarmSteps.of(theta, ascent.scale), model, short, score)
         if not shared or d > replicates or model.n * d > MOST_NUMBERS:
@@ -76,7 +77,10 @@ class Nearby:
 
     def maximum(self, replicate: FittedModel) -> tuple[Array, bool] | None:
         """Step to the maximum of a replicate, (d,), if it is close by; whether that is certain."""
-        slope = partial(short_score, replicate, like=self.model) if self.short else replicate.score
+        slope: Callable[[Array], Array] = replicate.score
+        if self.short:
+            local, units = objective_of(replicate), objective_of(self.model).units
+            slope = partial(local.short_score, units=units)
         with contextlib.suppress(*NOT_THERE), np.errstate(all="ignore"):
             return self.steps.maximum(slope, self.first(replicate), self._metric(replicate))
         return None

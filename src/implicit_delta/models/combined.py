@@ -21,7 +21,7 @@ from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout, of_arrays
 from implicit_delta.models.objective import objective_of
-from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.redraws import redraw
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.same_data import columns_in, unwrapped
@@ -175,7 +175,7 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, FittedModel]]
     if not written or model.space.whole is not None:
         raise TypeError(
             f"combine takes models of from_loglik, from_residuals or measurement, not "
-            f"{getattr(model, 'maker', '') or type(model).__name__}. Others add by their "
+            f"{name_of_model(model)}. Others add by their "
             "log-likelihoods: write one function of all parameters."
         )
     if model.space.layout is None:

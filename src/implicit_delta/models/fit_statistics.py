@@ -48,7 +48,7 @@ class FitStatistics:
     def of(cls, model: "FittedModel") -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
         count, free = model.weights.count, free_parameters(model)
-        rows = getattr(model, "rows", None)
+        rows = model.rows
         outputs = rows.outputs if isinstance(rows, LoglikRows) else None
         several = getattr(getattr(rows, "loglik", None), "estimated", 0)  # of data sets together
         likelihood = None if outputs is None else outputs.likelihood
@@ -87,7 +87,7 @@ class FitStatistics:
 
 def noise_free_terms(model: "FittedModel", theta: Array) -> Array:
     """Terms, or the residuals of least squares: they do not depend on an estimated variance."""
-    rows = getattr(model, "rows", None)
+    rows = model.rows
     outputs = rows.outputs if isinstance(rows, LoglikRows) else None
     if outputs is None or outputs.likelihood is None:
         return model.rows.terms(theta)

@@ -163,5 +163,5 @@ class OfLanguage:
 
 def moments_of(model: Any, psi: Any) -> Moments | None:
     """Add up the rows of an average where they are stored; None if they are in this process."""
-    language = getattr(getattr(model, "space", None), "language", None)
+    language = model.space.language
     return language.moments(psi, model.theta) if isinstance(language, SummingLanguage) else None

@@ -78,6 +78,11 @@ class FittedModel:
         """Number of parameters."""
         return self.theta.size
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the parameters, if they have any."""
+        return self.space.names
+
     def objective(self, theta: Array) -> float:
         """Weighted sum of the terms less the penalty, L."""
         return objective_of(self).objective(theta)

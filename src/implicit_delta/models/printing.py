@@ -1,6 +1,6 @@
 """Text of `print(model)`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from implicit_delta.models.starts import spelled_optima
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
+
+
+def name_of_model(model: Any) -> str:
+    """Name the function that made a model, or the type of anything else, for messages."""
+    source = getattr(getattr(model, "facts", None), "source", "")
+    return str(source or type(model).__name__)
 
 
 def log_likelihood_of(model: "FittedModel") -> float:

@@ -66,5 +66,5 @@ class SpreadRows(Protocol):
 
 def processes_of(model: Any) -> Processes:
     """Return the processes that work on the rows of a model."""
-    rows = getattr(model, "rows", None)
+    rows = model.rows
     return rows.processes if isinstance(rows, SpreadRows) else ONE_PROCESS

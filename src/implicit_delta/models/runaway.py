@@ -82,7 +82,7 @@ def _runaways(model: "FittedModel") -> Iterator[tuple[int, int]]:
 
 def _sensitive_parameters(model: Any) -> NDArray[np.bool_]:
     """Parameters whose score rows show that the terms change nearby, (d,); False is unknown."""
-    if getattr(getattr(model, "rows", None), "scores", None) is None:
+    if getattr(model.rows, "scores", None) is None:
         return np.zeros(model.d, dtype=bool)
     objective: Any = objective_of(model)  # of a function, with derivatives of its terms
     rows = objective.counted_rows(model.theta, model.weights.values)

@@ -23,7 +23,7 @@ class Strongest(NamedTuple):
 
 def strongest(model: "FittedModel", theta: Array, v: Array, errors: Array, k: int) -> Strongest:
     """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
-    rows, index = getattr(model, "rows", None), model.facts.host.labels
+    rows, index = model.rows, model.facts.host.labels
     if isinstance(rows, RankedRows):
         found: Strongest = rows.strongest(theta, model.weights, v, errors, k)
         return found if index is None else found._replace(label=_labels(index, found.row))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def progress_for(model: "FittedModel", label: str, calls: int) -> AbstractContextManager[None]:
     """Announce this many calls of the user's function, if it is slow, while the context lasts."""
-    rows = getattr(model, "rows", None)
+    rows = model.rows
     if not isinstance(rows, LoglikRows):
         return nullcontext()
     return calls_ahead(rows.counter, label, calls)
@@ -23,7 +23,7 @@ def isolated_cache(model: "FittedModel", empty: bool = True) -> AbstractContextM
 
     A replicate then costs the same in a process of its own and in this one.
     """
-    rows = getattr(model, "rows", None)
+    rows = model.rows
     if not isinstance(rows, LoglikRows):
         return nullcontext()
     return rows.cache.terms.isolated(empty)

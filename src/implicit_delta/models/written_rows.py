@@ -7,17 +7,18 @@ import numpy as np
 
 from implicit_delta._core.types import Array
 from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.rows import NormalizedRows, RedrawableRows, Rows
 from implicit_delta.models.weights import Weights
 
 
 def can_be_written(model: Any) -> bool:
     """Whether the rows are stored here and know their log-likelihood with all its constants."""
-    rows = getattr(model, "rows", None)
+    rows = model.rows
     if isinstance(rows, LoglikRows):
         return True
     known = isinstance(rows, NormalizedRows) and not hasattr(rows, "processes")
-    return known and bool(np.isfinite(model.log_likelihood()))
+    return known and bool(np.isfinite(log_likelihood_of(model)))
 
 
 def written_rows(rows: Rows) -> LoglikRows:

@@ -43,7 +43,7 @@ from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.rough_scores import rough_score
+from implicit_delta.models.objective import objective_of
 from implicit_delta.models.user_calls import progress_for
 
 RAYS = 48
@@ -450,7 +450,7 @@ class _Search:
 
     def _score(self, x: Array, audited: bool = False) -> Array:
         theta = self._theta(x)
-        score = self.model.score(theta) if audited else rough_score(self.model, theta)
+        score = self.model.score(theta) if audited else objective_of(self.model).rough_score(theta)
         return np.asarray(self.root.T @ score)
 
     def _slope(self, x: Array) -> Array:

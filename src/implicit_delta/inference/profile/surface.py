@@ -8,7 +8,7 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.inference.profile.region import Region
-from implicit_delta.models.rough_scores import rough_score
+from implicit_delta.models.objective import objective_of
 from implicit_delta.numerics.maximizers import Objective
 
 FARTHEST = 1e4  # times its first length: a ray that is still in the region never leaves it
@@ -141,7 +141,7 @@ class Surface:
     def _gradients(self, u: Array) -> tuple[Array, Array]:
         def gradients() -> tuple[Array, Array]:
             theta = self.theta(u)
-            return rough_score(self.model, theta), self.evaluation.jacobian(theta)[0]
+            return objective_of(self.model).rough_score(theta), self.evaluation.jacobian(theta)[0]
 
         found: tuple[Array, Array] = self._cache.get(u.copy(), "gradients", gradients)
         return found

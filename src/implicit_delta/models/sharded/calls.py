@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.models import batches, rough_scores
+from implicit_delta.models import batches
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import curvature_noise, tangent_model, whitened_rows
 from implicit_delta.models.redraws import redraw, reweight
-from implicit_delta.models.rows import DifferencedRows, Whitened
+from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.strongest import Strongest
@@ -80,17 +80,14 @@ class SumBlocks:
             for one in row_arrays
         ]
         theta, v = shard.own(theta), shard.own(v)
-        rows = getattr(model, "rows", None)
-        if rows is None or isinstance(rows, DifferencedRows):
-            return self.reduce(model.terms_along(theta, v), *arrays)
-        return rows.sum_blocks(theta, v, self.reduce, *arrays)
+        return objective_of(model).sum_blocks(theta, v, self.reduce, *arrays)
 
 
 def rough_score(shard: Shard, theta: Array) -> Array:
     """Gradient of the objective, roughly, (d,)."""
     if shard.silent:
         return np.zeros_like(theta)
-    found = rough_scores.rough_score(shard.model, shard.own(theta))
+    found = objective_of(shard.model).rough_score(shard.own(theta))
     return shard.spread(found, np.zeros_like(theta))
 
 
@@ -137,8 +134,7 @@ def of_penalty(shard: Shard, member: str, *arguments: Array) -> Any:
 
 def reads_psi(shard: Shard) -> bool:
     """Whether `doubt_of` reads psi at all."""
-    language = getattr(getattr(shard.model, "space", None), "language", shard.model)
-    return getattr(language, "watch", None) is not None
+    return getattr(shard.model.space.language, "watch", None) is not None
 
 
 def placed(shard: Shard, places: NDArray[np.intp]) -> Shard:

@@ -12,9 +12,6 @@ from implicit_delta.models.facts import NOT_FIXED, Facts, Host
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import (
     is_network,
-    pseudo_options,
-    squared_residuals,
-    whitened_rows,
 )
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.rows import DifferencedRows
@@ -94,7 +91,7 @@ def described(shard: Shard) -> Described:
 
 def _is_written(model: FittedModel) -> bool:
     """Whether the log-likelihood is a function of the user."""
-    return isinstance(getattr(model, "rows", None), DifferencedRows)
+    return isinstance(model.rows, DifferencedRows)
 
 
 def _obstacle(model: FittedModel) -> str:
@@ -139,26 +136,11 @@ def _facts(model: FittedModel) -> Facts:
 
 
 def _outputs(model: FittedModel) -> OutputFacts | None:
-    rows = getattr(model, "rows", None)
-    if rows is None:
-        return _outputs_of_old(model)
-    if rows.outputs is None:
+    own = model.rows.outputs
+    if own is None:
         return None
-    own = rows.outputs
     noise = own.likelihood.noise if isinstance(own.likelihood, Gaussian) else None
     return OutputFacts(not is_network(model), own.size, own.pseudo, own.can_be_overdispersed, noise)
-
-
-def _outputs_of_old(model: FittedModel) -> OutputFacts | None:
-    """Look at the outputs of a model that is not made of parts."""
-    try:
-        first = next(iter(whitened_rows(model, np.asarray(model.theta), np.zeros((model.d, 1)))))
-    except UnsupportedModelError:
-        return None
-    size, varying = first.residuals.shape[1], squared_residuals(model) is not None
-    return OutputFacts(
-        not is_network(model), size, pseudo_options(model), varying, getattr(model, "noise", None)
-    )
 
 
 def seen_again(shard: Shard, theta: Array | None) -> tuple[Print, Array | None]:
