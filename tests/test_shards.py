@@ -532,3 +532,19 @@ def test_weights_travel_once():
         asked.scatter(theta, np.eye(3))
         asked.information(theta, np.eye(3))
     assert max(sent) <= 8 * (3 + 9) + 2 * 8  # theta and directions, and a factor for each shard
+
+
+@pytest.mark.parametrize("l2", [0.0, 2.0])
+@pytest.mark.parametrize("variance", ["mle", "unbiased", 0.8])
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+def test_a_fixed_parameter_does_not_count_for_the_variance_of_the_noise(variance, l2):
+    make, start = residuals(variance, l2), np.full(3, 0.5)
+    one = make(slice(None), start)
+    many = idm.from_shards(lambda rows: make(rows, start), THIRDS)
+    found = []
+    for model in (one, many):
+        held = idm.polish(idm.polish(model).fix({1: 1.5}))
+        estimate = idm.infer(held, idm.parameters)
+        found.append((held.theta, held.facts.df, np.sqrt(np.diag(estimate.covariance))))
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, own, rtol=SETTLED, atol=SETTLED)

@@ -8,12 +8,14 @@ import numpy as np
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
-from implicit_delta.models.facts import NOT_FIXED, Facts, Host
+from implicit_delta.models.facts import Facts, Host
+from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import (
     is_network,
 )
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
+from implicit_delta.models.printing import name_of_model
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.runaway import level_ways
 from implicit_delta.models.sharded.alike import Looks, Print, looks_of, print_of, pull_at, pulls
@@ -71,10 +73,10 @@ def described(shard: Shard) -> Described:
     theta = np.asarray(model.theta, dtype=np.float64)
     return Described(
         shard.label,
-        model.facts.source or type(model).__name__,
+        name_of_model(model),
         model.n,
         theta,
-        _space(model),
+        replace(model.space, language=VectorLanguage()),
         _facts(model),
         _outputs(model),
         replace(model.penalty, functions=()),
@@ -85,13 +87,8 @@ def described(shard: Shard) -> Described:
         float(replace(model, penalty=NO_PENALTY).objective(theta)),
         print_of(model, shard.label),
         looks_of(model, shard.label),
-        level_ways(model) if _is_written(model) else frozenset(),
+        level_ways(model) if isinstance(model.rows, DifferencedRows) else frozenset(),
     )
-
-
-def _is_written(model: FittedModel) -> bool:
-    """Whether the log-likelihood is a function of the user."""
-    return isinstance(model.rows, DifferencedRows)
 
 
 def _obstacle(model: FittedModel) -> str:
@@ -108,28 +105,16 @@ def _obstacle(model: FittedModel) -> str:
     return ""
 
 
-def _space(model: FittedModel) -> Space:
-    unfixed = getattr(model, "limits", model.space.constraints)
-    return Space(
-        model.space.names,
-        model.space.layout,
-        model.space.constraints,
-        unfixed,
-        dict(model.space.fixed),
-    )
-
-
 def _facts(model: FittedModel) -> Facts:
     """Facts of the whole; a noise variance of a part is estimated again from all."""
     known = model.facts
     rule = known.noise_rule or known.host.scale_rule
     rule = rule or ("unbiased" if np.isfinite(known.df) else None)
-    can = hasattr(model, "space") or type(model).fix is not FittedModel.fix
     return Facts(
         training=known.training,
         host=Host(drift_causes=known.host.drift_causes),
         noise_rule=rule,
-        no_fixing=known.no_fixing if can else NOT_FIXED,
+        no_fixing=known.no_fixing,
         curvature=model.facts.curvature,
         precision=model.facts.precision,
     )

@@ -60,18 +60,24 @@ def squares(shard: Shard) -> Squares:
         raise UnsupportedModelError(UNKNOWN.format(kind=model.facts.source or type(model).__name__))
     if model.space.constraints is not None:
         raise UnsupportedModelError(UNDER)
-    apart = rows.problem.residuals(np.asarray(model.theta)) - rows.targets
+    apart = rows.problem.residuals(_point(model)) - rows.targets
     total = 0.0 if shard.silent else float(model.weights.values @ apart**2)
     return Squares(total, 1, str(rows.problem.variance), False)
 
 
 def triangle(shard: Shard) -> tuple[Array, Array]:
-    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack; their error."""
+    """Triangle R of the slopes J of residuals, J'J = R'R: those of parts stack; their error.
+
+    In the coordinates of a chart along unit directions at right angles.
+    """
     model = shard.model
     rows = _gaussian(model)
     assert rows is not None
     weights = (not shard.silent) * model.weights.values
-    slopes, error = rows.problem.weighted_slopes(np.asarray(model.theta), weights)
+    slopes, error = rows.problem.weighted_slopes(_point(model), weights)
+    if model.space.chart is not None:
+        along = np.linalg.qr(model.space.chart.slope(_point(model)))[0]
+        slopes, error = slopes @ along, error @ abs(along)
     return np.asarray(np.linalg.qr(slopes, mode="r")), error
 
 
@@ -120,3 +126,9 @@ def _gaussian(model: "FittedModel") -> GaussianResiduals | None:
     """Residuals of least squares; None for other models."""
     outputs = model.rows.outputs
     return outputs.gaussian if isinstance(outputs, ResidualOutputs) else None
+
+
+def _point(model: FittedModel) -> Array:
+    """All parameters."""
+    theta, chart = np.asarray(model.theta), model.space.chart
+    return theta if chart is None else chart.point(theta)
