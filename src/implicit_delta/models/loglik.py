@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import (
-    as_parameters,
-    check_rows,
-)
+from implicit_delta._core.arguments import as_parameters, check_rows
 from implicit_delta._core.hints import hinting
 from implicit_delta._core.types import Array, WeightKind
 from implicit_delta.errors import (
@@ -34,7 +31,7 @@ from implicit_delta.models.facts import Facts
 from implicit_delta.models.fit_checks import cause_beside, check_steps
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.language import VectorLanguage
-from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.loglik_rows import LoglikRows, rows_of
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.objective import objective_of
@@ -209,7 +206,7 @@ def from_loglik(
 
 def _described(model: FittedModel) -> FittedModel:
     """Note the function, and its derivatives where those of others of this size are exact."""
-    return replace(model, facts=replace(model.facts, notes=notes_of(_rows(model))))
+    return replace(model, facts=replace(model.facts, notes=notes_of(rows_of(model))))
 
 
 def notes_of(rows: LoglikRows) -> dict[str, str]:
@@ -222,13 +219,8 @@ def notes_of(rows: LoglikRows) -> dict[str, str]:
     return notes
 
 
-def _rows(model: FittedModel) -> LoglikRows:
-    assert isinstance(model.rows, LoglikRows)
-    return model.rows
-
-
 def _with_scores(model: FittedModel, scores: Callable[[Array], Any] | None) -> FittedModel:
-    return replace(model, rows=_rows(model).with_scores(scores))
+    return replace(model, rows=rows_of(model).with_terms(scores=scores))
 
 
 def _with_traced_score(model: FittedModel, checked: bool) -> FittedModel:
@@ -236,14 +228,14 @@ def _with_traced_score(model: FittedModel, checked: bool) -> FittedModel:
     point = np.array(model.theta)
     if not all(can_be_traced(f, point, checked) for f in _functions(model)):
         return model
-    rows = _rows(model)
+    rows = rows_of(model)
     return _with_scores(model, TracedScore(rows.loglik, rows.counter))
 
 
 def _functions(model: FittedModel) -> list[Callable[[Array], Any]]:
     """The log-likelihood and the penalty that were given, as functions to terms."""
     written = [p for p in model.penalty.functions if isinstance(p, WrittenPenalty)]
-    return [_rows(model).loglik, *(OneTerm(p.function) for p in written)]
+    return [rows_of(model).loglik, *(OneTerm(p.function) for p in written)]
 
 
 def _bending_right(model: FittedModel) -> FittedModel:
@@ -256,7 +248,7 @@ def _bending_right(model: FittedModel) -> FittedModel:
 
 def _verified(model: FittedModel) -> FittedModel:
     """Keep traced derivatives at a maximum only if differences over its units agree with them."""
-    if not _rows(model).is_traced:
+    if not rows_of(model).is_traced:
         return model
     point = np.array(model.theta)
     try:
@@ -271,13 +263,13 @@ def _verified(model: FittedModel) -> FittedModel:
 
 def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[Any]) -> FittedModel:
     """Fit; where traced derivatives fail, or do not hold where they lead, by differences."""
-    rows = _rows(model)
+    rows = rows_of(model)
     if rows.is_traced:
         try:
             fitted = _climbed(model, starts, given)
         except (ImplicitDeltaError, ArithmeticError, ValueError):
             fitted = None
-        if fitted is not None and _rows(_verified(fitted)).is_traced:
+        if fitted is not None and rows_of(_verified(fitted)).is_traced:
             warn_of_sign(_climbing(model), fitted)
             return fitted
         model = replace(model, rows=rows.of(scores=None))
@@ -287,7 +279,7 @@ def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[An
         if dtype != np.float64 and isinstance(error, ConvergenceError):
             raise ConvergenceError(IN_SINGLE) from error
         check_repeatable_beside(rows.loglik, np.array(model.theta), "loglik")
-        if _rows(model).scores is not None:
+        if rows_of(model).scores is not None:
             _bending_right(model)
         causes = sign_question(_climbing(model)) or ("got stuck" in str(error)) * OTHER_CAUSES
         causes = causes or idle_at(model.rows.terms, np.array(model.theta), model.space.names)
@@ -297,7 +289,7 @@ def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[An
 
 
 def _climbing(model: FittedModel) -> FittedModel:
-    return replace(model, rows=_rows(model).for_climbing())
+    return replace(model, rows=rows_of(model).for_climbing())
 
 
 def _climbed(model: FittedModel, starts: Any, given: Any) -> FittedModel:
@@ -306,4 +298,6 @@ def _climbed(model: FittedModel, starts: Any, given: Any) -> FittedModel:
         fitted: FittedModel = best_of(climbing, points_of(given, climbing))
         return fitted
     best = constrained_maximum(climbing)
-    return replace(model, theta=as_parameters(best), rows=_rows(climbing).settled())
+    return replace(
+        model, theta=as_parameters(best), rows=rows_of(climbing).with_terms(climbs=False)
+    )

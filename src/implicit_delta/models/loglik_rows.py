@@ -29,15 +29,15 @@ Draw: TypeAlias = "Callable[[LoglikRows, Array, Weights, np.random.Generator], L
 class TermsCache:
     """Terms at recent parameters, the objective around the last place, and where a climb was.
 
-    A pickled one keeps the latter alone.
+    A pickled one is empty.
     """
 
     terms: Recent = field(default_factory=Recent)
     place: LoglikObjective | None = None
     approach: Approach | None = None
 
-    def __reduce__(self) -> tuple[type["TermsCache"], tuple[Any, ...]]:
-        return TermsCache, (Recent(), None, self.approach)
+    def __reduce__(self) -> tuple[type["TermsCache"], tuple[()]]:
+        return TermsCache, ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,29 +141,26 @@ class LoglikRows:
         return self.around(theta, weights, penalty).units
 
     def at(self, theta: Array, weights: Weights) -> "LoglikRows":
-        return replace(self, approach=self.last_approach, cache=TermsCache(self.cache.terms))
+        return self.with_terms()
 
     def for_climbing(self) -> "LoglikRows":
-        return replace(self, climbs=True, approach=self.last_approach, cache=self._same_terms())
-
-    def with_scores(self, scores: Callable[[Array], Any] | None) -> "LoglikRows":
-        """Replace the derivatives of the terms."""
-        return replace(self, scores=scores, cache=self._same_terms())
-
-    def settled(self) -> "LoglikRows":
-        """End a climb here; keep its terms."""
-        return replace(self, climbs=False, approach=self.last_approach, cache=self._same_terms())
-
-    def _same_terms(self) -> TermsCache:
-        return TermsCache(self.cache.terms)
+        return self.with_terms(climbs=True)
 
     def arrived(self) -> "LoglikRows":
-        outputs = None if self.outputs is None else self.outputs.without_cache()
-        return replace(self.settled(), outputs=outputs, cache=TermsCache())
+        return self.with_terms(climbs=False, cache=TermsCache())
 
-    def of(self, **functions: Any) -> "LoglikRows":
-        """Replace functions: nothing that is known of the terms still holds."""
-        return replace(self, approach=None, cache=TermsCache(), **functions)
+    def with_terms(self, **changes: Any) -> "LoglikRows":
+        """Make changes that leave the terms as they are: keep those that are cached."""
+        kept = {
+            "approach": self.last_approach,
+            "outputs": self.outputs and self.outputs.without_cache(),
+            "cache": TermsCache(self.cache.terms),
+        }
+        return replace(self, **{**kept, **changes})
+
+    def of(self, **changes: Any) -> "LoglikRows":
+        """Make changes that leave nothing of what is cached."""
+        return replace(self, **{"approach": None, "cache": TermsCache(), **changes})
 
     def along(self, chart: Chart) -> "LoglikRows":
         """Eliminate parameters, as a user would by hand: all functions are those of the rest."""
@@ -200,6 +197,12 @@ class LoglikRows:
         known = self.cache.terms.sample(np.asarray(theta))
         if known is not None:
             check_unchanged(known[1], self.terms(known[0]))
+
+
+def rows_of(model: Any) -> LoglikRows:
+    """Rows of a model of `from_loglik` or `from_residuals`."""
+    assert isinstance(model.rows, LoglikRows)
+    return model.rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from implicit_delta.models.facts import Facts
 from implicit_delta.models.fit_checks import cause_beside
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik import HINTS, notes_of
-from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.loglik_rows import LoglikRows, rows_of
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
 from implicit_delta.models.noise import Noise, Wording, noise_variance, refuse_exact
@@ -223,7 +223,7 @@ def _traced(
             theta, noise = exact.fit(point, names) if fits else (point, exact.noise(point))
             rows = exact.jacobian(theta) / np.sqrt(noise.variance)
             units = 1 / np.linalg.norm(rows, axis=0)
-            terms = exact.model(theta, noise).rows.loglik  # type: ignore[attr-defined]
+            terms = rows_of(exact.model(theta, noise)).loglik
             right = np.isfinite(units).all() and tells_the_truth(terms, theta, units)
     except (ImplicitDeltaError, ArithmeticError, ValueError):  # differences tell what is wrong
         return None
@@ -478,8 +478,7 @@ class LeastSquares:
             if self.constraints.holds(theta):
                 return theta
         model = self.model(start, Noise(noise, np.inf))
-        rows = model.rows.for_climbing()  # type: ignore[attr-defined]
-        return constrained_maximum(replace(model, rows=rows))
+        return constrained_maximum(replace(model, rows=rows_of(model).for_climbing()))
 
     def _unconstrained(self, start: Array, noise: float) -> Array:
         """Levenberg-Marquardt on the residuals, with the ridge as d further residuals.
