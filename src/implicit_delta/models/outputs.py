@@ -1,4 +1,4 @@
-"""What follows from the outputs of the rows: leverage, dispersion, noise of the curvature."""
+"""Functions of the outputs of the rows: residuals, dispersion, noise of the curvature."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -14,7 +14,7 @@ from implicit_delta.models.noise import with_noise
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sharded.alike import check_double, check_pulls
-from implicit_delta.models.sharded.calls import Call
+from implicit_delta.models.sharded.calls import with_penalty
 from implicit_delta.models.sharded.dask import dask_engine
 from implicit_delta.models.sharded.described import Described, described
 from implicit_delta.models.sharded.engine import Engine
@@ -100,7 +100,7 @@ def model_over(engine: Engine) -> FittedModel:
     if first.has_function:
         penalty = replace(penalty, functions=(OfFirstShard(engine),))
     weights = Weights(_joined(found), first.weight_kind)
-    bare = engine.changed(Call("with_penalty"), [NO_PENALTY] * engine.count)
+    bare = engine.changed(with_penalty, [NO_PENALTY] * engine.count)
     compared = bool(penalty) and not penalty.by_rows
     origin = Origin(engine, tuple(own.seen for own in found), compared)
     rows = SumOver(bare, sizes, first.theta, weights.values, origin, first.outputs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.models import batches
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import curvature_noise, tangent_model, whitened_rows
+from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.redraws import redraw, reweight
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded.resampled import Draw
@@ -24,20 +26,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """Call of a member of the model of a shard.
+    """Call of a member of the model of a shard, or of a function of that model.
 
     Arrays among the arguments are theta, or directions of it.
+
+    Attributes
+    ----------
+    member : str or callable
+        Its name, with dots for a member of a part; or a function of a module.
     """
 
-    member: str
+    member: str | Callable[..., Any]
 
     @property
     def __name__(self) -> str:
-        return self.member
+        return self.member if isinstance(self.member, str) else self.member.__name__
 
     def __call__(self, shard: Shard, *arguments: Any) -> Any:
-        found = getattr(shard.model, self.member)
-        return found(*map(shard.own, arguments)) if callable(found) else found
+        own = map(shard.own, arguments)
+        if not isinstance(self.member, str):
+            return self.member(shard.model, *own)
+        found = attrgetter(self.member)(shard.model)
+        return found(*own) if callable(found) else found
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,11 @@ def resampled_clusters(shard: Shard, draw: Draw) -> Shard:
         return shard
     assert shard.codes is not None
     return reweighted(shard, draw.by_clusters(shard.model.weights.values, shard.codes))
+
+
+def with_penalty(shard: Shard, penalty: Penalty) -> "FittedModel":
+    """Replace the penalty, which is subtracted once."""
+    return replace(shard.model, penalty=penalty)
 
 
 def redrawn(shard: Shard, seed: int) -> "FittedModel":

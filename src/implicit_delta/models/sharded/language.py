@@ -9,6 +9,7 @@ import numpy as np
 
 from implicit_delta._core.types import Array, Psi
 from implicit_delta.models.constraints import Chart
+from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.sharded import calls
 from implicit_delta.models.sharded.calls import Call, plain
@@ -44,7 +45,7 @@ class ShardLanguage:
         return self.engine.first(Call("evaluate"), psi, theta)
 
     def evaluate_tangent(self, psi: Psi, theta: Array, delta: Array) -> Any:
-        return self.engine.first(Call("evaluate_tangent"), psi, plain(theta), delta)
+        return self.engine.first(Call("space.language.evaluate_tangent"), psi, plain(theta), delta)
 
     def jacobian(self, psi: Psi, theta: Array, units: Callable[[], Array]) -> Array:
         """Differentiate in the units of the first shard."""
@@ -77,13 +78,13 @@ class ShardLanguage:
     def psi_warning(self, psi: Any) -> str:
         if not self.engine.first(calls.reads_psi):  # which may be large
             return ""
-        return str(self.engine.first(Call("doubt_of"), psi))
+        return str(self.engine.first(Call("space.language.psi_warning"), psi))
 
     def at(self, theta: Array) -> "ShardLanguage":
         return self._changed(Call("at"), plain(theta))
 
     def along(self, chart: Chart) -> "ShardLanguage":
-        return self._changed(Call("along"), chart)
+        return self._changed(Call(restricted), chart)
 
     def tangent(self, theta: Array) -> "ShardLanguage":
         return self._changed(calls.tangent, plain(theta))

@@ -128,7 +128,7 @@ def _gaussian(model: "FittedModel") -> GaussianResiduals | None:
     return outputs.gaussian if isinstance(outputs, ResidualOutputs) else None
 
 
-def _point(model: FittedModel) -> Array:
+def _point(model: "FittedModel") -> Array:
     """All parameters."""
     theta, chart = np.asarray(model.theta), model.space.chart
     return theta if chart is None else chart.point(theta)

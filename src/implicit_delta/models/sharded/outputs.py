@@ -9,6 +9,7 @@ import numpy as np
 from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.noise import Noise
+from implicit_delta.models.outputs import is_network, squared_residuals
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded import calls
@@ -58,7 +59,7 @@ class SumOutputs:
 
     def squared_residuals(self, theta: Array) -> Array | None:
         """Squares of the whitened residuals at the theta of the shards: one number of a row."""
-        parts = list(self.rows.engine.each(Call("squared_residuals")))
+        parts = list(self.rows.engine.each(Call(squared_residuals)))
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
     def noise(
@@ -74,7 +75,7 @@ class SumOutputs:
         found: SumOver = self.rows.changed(
             calls.tangent, [point] * self.rows.engine.count, theta=point
         )
-        bends = found.engine.first(Call("bends"))  # what has no tangent is refused now
+        bends = found.engine.first(Call(is_network))  # what has no tangent is refused now
         return replace(found, output_facts=self.facts._replace(is_linear=not bends))
 
     def with_likelihood(self, likelihood: Any) -> "SumOver":

@@ -12,7 +12,9 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.clusters import Clusters
 from implicit_delta._core.types import Array
 from implicit_delta.models.constraints import Chart
+from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import Rows
 from implicit_delta.models.sharded import calls
@@ -135,7 +137,7 @@ class SumOver:
             return Restricted(self, chart)
         origin = replace(self.origin, is_penalized=False)
         found: SumOver = self.changed(
-            Call("along"),
+            Call(restricted),
             [chart] * self.engine.count,
             theta=chart.coordinates(self.theta),
             origin=origin,
@@ -143,7 +145,7 @@ class SumOver:
         return found
 
     def terms(self, theta: Array) -> Array:
-        return np.concatenate(list(self.engine.each(Call("terms"), plain(theta))))
+        return np.concatenate(list(self.engine.each(Call("rows.terms"), plain(theta))))
 
     def total(self, theta: Array, weights: Array) -> float:
         return float(self.weighted(weights).engine.sum(Sum("objective"), plain(theta)))
@@ -211,7 +213,7 @@ class SumOver:
         facts = self.output_facts
         if facts is not None and facts.is_estimated:
             return np.nan  # the variance maximizes the sum, and not those of the shards
-        return float(self.at(theta, weights).engine.sum(Sum("log_likelihood")))
+        return float(self.at(theta, weights).engine.sum(Sum(log_likelihood_of)))
 
     def check_unchanged(self, theta: Array) -> None:
         self.origin.check_unchanged(theta)
