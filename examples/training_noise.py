@@ -119,7 +119,7 @@ for name, found, values in (("last", last, ends), ("averaged", mean, means)):
 # %%
 # The wobble, and the end of each of the other trainings.
 
-path = [uptake(model.at(theta).module).item() for theta in model.checkpoints]
+path = [uptake(model.at(theta).module).item() for theta in model.facts.training.checkpoints]
 _, ax = plt.subplots(figsize=(6, 3), layout="compressed")
 ax.plot(range(EPOCHS - KEPT, EPOCHS), path, "o-", label="one training")
 ax.plot(np.full(REPEATS, EPOCHS), ends, "_", color="0.4", ms=12, label="others, their ends")

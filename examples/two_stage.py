@@ -60,7 +60,7 @@ town, cost, price, sales = market(np.random.default_rng(0))
 print("least squares:", np.polyfit(price, sales, 1)[0].round(2))
 model = fit(town, cost, price, sales)
 print(idm.infer(model, idm.parameters))
-print(model.hansen)
+print(model.facts.hansen)
 
 # %%
 # The answer: the share of sales that a tax of 10 % costs. Shops of a town share taste and costs,

@@ -16,6 +16,7 @@ from experiments.classification.classifier import (
     train,
     train_and_keep,
 )
+from implicit_delta.models.redraws import reweight
 
 PARTS = 5  # of the rows, each held out once in cross-validation
 POWER_ITERATIONS = 20
@@ -284,7 +285,7 @@ class Study:
         share = np.full(model.n, 1 / model.n)
         score = model.score(model.theta)
         slopes = [
-            model.reweighted(rng.multinomial(model.n, share).astype(float)).score(model.theta)
+            reweight(model, rng.multinomial(model.n, share).astype(float)).score(model.theta)
             for _ in range(PAIRS)
         ]
         product = lambda v: model.information(model.theta, v, "ggn")

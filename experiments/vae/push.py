@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 
 import implicit_delta as idm
+from implicit_delta.models.batches import ascend
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,7 +32,7 @@ class Continuation:
     def end(self, bonus=None):
         """Theta (d,) after all steps, with a bonus given by its gradient ``bonus(theta, rows)``."""
         batches = islice(self._minibatches(), self.steps)
-        *_, theta = self.model.ascend(bonus, batches, self.optimizer)
+        *_, theta = ascend(self.model, bonus, batches, self.optimizer)
         return theta
 
     def _minibatches(self):

@@ -77,8 +77,8 @@ def goodness_of_fit(
         `from_statsmodels` and `from_sklearn`.
     statistic : callable, optional
         ``statistic(model)`` of the fitted model, large where the fit is bad: of `model.theta` and
-        ``model.terms(model.theta)``. Minus twice the log-likelihood unless given, which is a good
-        one for counts in bins with their full probabilities, and a weak one for values without
+        ``model.rows.terms(model.theta)``. Minus twice the log-likelihood unless given, a good one
+        for counts in bins with their full probabilities, and a weak one for values without
         bins, where a distance between distributions sees more. It is called with the model of the
         data, and with that of each draw, whose ``model.rows.loglik`` is what `simulate` has
         returned: the data are in its keywords (see the examples).

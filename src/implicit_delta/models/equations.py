@@ -64,7 +64,7 @@ def from_equations(
         W, if q > d: a matrix, such as ``np.linalg.inv(Z.T @ Z)`` for two-stage least squares; or
         the inverse scatter of the equations at a first estimate ("two-step", the default with
         `start`), or at the estimate itself ("iterated", the default with `theta`). The last two
-        come with Hansen's J, in ``model.hansen`` and in the diagnostics of an estimate.
+        come with Hansen's J, in ``model.facts.hansen`` and in the diagnostics of an estimate.
     first_weighting : (q, q) array, optional
         W of the first of two steps; the identity if left out.
     jacobian : callable, optional

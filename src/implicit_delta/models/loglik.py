@@ -108,8 +108,8 @@ def from_loglik(
         all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
     starts : int or sequence of starts, optional
         Fit from each of them and keep the best: that many random ones around `start` (within
-        `bounds`; always the same ones, and `start` is the first), or a list. ``model.optima`` has
-        the maxima that were found.
+        `bounds`; always the same ones, and `start` is the first), or a list.
+        ``model.facts.optima`` has the maxima that were found.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are traced through NumPy
         where that is possible and saves time, and taken numerically elsewhere.
