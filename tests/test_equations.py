@@ -68,7 +68,9 @@ def test_gmm_in_two_steps_is_the_default_and_iterated_that_of_theta():
     np.testing.assert_allclose(default.theta, CASES["gmm"]["two_step"]["theta"], rtol=1e-6)
     iterated = idm.from_equations(equations, start=np.zeros(3), weighting="iterated")
     known = idm.from_equations(equations, theta=iterated.theta)
-    np.testing.assert_allclose(known.hansen.statistic, CASES["gmm"]["iterated"]["j"], rtol=1e-6)
+    np.testing.assert_allclose(
+        known.facts.hansen.statistic, CASES["gmm"]["iterated"]["j"], rtol=1e-6
+    )
     np.testing.assert_allclose(errors(known), errors(iterated), rtol=1e-8)
 
 
@@ -78,7 +80,7 @@ def test_clusters_of_the_fit_weigh_and_test_by_groups():
     sums = equations(model.theta).reshape(24, 2, 4).sum(axis=1)
     total = sums.sum(axis=0)
     J = total @ np.linalg.solve(sums.T @ sums, total)
-    np.testing.assert_allclose(model.hansen.statistic, J, rtol=1e-7)
+    np.testing.assert_allclose(model.facts.hansen.statistic, J, rtol=1e-7)
     data = arrays("tsls")
     G = -data["Z"].T @ data["X"]
     V = np.linalg.inv(G.T @ np.linalg.solve(sums.T @ sums, G))
@@ -278,7 +280,7 @@ def test_hansens_j_by_hand():
     rows = equations(model.theta)
     total = rows.sum(axis=0)
     J = total @ np.linalg.solve(rows.T @ rows, total)
-    np.testing.assert_allclose(model.hansen, (J, 1, chi2.sf(J, 1)), rtol=1e-9)
+    np.testing.assert_allclose(model.facts.hansen, (J, 1, chi2.sf(J, 1)), rtol=1e-9)
     G = np.array([-300.0, -2 * np.sum(y - model.theta[0]) - 300])
     efficient = 1 / np.sqrt(G @ np.linalg.solve(rows.T @ rows, G))
     np.testing.assert_allclose(errors(model), [efficient], rtol=1e-9)
@@ -382,7 +384,7 @@ def test_repeated_rows_are_weights():
         )
         b = idm.from_equations(instrumented(**repeated), start=np.zeros(3), weighting=weighting)
         np.testing.assert_allclose(a.theta, b.theta, rtol=1e-7)
-        np.testing.assert_allclose(a.hansen, b.hansen, rtol=1e-6)
+        np.testing.assert_allclose(a.facts.hansen, b.facts.hansen, rtol=1e-6)
         np.testing.assert_allclose(errors(a), errors(b), rtol=1e-7)
         np.testing.assert_allclose(errors(a, robust="HC1"), errors(b, robust="HC1"), rtol=1e-7)
 
@@ -427,7 +429,9 @@ def test_redundant_over_identification_by_rescaled_instruments_changes_nothing()
     plain = idm.from_equations(instrumented(y, X, Z), start=np.zeros(3), weighting="iterated")
     scaled = idm.from_equations(instrumented(y, X, Z @ A), start=np.zeros(3), weighting="iterated")
     np.testing.assert_allclose(scaled.theta, plain.theta, rtol=1e-5)
-    np.testing.assert_allclose(scaled.hansen.statistic, plain.hansen.statistic, rtol=1e-5)
+    np.testing.assert_allclose(
+        scaled.facts.hansen.statistic, plain.facts.hansen.statistic, rtol=1e-5
+    )
 
 
 def test_many_parameters_are_solved_by_gmres(monkeypatch):

@@ -10,6 +10,8 @@ import implicit_delta as idm
 from implicit_delta.inference.likelihood_ratio import mixture
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.redraws import reweight
 from implicit_delta.models.weights import Weights
 
 sm = pytest.importorskip("statsmodels.api")
@@ -58,13 +60,13 @@ def test_what_is_fixed_has_no_error_and_that_is_said():
 
 def test_released_it_is_the_first_model_again():
     fixed = NORMAL.fix(b=0.1, mu=0.5)
-    assert fixed.fixed == {1: 0.1, 0: 0.5}
+    assert fixed.space.fixed == {1: 0.1, 0: 0.5}
     half = fixed.release("mu")
     assert half.theta.b == 0.1
     for again in (fixed.release(), half.release("b"), fixed.release("b", 0)):
         np.testing.assert_allclose(again.theta, NORMAL.theta, rtol=1e-6, atol=1e-8)
-        assert str(again.constraints) == str(NORMAL.constraints)
-        assert not again.fixed
+        assert str(again.space.constraints) == str(NORMAL.space.constraints)
+        assert not again.space.fixed
 
 
 def test_fixing_again_moves_the_value():
@@ -211,7 +213,7 @@ def test_precisions_have_the_likelihood_of_weighted_least_squares():
     model = idm.from_residuals(
         lambda th: Y - th[0] - th[1] * X, start=[0.0, 0.0], weights=weights, weight_kind="precision"
     )
-    assert model.log_likelihood() == pytest.approx(results.llf)
+    assert log_likelihood_of(model) == pytest.approx(results.llf)
 
 
 def test_chi_square_of_a_known_variance():
@@ -256,21 +258,21 @@ def test_several_starts_find_the_best_optimum(starts):
     local = idm.from_loglik(cauchy, start={"m": -5.5})
     model = idm.from_loglik(cauchy, start={"m": -5.5}, starts=starts, bounds={"m": (-10, 10)})
     assert local.theta.m < 0 < model.theta.m
-    assert len(model.optima) >= 2
-    assert model.optima[0].objective == pytest.approx(model.objective(model.theta))
-    assert model.optima[1].objective < model.optima[0].objective
-    assert f"{len(model.optima)} found in" in str(model)
+    assert len(model.facts.optima) >= 2
+    assert model.facts.optima[0].objective == pytest.approx(model.objective(model.theta))
+    assert model.facts.optima[1].objective < model.facts.optima[0].objective
+    assert f"{len(model.facts.optima)} found in" in str(model)
 
 
 def test_several_starts_are_the_same_each_time():
     first, second = (idm.from_loglik(cauchy, start={"m": -5.5}, starts=6) for _ in range(2))
     np.testing.assert_array_equal(first.theta, second.theta)
-    assert [o.count for o in first.optima] == [o.count for o in second.optima]
+    assert [o.count for o in first.facts.optima] == [o.count for o in second.facts.optima]
 
 
 def test_one_maximum_is_one_optimum():
     model = idm.from_loglik(poisson, start={"a": 0.0, "b": 0.0}, starts=5)
-    assert len(model.optima) == 1
+    assert len(model.facts.optima) == 1
     np.testing.assert_allclose(model.theta, POISSON.theta, rtol=1e-6)
 
 
@@ -301,14 +303,14 @@ def test_a_row_of_weight_zero_is_not_there():
         return genextreme.logpdf(z, -th.xi, th.mu, np.exp(th.ls))
 
     start = {"xi": -0.1, "mu": 10.0, "ls": 0.7}
-    model = idm.from_loglik(gev, start=start).reweighted(weights)
+    model = reweight(idm.from_loglik(gev, start=start), weights)
     kept = z[weights > 0]
     other = idm.from_loglik(
         lambda th: genextreme.logpdf(kept, -th.xi, th.mu, np.exp(th.ls)), start=start
     )
     np.testing.assert_allclose(idm.polish(model).theta, other.theta, rtol=1e-5)
     beyond = np.array([-0.5, 10.0, 0.5])
-    assert np.isneginf(gev(model.layout.named(beyond))).any()
+    assert np.isneginf(gev(model.space.layout.named(beyond))).any()
     assert model.objective(beyond) == pytest.approx(other.objective(beyond))
 
 

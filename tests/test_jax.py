@@ -21,6 +21,7 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta._core.clusters import Clusters
+from implicit_delta.models.batches import ascend
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.testing import check_model
 
@@ -347,12 +348,12 @@ def test_moved_models_share_nothing_with_the_first():
     params = small_params()
     data = small_data()
     model = idm.from_jax(params, data, idm.Categorical(), apply=mlp, l2=0.5, dtype="float64")
-    before = model.terms(model.theta)
+    before = model.rows.terms(model.theta)
     moved = model.at(model.theta + 1.0)
     np.testing.assert_allclose(moved.params["outer"]["w"], params["outer"]["w"] + 1.0)
     data[0][:] = 0.0
     params["outer"]["w"][:] = 0.0
-    np.testing.assert_array_equal(model.terms(model.theta), before)
+    np.testing.assert_array_equal(model.rows.terms(model.theta), before)
 
 
 @pytest.mark.slow
@@ -443,6 +444,6 @@ def test_stochastic_refits_agree_with_the_solve():
 def test_training_that_diverges_or_has_no_optimizer_is_explained(reference):
     model = reference
     with pytest.raises(idm.ConvergenceError, match="smaller learning rate"):
-        list(model.ascend(None, [np.arange(50)] * 60, 1e12))
+        list(ascend(model, None, [np.arange(50)] * 60, 1e12))
     with pytest.raises(TypeError, match=r"optax\.adam"):
-        list(model.ascend(None, [np.arange(5)], "adam"))
+        list(ascend(model, None, [np.arange(5)], "adam"))

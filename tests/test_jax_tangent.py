@@ -10,6 +10,7 @@ import numpy as np
 
 import implicit_delta as idm
 from implicit_delta.models.jax.tangent import applied, linearized
+from implicit_delta.models.outputs import curvature_noise
 
 N, P, H, C = 60, 3, 4, 2
 RNG = np.random.default_rng(0)
@@ -40,7 +41,7 @@ def test_outputs_are_linear_in_the_step(activation):
     delta, psi = step_of(model), lambda p: model.apply(p, X).ravel()
     value, slope = model.evaluate(psi, model.theta), model.jacobian(psi, model.theta)
     for factor in np.linspace(-1, 1, 15):  # compiled after ten calls
-        found = model.evaluate_tangent(psi, model.theta, factor * delta)
+        found = model.space.language.evaluate_tangent(psi, model.theta, factor * delta)
         np.testing.assert_allclose(found, value + factor * slope @ delta, atol=1e-12)
 
 
@@ -48,7 +49,7 @@ def test_a_psi_that_calls_its_own_function_is_told():
     model = model_of()
     own = lambda p: (jnp.tanh(X @ p["in"]) @ p["out"]).sum()
     with pytest.raises(idm.UnsupportedModelError, match=r"model\.apply"):
-        model.evaluate_tangent(own, model.theta, step_of(model))
+        model.space.language.evaluate_tangent(own, model.theta, step_of(model))
 
 
 def test_another_model_in_psi_stays_as_it_is():
@@ -57,17 +58,19 @@ def test_another_model_in_psi_stays_as_it_is():
     mine = lambda p: model.apply(p, X).ravel()
     both = lambda p: model.apply(p, X).ravel() - other.apply(other.params, X).ravel()
     fixed = other.evaluate(lambda p: other.apply(p, X).ravel(), other.theta)
-    found = model.evaluate_tangent(both, model.theta, delta)
-    expected = model.evaluate_tangent(mine, model.theta, delta) - fixed
+    found = model.space.language.evaluate_tangent(both, model.theta, delta)
+    expected = model.space.language.evaluate_tangent(mine, model.theta, delta) - fixed
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_accuracy_of_the_tangent():
     model = model_of()
     delta = step_of(model)
-    outputs = model.evaluate_tangent(lambda p: model.apply(p, X).ravel(), model.theta, delta)
+    outputs = model.space.language.evaluate_tangent(
+        lambda p: model.apply(p, X).ravel(), model.theta, delta
+    )
     accuracy = lambda p: jnp.mean(jnp.argmax(model.apply(p, X), 1) == Y)
-    share = model.evaluate_tangent(accuracy, model.theta, delta)
+    share = model.space.language.evaluate_tangent(accuracy, model.theta, delta)
     assert share == pytest.approx(np.mean(outputs.reshape(N, C).argmax(axis=1) == Y))
 
 
@@ -87,7 +90,9 @@ def test_single_precision():
     model = idm.from_jax(PARAMS["in"], (X, Y), idm.Categorical(), apply=lambda p, x: x @ p, l2=1.0)
     psi, delta = (lambda p: model.apply(p, X).ravel()), step_of(model)
     expected = model.evaluate(psi, model.theta + delta)
-    np.testing.assert_allclose(model.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        model.space.language.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-5
+    )
 
 
 def test_a_function_of_terms_shows_no_outputs():
@@ -117,7 +122,7 @@ def test_draws_are_in_the_tangent_where_psi_goes_through_the_model():
 def test_noise_has_the_curvature_as_its_covariance():
     """Of 4000 draws the error of a variance is 2.2 %, the largest of 210 within 4.5 of that."""
     model = model_of()
-    noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
+    noise = curvature_noise(model, model.theta, np.random.default_rng(0), 4000)
     curvature = model.information(model.theta, np.eye(model.d), "ggn")
     white = np.linalg.solve(np.linalg.cholesky(curvature), noise)
     np.testing.assert_allclose(white @ white.T / 4000, np.eye(model.d), atol=4.5 * 0.022)

@@ -14,6 +14,7 @@ import implicit_delta as idm
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.checks.small_samples import of_small_samples
 from implicit_delta.inference.influence import Sandwich
+from implicit_delta.models.redraws import reweight
 
 # The variances themselves are tested here, and the warnings below.
 pytestmark = pytest.mark.filterwarnings("ignore::implicit_delta.SmallSampleWarning")
@@ -244,7 +245,7 @@ def test_hc3_of_three_classes_is_leaving_rows_out():
     adjusted = idm.infer(model, psi, robust="HC3").influence[:, 0]
     step, change = np.empty((2, len(y)))
     for row in range(len(y)):
-        without = model.reweighted((np.arange(len(y)) != row) * 1.0)
+        without = reweight(model, (np.arange(len(y)) != row) * 1.0)
         A = without.information(model.theta, np.eye(model.d))
         step[row] = -gradient @ np.linalg.solve(A, without.score(model.theta))
         change[row] = gradient @ (model.theta - idm.polish(without).theta)
@@ -526,10 +527,10 @@ def test_two_ways_without_variance():
 def test_a_bootstrap_makes_no_correction(options):
     X, y, _ = problem("gaussian", seed=8)
     model = plain(X, y)
-    before = model.passes
+    before = model.rows.passes
     with pytest.raises(idm.UnsupportedModelError, match="leave"):
         idm.infer(model, lambda b: b[1], idm.Bootstrap(50, rng=0), **options)
-    assert model.passes - before < 5  # no refit was begun
+    assert model.rows.passes - before < 5  # no refit was begun
 
 
 def test_too_many_parameters(monkeypatch):

@@ -76,7 +76,7 @@ def test_psi_by_name_is_psi_by_place(case):
 @pytest.mark.parametrize("case", [c for c in PSI if c != "unpacked"])
 def test_names_are_traced(case):
     psi = PSI[case][0]
-    layout = NAMED.layout
+    layout = NAMED.space.layout
     traced = trace(lambda th: psi(layout.named(th)), np.array(NAMED.theta))
     assert traced is not None
 
@@ -187,7 +187,7 @@ def test_bounds_by_name():
 
 
 def test_what_is_computed_from_named_parameters_is_plain():
-    theta = NAMED.layout.named(np.array([1.0, 2.0, 3.0]))
+    theta = NAMED.space.layout.named(np.array([1.0, 2.0, 3.0]))
     for made in (theta * 2, theta[1:], theta[["mu", "b"]], np.exp(theta), np.asarray(theta)):
         assert type(made) is np.ndarray
     assert type(theta.sum()) is np.float64
@@ -195,7 +195,7 @@ def test_what_is_computed_from_named_parameters_is_plain():
 
 
 def test_named_parameters_survive_pickle_and_copy():
-    theta = as_named(np.array([1.0, 2.0, 3.0]), NAMED.layout)
+    theta = as_named(np.array([1.0, 2.0, 3.0]), NAMED.space.layout)
     assert pickle.loads(pickle.dumps(theta)).b == 2.0
     for again in (theta.copy(), copy.copy(theta), copy.deepcopy(NAMED.at(theta)).theta):
         assert again.ls == 3.0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 from implicit_delta.testing import check_model
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
@@ -141,7 +142,7 @@ ANSWERS = {
     "unknown rows": lambda m: average(m, "unknown", OTHERS),
     "Smoothed": lambda m: number(idm.infer(m, idm.Smoothed(median, rng=0))),
     "Statistic": lambda m: number(idm.infer(m, statistic())),
-    "reweighted": lambda m: number(idm.infer(idm.polish(m.reweighted(WEIGHTS)), median)),
+    "reweighted": lambda m: number(idm.infer(idm.polish(reweight(m, WEIGHTS)), median)),
     "compare": lambda m: [row.std_error for row in compared(m).rows],
 }
 

@@ -18,6 +18,8 @@ from torch.func import functional_call, hessian, jacrev
 from torch.utils.data import DataLoader, Dataset
 
 import implicit_delta as idm
+from implicit_delta.models.outputs import whitened_rows
+from implicit_delta.models.redraws import redraw
 from implicit_delta.testing import check_model
 
 torch.set_num_threads(1)
@@ -224,12 +226,14 @@ def test_every_make_of_batch_gives_the_same_model(case):
     reference = idm.from_torch(network(), (X, Y), idm.Categorical(), l2=0.5)
     model = idm.from_torch(network(), data, idm.Categorical(), l2=0.5, **functions)
     theta, v = reference.theta, rng.normal(size=(reference.d, 40))
-    np.testing.assert_allclose(model.terms(theta), reference.terms(theta), rtol=1e-12)
+    np.testing.assert_allclose(model.rows.terms(theta), reference.rows.terms(theta), rtol=1e-12)
     for block in (v, v[:, 0]):
         for curvature in ("ggn", "hessian"):
             mine, theirs = (m.information(theta, block, curvature) for m in (model, reference))
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-10)
-    for mine, theirs in zip(model.whitened(theta, v), reference.whitened(theta, v), strict=False):
+    for mine, theirs in zip(
+        whitened_rows(model, theta, v), whitened_rows(reference, theta, v), strict=False
+    ):
         rows = min(len(mine.rows), len(theirs.rows))
         np.testing.assert_allclose(mine.rows[:rows], theirs.rows[:rows], atol=1e-9)
 
@@ -240,9 +244,9 @@ def test_targets_are_drawn_whatever_a_batch_is(case):
     reference = idm.from_torch(network(), (X, Y), idm.Categorical(), l2=0.5)
     model = idm.from_torch(network(), data, idm.Categorical(), l2=0.5, **functions)
     for _ in range(2):
-        model, reference = (m.redrawn(np.random.default_rng(1)) for m in (model, reference))
+        model, reference = (redraw(m, np.random.default_rng(1)) for m in (model, reference))
         np.testing.assert_allclose(
-            model.terms(model.theta), reference.terms(model.theta), rtol=1e-12
+            model.rows.terms(model.theta), reference.rows.terms(model.theta), rtol=1e-12
         )
 
 
@@ -266,7 +270,7 @@ def test_batches_of_different_lengths_are_padded_by_nobody():
         np.testing.assert_allclose(mine, theirs, atol=1e-10)
     np.testing.assert_allclose(model.score(model.theta), flat.score(flat.theta), atol=1e-10)
     with pytest.raises(idm.UnsupportedModelError, match="different shapes"):
-        model.redrawn(np.random.default_rng(0))
+        redraw(model, np.random.default_rng(0))
 
 
 def test_no_way_to_the_targets_is_an_error_that_names_them():
@@ -362,7 +366,7 @@ def test_half_precision_is_converted(half, part, monkeypatch):
     model = idm.from_torch(
         network(half), (X.to(half), Y), idm.Categorical(), l2=0.5, parameters=part
     )
-    assert model.precision.dtype == "float64"
+    assert model.facts.precision.dtype == "float64"
     lifted = network(half).double()
     same = idm.from_torch(
         lifted, (X.to(half).double(), Y), idm.Categorical(), l2=0.5, parameters=part
@@ -560,7 +564,7 @@ def test_a_density_may_be_large():
     line = nn.Linear(3, 1).double()
     y = line(X).detach()[:, 0] + 0.01 * torch.as_tensor(rng.normal(size=40))
     narrow = lambda m, b: torch.distributions.Normal(m(b[0])[:, 0], 0.01).log_prob(b[1])
-    assert idm.from_torch(line, (X, y), narrow).terms(
+    assert idm.from_torch(line, (X, y), narrow).rows.terms(
         np.append(line.weight.detach().numpy(), line.bias.item())
     ).mean() > 0  # fmt: skip
 
@@ -571,7 +575,7 @@ def test_the_model_prints_short_and_is_pickled():
     model = idm.from_torch(network(), (X, Y), likelihood, l2=0.5, parameters="head")
     assert len(repr(model)) < 150
     again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.terms(model.theta), model.terms(model.theta))
+    np.testing.assert_array_equal(again.rows.terms(model.theta), model.rows.terms(model.theta))
     assert repr(idm.Categorical()) == "Categorical()"
     assert repr(idm.Categorical(-100)) == "Categorical(ignore_index=-100)"
 

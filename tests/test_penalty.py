@@ -6,6 +6,8 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 from scipy.special import expit, log_expit
 
 import implicit_delta as idm
+from implicit_delta.models.coordinates import in_free_coordinates
+from implicit_delta.models.early_stop import early_stopped, with_penalty
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.numerics.derivatives import differentiate
 
@@ -72,7 +74,9 @@ def logistic(y=Y, **options):
 def ridge_regression():
     linear_model = pytest.importorskip("sklearn.linear_model")
     y = X @ [0.5, -0.3, 0.2] + RNG.standard_normal(60)
-    return idm.from_sklearn(linear_model.Ridge(alpha=2.0, positive=True).fit(X, y), X, y).free()
+    return in_free_coordinates(
+        idm.from_sklearn(linear_model.Ridge(alpha=2.0, positive=True).fit(X, y), X, y)
+    )
 
 
 def parts():
@@ -93,14 +97,20 @@ MODELS = {
     "score": lambda: numpy_model(score=score),
     "ridge": lambda: numpy_model(penalty=None),
     "function": lambda: numpy_model(l2=0.0),
-    "bound": lambda: numpy_model(bounds=[(None, 0.05), (None, None), (None, None)]).free(),
-    "line": lambda: numpy_model(constraints=LinearConstraint([[1, 1, 0]], 0.5, 0.5)).free(),
-    "circle": lambda: numpy_model(constraints=NonlinearConstraint(circle, 1.0, 1.0)).free(),
+    "bound": lambda: in_free_coordinates(
+        numpy_model(bounds=[(None, 0.05), (None, None), (None, None)])
+    ),
+    "line": lambda: in_free_coordinates(
+        numpy_model(constraints=LinearConstraint([[1, 1, 0]], 0.5, 0.5))
+    ),
+    "circle": lambda: in_free_coordinates(
+        numpy_model(constraints=NonlinearConstraint(circle, 1.0, 1.0))
+    ),
     "parts": parts,
     "shards": shards,
     "torch": torch_model,
     "torch ridge": lambda: torch_model(penalty=None),
-    "early stop": lambda: torch_model(penalty=None).tethered(),
+    "early stop": lambda: early_stopped(torch_model(penalty=None)),
     "jax": jax_model,
     "two classes": logistic,
     "three classes": lambda: logistic(CLASSES),
@@ -112,7 +122,7 @@ MODELS = {
 def test_the_penalty_is_what_the_objective_subtracts(name):
     """Differences of models with it and without are those of its own value and derivatives."""
     model = MODELS[name]()
-    bare, penalty = model.with_penalty(Penalty()), model.penalty
+    bare, penalty = with_penalty(model, Penalty()), model.penalty
     assert penalty
     assert not bare.penalty
     theta = np.asarray(model.theta) + 0.02 / np.arange(1, model.d + 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 from implicit_delta.models.resampling import resampled
 from implicit_delta.models.sharded import rows as sharded
 from implicit_delta.models.sharded.engine import bytes_of
@@ -120,7 +121,7 @@ def test_weights_here_are_those_of_the_shards(many):
     build = fitted("counts")
     whole = idm.from_shards(build, rows_of(5))
     model = resampled(whole, "resample", np.random.default_rng(1))
-    whole = build(slice(None)).reweighted(model.weights.values)
+    whole = reweight(build(slice(None)), model.weights.values)
     assert np.all(model.weights.values == np.round(model.weights.values))
     assert model.weights.values.sum() > 0
     np.testing.assert_allclose(model.score(model.theta), whole.score(whole.theta), atol=1e-10)
@@ -131,7 +132,7 @@ def test_parts_without_weight_stay_silent(many, options):
     build = fitted("plain")
     found = [
         idm.infer(
-            idm.polish(idm.from_shards(build, rows_of(k)).reweighted(WEIGHTS)),
+            idm.polish(reweight(idm.from_shards(build, rows_of(k)), WEIGHTS)),
             rate,
             idm.Bootstrap(5, rng=2),
             **options,
@@ -215,8 +216,8 @@ def test_rows_without_weight_are_ranked_as_in_one_process(kind):
     build = fitted("plain")
     options = {"weights": np.ones(N), "weight_kind": kind}
     build = builder(np.asarray(build(slice(0, 2)).theta), **options)
-    one = idm.polish(build(slice(None)).reweighted(WEIGHTS))
-    many = idm.from_shards(build, rows_of(5)).reweighted(WEIGHTS).at(one.theta)
+    one = idm.polish(reweight(build(slice(None)), WEIGHTS))
+    many = reweight(idm.from_shards(build, rows_of(5)), WEIGHTS).at(one.theta)
     whole = idm.infer(one, rate, influence=True).top_influence(N)
     top = idm.infer(many, rate).top_influence(N)
     np.testing.assert_array_equal(top.row, whole.row)

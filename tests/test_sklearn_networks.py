@@ -14,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import implicit_delta as idm
+from implicit_delta.models.early_stop import early_stopped
+from implicit_delta.models.outputs import curvature_noise, is_network, tangent_model
 
 RNG = np.random.default_rng(2)
 N, P = 200, 3
@@ -66,23 +68,23 @@ def logits(net):
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_of_the_tangent_are_linear(case, models):
     model = models[case]
-    assert model.bends
+    assert is_network(model)
     step = 0.3 * np.random.default_rng(1).normal(size=model.d)
     # differences, for a logarithm is not traced
     slope = [(model.evaluate(logits, model.theta + h * step)) for h in (1e-5, -1e-5)]
     expected = model.evaluate(logits, model.theta) + (slope[0] - slope[1]) / 2e-5
-    found = model.evaluate_tangent(logits, model.theta, step)
+    found = model.space.language.evaluate_tangent(logits, model.theta, step)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    tangent = model.tangent()
+    tangent = tangent_model(model)
     np.testing.assert_allclose(tangent.evaluate(logits, model.theta + step), found, atol=1e-9)
-    there = tangent.evaluate_tangent(logits, model.theta + step / 2, step / 2)
+    there = tangent.space.language.evaluate_tangent(logits, model.theta + step / 2, step / 2)
     np.testing.assert_allclose(there, found, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_tangent_is_a_concave_model(case, models):
     model = models[case]
-    tangent, step = model.tangent(), 0.1 * np.random.default_rng(1).normal(size=model.d)
+    tangent, step = tangent_model(model), 0.1 * np.random.default_rng(1).normal(size=model.d)
     theta = model.theta + step
     slope = [
         (tangent.objective(theta + 1e-5 * v) - tangent.objective(theta - 1e-5 * v)) / 2e-5
@@ -185,9 +187,9 @@ def test_a_perceptron_that_computes_in_another_way_has_no_tangent(monkeypatch):
     net = MLPClassifier((2,), solver="lbfgs", random_state=0, tol=1.0).fit(X, TWO)
     monkeypatch.setattr("implicit_delta.models.sklearn.table.FORWARD", "of_another_version")
     model = idm.from_sklearn(net, X, TWO)
-    assert not model.bends
+    assert not is_network(model)
     with pytest.raises(idm.UnsupportedModelError, match="tangent=False"):
-        model.evaluate_tangent(mean, model.theta, model.theta)
+        model.space.language.evaluate_tangent(mean, model.theta, model.theta)
 
 
 def test_kinks_of_a_network_leave_its_derivative(models):
@@ -206,7 +208,7 @@ def test_noise_has_the_curvature_as_its_covariance(case, models):
     """Of 4000 draws the error of a variance is 2.2 %, the largest of a few hundred within 5."""
     model = models[case]
     A = model.information(model.theta, np.eye(model.d), "ggn")
-    noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
+    noise = curvature_noise(model, model.theta, np.random.default_rng(0), 4000)
     size = np.sqrt(np.diag(A))
     np.testing.assert_allclose(
         noise @ noise.T / 4000 / np.outer(size, size), A / np.outer(size, size), atol=0.11
@@ -226,7 +228,7 @@ def test_a_training_that_stopped_early_is_answered(kind):
         warnings.simplefilter("ignore", idm.ImplicitDeltaWarning)
         est = idm.infer(model, psi)
     assert 0.005 < est.standard_error < 0.3
-    tied = model.tethered()
+    tied = early_stopped(model)
     theta, one = tied.theta, np.eye(tied.d)
     own = model.information(theta, one, "ggn") + tied.penalty.early_stop.strength * one
     np.testing.assert_allclose(tied.information(theta, one, "ggn"), own, rtol=1e-9, atol=1e-9)

@@ -17,6 +17,7 @@ from statsmodels.base.model import GenericLikelihoodModel
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import implicit_delta as idm
+from implicit_delta.models.batches import ascend
 from implicit_delta.testing import check_model
 
 RNG = np.random.default_rng(5)
@@ -489,15 +490,15 @@ def test_a_derivative_that_was_traced_wrongly_is_not_believed():
 def test_stochastic_steps_climb_to_the_maximum():
     model = idm.from_statsmodels(sm.Poisson(COUNTS, X).fit(disp=0))
     everything = [np.arange(N)] * 400  # the whole sample as a batch: nothing is random
-    *_, last = model.at(model.theta + 0.1).ascend(None, everything, 0.3)
+    *_, last = ascend(model.at(model.theta + 0.1), None, everything, 0.3)
     np.testing.assert_allclose(last, model.theta, atol=1e-8)
     lam = 2.0
-    *_, pushed = model.ascend(lambda theta, rows: lam * np.eye(4)[1], everything, 0.3)
+    *_, pushed = ascend(model, lambda theta, rows: lam * np.eye(4)[1], everything, 0.3)
     response = (pushed - model.theta)[1] / lam
     # To first order the response is the variance; what is left is of second order in the push.
     assert response == pytest.approx(errors_of(sm.Poisson(COUNTS, X).fit(disp=0))[1] ** 2, rel=0.02)
     with pytest.raises(TypeError, match="learning rate"):
-        next(iter(model.ascend(None, everything, "adam")))
+        next(iter(ascend(model, None, everything, "adam")))
 
 
 def test_a_fit_without_residuals_has_no_noise_variance():

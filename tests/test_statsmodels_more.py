@@ -19,6 +19,7 @@ from statsmodels.discrete.conditional_models import (
 from statsmodels.discrete.truncated_model import HurdleCountModel
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 from implicit_delta.testing import check_model
 
 CASES = json.loads((Path(__file__).parent / "golden" / "statsmodels_more.json").read_text())[
@@ -145,7 +146,7 @@ def test_partial_likelihood_and_score_residuals(given, ties, weighted):
     y, X, status = SURVIVAL.values()
     fit = sm.PHReg(y, X, status=status, ties=ties, **options).fit()
     model = idm.from_statsmodels(fit)
-    check_model(model.reweighted(np.arange(80) % 4 + 0.0) if weighted else model)
+    check_model(reweight(model, np.arange(80) % 4 + 0.0) if weighted else model)
     np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, fit.bse, rtol=1e-9)
     if ties == "breslow":  # those of statsmodels are always Breslow's
         np.testing.assert_allclose(
@@ -257,7 +258,9 @@ def test_one_label_per_group_in_order_of_appearance():
     renamed = data.assign(group=pd.factorize(data.group)[0])
     other = idm.from_statsmodels(quietly(lambda: mixed_of(renamed)))
     assert not order.is_monotonic_increasing
-    np.testing.assert_allclose(model.terms(model.theta), other.terms(other.theta), rtol=1e-4)
+    np.testing.assert_allclose(
+        model.rows.terms(model.theta), other.rows.terms(other.theta), rtol=1e-4
+    )
     labels = data.groupby("group", sort=False)["region"].first()
     found, expected = (
         idm.infer(m, idm.parameters, clusters=labels.to_numpy()) for m in (model, other)

@@ -14,6 +14,7 @@ import implicit_delta as idm
 from implicit_delta import StochasticFiniteDifference
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.training_pair import Anchor
+from implicit_delta.models.batches import ascend
 from implicit_delta.testing import check_method
 
 torch.set_num_threads(1)
@@ -79,9 +80,9 @@ def test_an_anchored_training_without_a_push_stays_at_the_maximum():
     anchor = Anchor(model, Evaluation.of(model, psi))
     rng = np.random.default_rng(0)
     batches = [rng.integers(2_000, size=64) for _ in range(20)]
-    for theta in model.ascend(lambda theta, rows: anchor(rows), batches, 1.0):
+    for theta in ascend(model, lambda theta, rows: anchor(rows), batches, 1.0):
         np.testing.assert_allclose(theta, model.theta, atol=1e-8)
-    *_, noisy = model.ascend(None, batches, 1.0)
+    *_, noisy = ascend(model, None, batches, 1.0)
     assert np.max(abs(noisy - model.theta)) > 0.01
 
 

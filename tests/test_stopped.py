@@ -13,7 +13,9 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.models import evidence
+from implicit_delta.models.early_stop import early_stopped, with_penalty
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import outputs_of
 from implicit_delta.models.penalty import Penalty
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
@@ -67,7 +69,7 @@ def mean_probability(X):
 def dense(model):
     """Whitened Jacobian, residuals and Gauss-Newton matrix, by hand."""
     one = np.eye(model.d)
-    parts = list(model.with_penalty(Penalty()).whitened(model.theta, one))
+    parts = list(with_penalty(model, Penalty()).whitened(model.theta, one))
     U = np.concatenate([part.rows for part in parts])
     e = np.concatenate([part.residuals for part in parts])
     return U, e, np.einsum("npd,npe->de", U, U)
@@ -75,13 +77,13 @@ def dense(model):
 
 def test_the_tether_is_where_the_evidence_has_it(stopped):
     model, _, _, _ = stopped
-    tied = model.tethered()
+    tied = early_stopped(model)
     values = np.linalg.eigvalsh(dense(model)[2])
     gamma = np.sum(values / (values + strength(tied)))
     way = np.sum((model.theta - model.facts.training.start) ** 2)
     np.testing.assert_allclose(strength(tied) * way, gamma, rtol=1e-8)
     np.testing.assert_allclose(tied.facts.training.effective, gamma, rtol=1e-8)
-    assert tied.curvature == "ggn"
+    assert tied.facts.curvature == "ggn"
     away = tied.theta - tied.facts.training.start
     np.testing.assert_allclose(
         tied.score(tied.theta),
@@ -93,7 +95,7 @@ def test_the_tether_is_where_the_evidence_has_it(stopped):
 def test_the_error_is_the_sandwich_adjusted_for_leverage(stopped):
     model, X, _, _ = stopped
     est = idm.infer(model, mean_probability(X))
-    tied = model.tethered()
+    tied = early_stopped(model)
     U, e, G = dense(model)
     inverse = np.linalg.inv(G + strength(tied) * np.eye(model.d))
     w = inverse @ model.jacobian(mean_probability(X), model.theta)[0]
@@ -209,7 +211,7 @@ def test_a_model_by_evidence_needs_no_number():
     model = idm.from_torch(net, (X, y), idm.Categorical(), start=start, l2="evidence")
     plain = idm.from_torch(net, (X, y), idm.Categorical(), start=start)
     psi = mean_probability(X)
-    assert strength(model) == pytest.approx(strength(plain.tethered()))
+    assert strength(model) == pytest.approx(strength(early_stopped(plain)))
     assert idm.infer(model, psi).standard_error == idm.infer(plain, psi).standard_error
     drawn = idm.infer(model, psi, idm.Simulation(200, rng=0))
     assert 0.3 < drawn.standard_error / idm.infer(plain, psi).standard_error < 3
@@ -261,7 +263,7 @@ def test_small_sample_factors_count_effective_parameters(stopped):
     model, X, _, _ = stopped
     psi = mean_probability(X)
     plain, corrected = (idm.infer(model, psi, robust=name) for name in ("HC0", "HC1"))
-    factor = model.n / (model.n - model.tethered().facts.training.effective)
+    factor = model.n / (model.n - early_stopped(model).facts.training.effective)
     assert (corrected.standard_error / plain.standard_error) ** 2 == pytest.approx(factor)
 
 
@@ -342,7 +344,7 @@ def test_draws_in_the_tangent_take_a_stopped_training(stopped):
     model, X, _, _ = stopped
     drawn = idm.infer(model, mean_probability(X), idm.Simulation(400, rng=0))
     assert "tangent=True" in drawn.method
-    tied = idm.infer(model.tethered(), mean_probability(X), idm.Infinitesimal(curvature="ggn"))
+    tied = idm.infer(early_stopped(model), mean_probability(X), idm.Infinitesimal(curvature="ggn"))
     assert drawn.standard_error == pytest.approx(tied.standard_error, rel=0.1)
 
 
@@ -381,9 +383,9 @@ def test_squared_error_takes_the_mean_square_as_noise():
     net, (X, _) = network("gelu", outputs=1), classes(300)
     y = torch.sin(X[:, :1]) + 0.3 * torch.tensor(np.random.default_rng(0).normal(size=(300, 1)))
     start = trained(net, X, y, loss=nn.functional.mse_loss)
-    tied = idm.from_torch(net, (X, y), idm.Gaussian(), start=start).tethered()
+    tied = early_stopped(idm.from_torch(net, (X, y), idm.Gaussian(), start=start))
     residuals = (y - net(X)).detach().numpy()
-    assert tied.outputs.likelihood.variance == pytest.approx(np.mean(residuals**2))
+    assert outputs_of(tied).likelihood.variance == pytest.approx(np.mean(residuals**2))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
+from implicit_delta.models.outputs import tangent_model
 
 torch.set_num_threads(1)
 N, P, H, C = 60, 3, 4, 2
@@ -75,7 +76,7 @@ def test_outputs_are_linear_in_the_step(name):
     smooth = LINEAR["call"] if name in ("no_grad", "inference mode") else psi
     delta = step_of(model)
     expected = model.evaluate(psi, model.theta) + model.jacobian(smooth, model.theta) @ delta
-    found = model.evaluate_tangent(psi, model.theta, delta)
+    found = model.space.language.evaluate_tangent(psi, model.theta, delta)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert not any("forward" in vars(part) for part in model.rows.functional.module.modules())
 
@@ -83,8 +84,10 @@ def test_outputs_are_linear_in_the_step(name):
 def test_what_psi_does_to_the_outputs_is_not_linearized():
     model = categorical(network())
     delta = step_of(model)
-    logits = model.evaluate_tangent(lambda m: m(X).ravel(), model.theta, delta).reshape(N, C)
-    share = model.evaluate_tangent(
+    logits = model.space.language.evaluate_tangent(
+        lambda m: m(X).ravel(), model.theta, delta
+    ).reshape(N, C)
+    share = model.space.language.evaluate_tangent(
         lambda m: (m(X).argmax(1) == Y).double().mean(), model.theta, delta
     )
     assert share == np.mean(logits.argmax(axis=1) == Y.numpy())
@@ -93,7 +96,9 @@ def test_what_psi_does_to_the_outputs_is_not_linearized():
 def test_chained_parts_have_the_same_derivative():
     model = categorical(network())
     chain, delta = (lambda m: m[2](m[1](m[0](X))).ravel()), 1e-5 * step_of(model)
-    ends = [model.evaluate_tangent(chain, model.theta, side * delta) for side in (1, -1)]
+    ends = [
+        model.space.language.evaluate_tangent(chain, model.theta, side * delta) for side in (1, -1)
+    ]
     slope = model.jacobian(LINEAR["call"], model.theta) @ delta
     np.testing.assert_allclose((ends[0] - ends[1]) / 2, slope, rtol=1e-6, atol=1e-14)
 
@@ -146,7 +151,7 @@ def test_outputs_keep_their_structure(name):
     psi, delta = (lambda m: m(X)["z"].ravel()), step_of(model)
     expected = model.evaluate(psi, model.theta) + model.jacobian(psi, model.theta) @ delta
     np.testing.assert_allclose(
-        model.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-12
+        model.space.language.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-12
     )
 
 
@@ -162,7 +167,9 @@ MOVING = {
 def test_outputs_that_move_without_a_derivative_are_refused(name):
     model = categorical(Wrapped(MOVING[name]), "z")
     with pytest.raises(idm.UnsupportedModelError, match="tangent=False"):
-        model.evaluate_tangent(lambda m: m(X)["z"].sum(), model.theta, step_of(model))
+        model.space.language.evaluate_tangent(
+            lambda m: m(X)["z"].sum(), model.theta, step_of(model)
+        )
 
 
 def test_shared_weights():
@@ -174,7 +181,7 @@ def test_shared_weights():
     psi, delta = LINEAR["call"], step_of(model)
     expected = model.evaluate(psi, model.theta) + model.jacobian(psi, model.theta) @ delta
     np.testing.assert_allclose(
-        model.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-12
+        model.space.language.evaluate_tangent(psi, model.theta, delta), expected, atol=1e-12
     )
 
 
@@ -183,14 +190,14 @@ def test_linear_predictors_are_their_own_tangent():
     results = sm.Logit(Y.numpy(), X.numpy()).fit(disp=0)
     model, delta = idm.from_statsmodels(results), np.ones(P)
     psi = lambda b: results.model.predict(b, X.numpy()).mean()
-    moved = model.evaluate_tangent(psi, model.theta, delta)
+    moved = model.space.language.evaluate_tangent(psi, model.theta, delta)
     assert moved == model.evaluate(psi, model.theta + delta)
 
 
 def test_a_model_without_outputs_has_no_tangent():
     model = idm.from_loglik(lambda th: -(th[:1] ** 2) / 2, theta=[0.0])
     with pytest.raises(idm.UnsupportedModelError, match="tangent=False"):
-        model.evaluate_tangent(lambda th: th[0], model.theta, np.ones(1))
+        model.space.language.evaluate_tangent(lambda th: th[0], model.theta, np.ones(1))
 
 
 # The tangent as a model of its own
@@ -204,13 +211,15 @@ def test_the_tangent_is_a_linear_predictor_of_its_jacobian(activation):
     module = nn.Sequential(*network(activation)[:2], nn.Linear(H, 1).double())
     y = Y.double().numpy()
     model = idm.from_torch(module, (X, Y.double()), idm.Bernoulli(), l2=0.5)
-    tangent, psi = model.tangent(), lambda m: m(X)[:, 0]
+    tangent, psi = tangent_model(model), lambda m: m(X)[:, 0]
     delta = step_of(model)
     theta, J = model.theta + delta, model.jacobian(psi, model.theta)
     eta = model.evaluate(psi, model.theta) + J @ delta
     p = 1 / (1 + np.exp(-eta))
     information = J.T @ ((p * (1 - p))[:, None] * J) + 0.5 * np.eye(model.d)
-    np.testing.assert_allclose(tangent.terms(theta), y * eta - np.logaddexp(0, eta), atol=1e-12)
+    np.testing.assert_allclose(
+        tangent.rows.terms(theta), y * eta - np.logaddexp(0, eta), atol=1e-12
+    )
     np.testing.assert_allclose(tangent.score(theta), J.T @ (y - p) - 0.5 * theta, atol=1e-10)
     for curvature in ("hessian", "ggn"):
         found = tangent.information(theta, np.eye(model.d), curvature)
@@ -219,7 +228,7 @@ def test_the_tangent_is_a_linear_predictor_of_its_jacobian(activation):
     np.testing.assert_allclose(along, (y - p) * (J @ delta), atol=1e-12)
     np.testing.assert_allclose(tangent.jacobian(psi, theta), J, atol=1e-12)
     np.testing.assert_allclose(
-        tangent.evaluate_tangent(psi, theta, delta), eta + J @ delta, atol=1e-12
+        tangent.space.language.evaluate_tangent(psi, theta, delta), eta + J @ delta, atol=1e-12
     )
 
 
@@ -231,7 +240,7 @@ def test_polish_finds_the_maximum_of_the_tangent(activation):
     logits = lambda m: m(X[:3]).ravel()
     estimate = idm.infer(done, logits)
     assert estimate.diagnostics.drift < 1e-6
-    moved = model.evaluate_tangent(logits, model.theta, done.theta - model.theta)
+    moved = model.space.language.evaluate_tangent(logits, model.theta, done.theta - model.theta)
     np.testing.assert_allclose(estimate.value, moved, atol=1e-10)
     np.testing.assert_allclose(
         idm.infer(done, logits, idm.Simulation(100, rng=0)).covariance,

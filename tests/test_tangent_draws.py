@@ -11,6 +11,7 @@ from torch import nn
 import implicit_delta as idm
 from implicit_delta._core import limits
 from implicit_delta.evaluation import normal_draws
+from implicit_delta.models.outputs import curvature_noise
 
 torch.set_num_threads(1)
 N, P, H = 400, 5, 12  # 85 parameters
@@ -124,7 +125,7 @@ def test_noise_has_the_curvature_as_its_covariance(kind):
     weights = np.random.default_rng(1).uniform(0.5, 2, 40)
     options = {"weights": weights, "weight_kind": "precision", "l2": 0.7}
     model = idm.from_torch(module, (X, target), likelihood, batch_size=16, **options)
-    noise = model.curvature_noise(model.theta, np.random.default_rng(0), 4000)
+    noise = curvature_noise(model, model.theta, np.random.default_rng(0), 4000)
     root = np.linalg.cholesky(model.information(model.theta, np.eye(model.d), "ggn"))
     white = np.linalg.solve(root, noise)
     np.testing.assert_allclose(white @ white.T / 4000, np.eye(model.d), atol=4 * 0.022 * 1.2)
@@ -147,7 +148,7 @@ def test_draws_are_sampled_and_solved_beyond_the_limit(monkeypatch):
 def test_a_penalty_function_has_no_noise_but_a_root(monkeypatch):
     penalty = lambda m: sum((p**2).sum() for p in m.parameters()) / 2
     model = idm.from_torch(network(), sample(0), idm.Bernoulli(), penalty=penalty)
-    assert model.curvature_noise(model.theta, np.random.default_rng(0), 2) is None
+    assert curvature_noise(model, model.theta, np.random.default_rng(0), 2) is None
     psi = lambda m: m(X_NEW[:2])[:, 0]
     exact = idm.infer(model, psi, idm.Infinitesimal(curvature="ggn"), strict=False)
     monkeypatch.setattr(normal_draws, "DENSE_LIMIT", 10)

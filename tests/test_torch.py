@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import implicit_delta as idm
 from implicit_delta._core.clusters import Clusters
+from implicit_delta.models.outputs import outputs_of, whitened_rows
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.testing import check_model
 
@@ -191,7 +192,7 @@ def test_tensors_datasets_and_loaders_are_the_same_data():
     }
     for name, model in same.items():
         assert model.n == 50, name
-        np.testing.assert_allclose(model.terms(model.theta), reference.terms(model.theta))
+        np.testing.assert_allclose(model.rows.terms(model.theta), reference.rows.terms(model.theta))
         np.testing.assert_allclose(
             model.information(model.theta, v), reference.information(model.theta, v), rtol=1e-9
         )
@@ -206,7 +207,7 @@ def test_gauss_newton_matrix_formed_equals_its_products():
                 penalty=lambda m: 0.5 * m[0].weight.square().sum(),
             )  # fmt: skip
             identity = np.eye(model.d)
-            formed = model.outputs.gauss_newton_matrix(model.theta, model.weights.values)
+            formed = outputs_of(model).gauss_newton_matrix(model.theta, model.weights.values)
             formed = formed + model.penalty.curvature(model.theta, identity)
             columns = [model.information(model.theta, e, "ggn") for e in identity]
             np.testing.assert_allclose(formed, np.array(columns).T, atol=1e-10)
@@ -234,8 +235,8 @@ def test_float32_modules_may_be_lifted():
     lifted = idm.from_torch(net, (X.float(), y), idm.Categorical(), l2=0.5, dtype=torch.float64)
     single = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5, dtype="float32")
     v = np.ones(lifted.d)
-    assert lifted.precision.dtype == "float64"
-    assert single.precision.dtype == "float32"
+    assert lifted.facts.precision.dtype == "float64"
+    assert single.facts.precision.dtype == "float32"
     assert single.theta.dtype == single.information(single.theta, v).dtype == np.float64
     np.testing.assert_allclose(
         single.information(single.theta, v), lifted.information(lifted.theta, v), rtol=1e-4
@@ -353,11 +354,11 @@ def test_scatter_of_batches_is_that_of_all_rows(batch_size):
         small_net(), small_data(), idm.Categorical(), weights=weights, batch_size=batch_size
     )
     v = np.random.default_rng(1).normal(size=(model.d, 4))
-    rows, passes = model.terms_along(model.theta, v), model.passes
+    rows, passes = model.terms_along(model.theta, v), model.rows.passes
     for clusters in (None, Clusters.of(np.arange(50) % 11, weights)):
         expected = scatter_of(rows, weights, clusters)
         np.testing.assert_allclose(model.scatter(model.theta, v, clusters), expected, rtol=1e-10)
-    assert model.passes == passes + 2
+    assert model.rows.passes == passes + 2
 
 
 def test_a_model_prints_what_it_is_made_of():
@@ -395,6 +396,6 @@ def test_whitened_rows_are_the_same_for_few_columns_and_for_many(likelihood, ign
     loader = DataLoader(TensorDataset(x, y), batch_size)
     model = idm.from_torch(net, loader, likelihood)
     v = np.random.default_rng(0).normal(size=(model.d, model.d + 2))
-    rows = lambda v: np.concatenate([part.rows for part in model.whitened(model.theta, v)])
+    rows = lambda v: np.concatenate([part.rows for part in whitened_rows(model, model.theta, v)])
     few = np.concatenate([rows(part) for part in np.array_split(v, 4, axis=1)], axis=-1)
     np.testing.assert_allclose(rows(v), few, atol=1e-12)

@@ -72,7 +72,7 @@ def test_redundant_columns_are_refused_by_name_and_soon(kind, units, dtype):
         idm.infer(found, lambda net: net.weight[0, -1], SOLVED, strict=False)
     assert set(error.value.positions) == REDUNDANT[kind][1]
     # The space of all columns would take 2 D products; 16 are for the units.
-    assert found.passes < D + 16
+    assert found.rows.passes < D + 16
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -84,7 +84,7 @@ def test_what_the_data_determine_has_its_standard_error_in_any_units(kind, units
     one = np.column_stack([X / scale, np.ones(N)])
     exact = np.sqrt(np.linalg.pinv(one.T @ one)[7, 7]) / scale[7]
     assert estimate.standard_error == pytest.approx(exact, rel=1e-3)
-    assert found.passes < 2 * D + 16
+    assert found.rows.passes < 2 * D + 16
 
 
 @pytest.mark.filterwarnings("ignore:The model is not at:implicit_delta.DriftWarning")

@@ -254,10 +254,10 @@ NO_SAMPLE = {
 @pytest.mark.parametrize("attack", NO_SAMPLE)
 def test_a_bootstrap_of_what_cannot_be_drawn_is_refused_at_once(attack, kind):
     model = NO_SAMPLE[attack]()
-    before = model.passes
+    before = model.rows.passes
     with pytest.raises(idm.UnsupportedModelError, match=r"draws observations.*repetitions"):
         idm.infer(model, lambda t: np.exp(t[0]), idm.Bootstrap(200, kind, rng=0))
-    assert model.passes - before < 10  # no refit was begun
+    assert model.rows.passes - before < 10  # no refit was begun
 
 
 def test_the_advice_for_one_term_works():

@@ -12,6 +12,8 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta._core.cache import LastCache
+from implicit_delta.models.early_stop import early_stopped, with_penalty
+from implicit_delta.models.outputs import gauss_newton_part
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.numerics.solvers import Solution
 from implicit_delta.numerics.solvers.part import solve_with_part
@@ -184,7 +186,7 @@ ASKED = [
 def test_the_rest_is_made_up_for(name, columns, eager):
     model = CASES[name]()
     b = np.random.default_rng(1).normal(size=(model.d, columns))
-    part = model.gauss_newton_part(model.theta, columns)
+    part = gauss_newton_part(model, model.theta, columns)
     found = solved(model, b, part)
     whole = whole_curvature(CASES[name]())
     if part is not None:
@@ -210,7 +212,7 @@ def test_the_rest_is_made_up_for(name, columns, eager):
 def test_a_part_suffices_where_it_should(name, eager):
     model = CASES[name]()
     b = np.ones((model.d, 1))
-    found = solved(model, b, model.gauss_newton_part(model.theta, 1))
+    found = solved(model, b, gauss_newton_part(model, model.theta, 1))
     assert found.by_part
     assert found.products < model.d / 2
 
@@ -249,7 +251,7 @@ def test_a_part_too_far_from_the_whole_is_not_used():
 
 def test_no_part_of_batches_with_other_arrays(eager):
     model = arrays_beside_the_rows()
-    assert model.gauss_newton_part(model.theta, 1) is None
+    assert gauss_newton_part(model, model.theta, 1) is None
 
 
 def softmax_regression(likelihood, y, **options):
@@ -294,10 +296,12 @@ def test_estimates_and_their_diagnostics(name, request):
 def test_models_with_other_penalties_share_the_matrix(eager):
     net, X, y = sure(gain=1.0), inputs(), labels()
     model = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5)
-    tied, passes = model.tethered(), model.passes
-    bare = tied.with_penalty(Penalty())
+    tied, passes = early_stopped(model), model.rows.passes
+    bare = with_penalty(tied, Penalty())
     for each in (tied, bare, model):
         held, again = whole_curvature(each), whole_curvature(without_cache(each))
         np.testing.assert_allclose(held, again, atol=1e-12 * again.max())
     assert whole_curvature(bare) is not whole_curvature(bare)
-    assert model.passes - passes == 3  # one for the tether, and those without the cache but one
+    assert (
+        model.rows.passes - passes == 3
+    )  # one for the tether, and those without the cache but one

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 
 N = 60
 rng = np.random.default_rng(8)
@@ -262,9 +263,9 @@ def test_climb_that_ends_by_psi(l2, start):
 
 def test_budget_is_that_of_all_climbs():
     model = line_of(l2=5.0)
-    first = model.passes
+    first = model.rows.passes
     idm.polish(model)
-    spent = model.passes - first
+    spent = model.rows.passes - first
     with pytest.raises(idm.ConvergenceError, match="budget"):
         idm.polish(line_of(l2=5.0), budget=spent // 2)
 
@@ -285,5 +286,5 @@ def test_part_without_weight_does_not_count(drop):
     kept = np.ones(N)
     kept[parts[drop]] = 0.0
     model = idm.from_shards(lambda rows: residuals_of(rows, theta=(0.0, 0.0)), parts)
-    found = answer(idm.polish(model.reweighted(kept)))
+    found = answer(idm.polish(reweight(model, kept)))
     assert found == pytest.approx(least_squares(weights=kept), rel=1e-6)

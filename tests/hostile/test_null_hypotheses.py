@@ -164,7 +164,7 @@ def test_a_local_p_value_holds_its_level():
             start={"f": 0.05},
             bounds={"f": (0, 0.9)},
         )
-        statistic = 2 * float(model.terms(np.array(model.theta)).sum())
+        statistic = 2 * float(model.rows.terms(np.array(model.theta)).sum())
         rejected += chi2.sf(statistic, 1) / 2 < 0.05
     assert abs(rejected / sets - 0.05) < 3 * np.sqrt(0.05 * 0.95 / sets)
 

@@ -7,6 +7,7 @@ from scipy.special import xlogy
 from scipy.stats import binom, norm, poisson
 
 import implicit_delta as idm
+from implicit_delta.models.printing import headline
 
 Y = np.random.default_rng(0).normal(2, 1.5, 50)
 NO_EVENT = -np.log(0.05)
@@ -311,7 +312,7 @@ def test_precisions_have_no_information_criteria():
     text = repr(fitted("precision").summary())
     for word in ("AIC", "BIC", "log-likelihood", "deviance"):
         assert word not in text
-    assert "log-likelihood" not in fitted("precision").headline()
+    assert "log-likelihood" not in headline(fitted("precision"))
     assert "AIC" in repr(fitted("frequency").summary())
 
 

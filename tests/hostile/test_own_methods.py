@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 from implicit_delta.testing import check_method
 
 N = 60
@@ -230,7 +231,7 @@ class OfRows(Robust):
 @dataclass(frozen=True, repr=False)
 class Unweighted(idm.Method):
     def respond(self, model, evaluation):
-        return idm.Infinitesimal().respond(model.reweighted(np.ones(model.n)), evaluation)
+        return idm.Infinitesimal().respond(reweight(model, np.ones(model.n)), evaluation)
 
 
 LIES = {

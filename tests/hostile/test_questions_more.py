@@ -728,7 +728,7 @@ def test_every_attribute_that_depends_on_parameters_is_found(kind):
             continue
         psi = eval(f"lambda params: fit.{name}", {"fit": fit})
         depends = callable(values[0]) or not same_numbers(*values)
-        assert bool(model.doubt_of(psi)) == depends, name
+        assert bool(model.space.language.psi_warning(psi)) == depends, name
         tried += 1
     assert tried > 30
 

@@ -87,6 +87,8 @@ def test_the_ridge_is_summed_in_double_precision():
     torch.manual_seed(0)
     net, X = nn.Linear(1000, 2000), torch.randn(4, 1000)
     model = idm.from_torch(net, (X, torch.arange(4)), idm.Categorical(), l2=1e4)
-    ridge = float(model.weights.values @ model.terms(model.theta)) - model.objective(model.theta)
+    ridge = float(model.weights.values @ model.rows.terms(model.theta)) - model.objective(
+        model.theta
+    )
     theta = model.theta.astype(np.float64)
     assert ridge == pytest.approx(5e3 * (theta @ theta), rel=1e-9)

@@ -9,6 +9,7 @@ from scipy import special, stats
 from scipy.special import expit
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import redraw
 from implicit_delta.models.traced_loglik import TRACE_FROM, TracedScore, is_traced, looks_smooth
 from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.numerics.tracing import trace_terms
@@ -371,7 +372,7 @@ def test_gradients_are_few():
     given = idm.from_loglik(terms, np.array(model.theta))
     for some in (model, given):
         idm.infer(some, lambda th: th[0])
-        assert some.passes < 6 * 40
+        assert some.rows.passes < 6 * 40
 
 
 def test_few_parameters_are_not_traced():
@@ -489,7 +490,7 @@ def test_redrawn_data_are_traced_too():
         return lambda other: -((y - X @ other) ** 2) / 2
 
     model = idm.from_loglik(squares, start=0 * TRUE, simulate=simulate)
-    drawn = model.redrawn(np.random.default_rng(0))
+    drawn = redraw(model, np.random.default_rng(0))
     assert is_traced(drawn.rows.scores)
     y = X @ model.theta + np.random.default_rng(0).normal(size=N)
     truth = X.T @ (y - X @ POINT)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.outputs import tangent_model
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -210,8 +211,8 @@ def test_states_in_half_precision(dtype):
     half = copy.deepcopy(TRAINED).to(dtype)
     given = [moved(i, 0.3).to(dtype).state_dict() for i in range(5)]
     fit = idm.from_torch(half, (X, Y), idm.Gaussian(1.0), dtype=torch.float64, checkpoints=given)
-    assert fit.checkpoints.dtype == np.float64
-    assert fit.checkpoints[1, 2] == float(given[1]["bias"][0])
+    assert fit.facts.training.checkpoints.dtype == np.float64
+    assert fit.facts.training.checkpoints[1, 2] == float(given[1]["bias"][0])
 
 
 SETTINGS = {
@@ -259,5 +260,5 @@ def test_debias_and_profile_finish_the_training_and_have_no_line():
 
 def test_a_tangent_has_no_replicates():
     fit = model(replicates=good(3), checkpoints=good())
-    assert fit.tangent().facts.training.replicates is None
-    assert fit.tangent().checkpoints is fit.checkpoints
+    assert tangent_model(fit).facts.training.replicates is None
+    assert tangent_model(fit).checkpoints is fit.facts.training.checkpoints

@@ -13,6 +13,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.constrained_fit import box, constrained_maximum
 from implicit_delta.models.named_theta import flattened
+from implicit_delta.models.objective import objective_of
 
 SAME, NEAR = 1e-3, 0.1  # of the objective, and in natural units: one and the same optimum
 SEED = 0  # the same call has the same answer
@@ -89,7 +90,7 @@ def best_of(model: Any, points: Sequence[Array]) -> Any:
         raise failures[0]
     found.sort(key=lambda pair: -pair[0])
     best = model.at(found[0][1])
-    optima = _distinct(found, best.units)
+    optima = _distinct(found, objective_of(best).units)
     optima = (replace(optima[0], lost=len(failures)), *optima[1:])
     logger.info("%s from %d starts", spelled_optima(optima), len(points))
     return replace(best, facts=replace(best.facts, optima=optima))
