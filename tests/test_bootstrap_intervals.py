@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 import implicit_delta as idm
 from implicit_delta.estimate import Estimate
+from implicit_delta.models.redraws import reweight
 
 pytestmark = pytest.mark.slow
 
@@ -123,7 +124,7 @@ def test_weights_are_repetitions_in_the_acceleration_too():
     rng = np.random.default_rng(1)
     y, counts = rng.gamma(0.5, size=30), rng.integers(1, 4, size=30)
     copies = np.repeat(y, counts)
-    weighted = squares(y).reweighted(counts.astype(float))
+    weighted = reweight(squares(y), counts.astype(float))
     weighted = weighted.at(np.array([copies.mean()]))
     one = idm.infer(weighted, lambda th: th[0], idm.Bootstrap(20, rng=0)).acceleration
     two = idm.infer(squares(copies), lambda th: th[0], idm.Bootstrap(20, rng=0)).acceleration

@@ -9,6 +9,7 @@ from scipy.special import expit, ndtr, softmax
 import implicit_delta as idm
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, Poisson
 from implicit_delta.models.glm.draws import draw_tweedie
+from implicit_delta.models.redraws import redraw
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def test_a_perceptron_on_new_targets_keeps_the_contract():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = fitted(net, y)
-        check_model(model.redrawn(np.random.default_rng(0)))
+        check_model(redraw(model, np.random.default_rng(0)))
 
 
 def test_a_nonlinear_curve():
@@ -209,7 +210,7 @@ def test_a_replicate_on_new_targets_keeps_the_contract():
     from implicit_delta.testing import check_model
 
     for model in networks():
-        check_model(model.redrawn(np.random.default_rng(1)))
+        check_model(redraw(model, np.random.default_rng(1)))
 
 
 def test_bca_takes_the_skewness_of_the_model():

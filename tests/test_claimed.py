@@ -12,6 +12,7 @@ import implicit_delta as idm
 sm = pytest.importorskip("statsmodels.api")
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from test_statsmodels import (
+from implicit_delta.models.redraws import reweight
     BINARY,
     COUNTS,
     EXACT,
@@ -101,7 +102,7 @@ def test_standard_errors_and_degrees_of_freedom_are_those_of_the_fit(name, claim
         warnings.simplefilter("ignore", idm.DriftWarning)  # theirs stops where it likes
         found = idm.infer(model, idm.parameters, strict=False)
     np.testing.assert_allclose(found.standard_error, bse, rtol=1e-8)
-    assert model.claimed.df == found.df == freedom_of(results)
+    assert model.facts.host.covariance.df == found.df == freedom_of(results)
     assert found.diagnostics.notes["variance"].endswith("of the fit")
 
 
@@ -109,7 +110,7 @@ def test_standard_errors_and_degrees_of_freedom_are_those_of_the_fit(name, claim
 def test_without_a_robust_covariance_nothing_is_claimed(name):
     results = quietly(EXACT[name] if name in EXACT else ROUGH[name][1])
     model = idm.from_statsmodels(results)
-    assert model.claimed is None
+    assert model.facts.host.covariance is None
     if name in ("OLS", "WLS", "GLS"):
         assert model.facts.df == results.df_resid
     elif name != "PHReg":
@@ -121,7 +122,7 @@ def test_normal_quantiles_of_least_squares_are_honored():
     assert idm.from_statsmodels(sm.OLS(REAL, X).fit(use_t=True)).facts.df == N - 4
     fixed = sm.OLS(REAL, X).fit(cov_type="fixed scale", cov_kwds={"scale": 2.0})
     model = idm.from_statsmodels(fixed)
-    assert model.claimed is None
+    assert model.facts.host.covariance is None
     found = idm.infer(model, idm.parameters)
     np.testing.assert_allclose(found.standard_error, fixed.bse, rtol=1e-8)
 
@@ -257,18 +258,18 @@ def test_a_profile_says_that_it_is_that_of_the_likelihood():
 
 def test_a_claim_is_lost_with_its_parameters_or_rows():
     model = ols(cov_type="HC3")
-    errors = np.sqrt(np.diag(model.claimed.covariance))
-    assert model.at(model.theta + 1e-6 * errors).claimed is not None
-    assert model.at(model.theta + 0.1 * errors).claimed is None
-    assert model.reweighted(model.weights.values).claimed is not None
-    assert model.reweighted(2 * model.weights.values).claimed is None
-    assert idm.polish(model).claimed is not None
+    errors = np.sqrt(np.diag(model.facts.host.covariance.covariance))
+    assert model.at(model.theta + 1e-6 * errors).facts.host.covariance is not None
+    assert model.at(model.theta + 0.1 * errors).facts.host.covariance is None
+    assert reweight(model, model.weights.values).facts.host.covariance is not None
+    assert reweight(model, 2 * model.weights.values).facts.host.covariance is None
+    assert idm.polish(model).facts.host.covariance is not None
     rough = quietly(
         lambda: sm.Logit(BINARY, X).fit(maxiter=2, disp=0, cov_type="HC0", start_params=np.ones(4))
     )
     with pytest.warns(idm.ImplicitDeltaWarning, match=r"HC0.*Ask for `robust=`"):
         finished = idm.polish(idm.from_statsmodels(rough))
-    assert finished.claimed is None
+    assert finished.facts.host.covariance is None
 
 
 def test_statsmodels_computes_one_robust_covariance_for_other_models():
@@ -310,7 +311,7 @@ def test_groups_may_be_given_in_any_way(given):
     model = idm.from_statsmodels(results)
     found = idm.infer(model, idm.parameters)
     np.testing.assert_allclose(found.standard_error, results.bse, rtol=1e-8)
-    assert model.claimed.by_rows == (given != "two")
+    assert model.facts.host.covariance.by_rows == (given != "two")
 
 
 @pytest.mark.parametrize("kind", ["HC0", "HC1", "HC2", "HC3", "cluster"])

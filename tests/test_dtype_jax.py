@@ -179,7 +179,7 @@ def test_models_that_only_work_in_float32_stay_there(name):
     make, reason = IN_SINGLE[name]
     params, apply = make()
     model, est = answered(params, apply, X, XV)
-    assert model.precision.is_single
+    assert model.facts.precision.is_single
     assert est.diagnostics.notes["precision"].startswith("float32: ")
     assert reason in est.diagnostics.notes["precision"]
     _, same = answered(params, apply, X, XV, dtype="float32")
@@ -190,7 +190,7 @@ def test_models_that_only_work_in_float32_stay_there(name):
 def test_dtype_keeps_single_precision(dtype):
     model, est = answered(*perceptron(), X, XV, dtype=dtype)
     _, double = answered(*perceptron(), X, XV)
-    assert model.precision.dtype == "float32"
+    assert model.facts.precision.dtype == "float32"
     assert est.diagnostics.notes["precision"] == "float32"
     np.testing.assert_allclose(est.standard_error, double.standard_error, rtol=1e-3)
 

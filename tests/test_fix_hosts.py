@@ -97,9 +97,9 @@ def test_the_covariance_of_a_robust_fit_is_not_that_of_a_fixed_one():
     results = sm.OLS(Y, X).fit(cov_type="HC3")
     model = idm.from_statsmodels(results)
     fixed = model.fix({2: 0.1})
-    assert model.claimed is not None
-    assert fixed.claimed is None
-    assert fixed.release().claimed is None
+    assert model.facts.host.covariance is not None
+    assert fixed.facts.host.covariance is None
+    assert fixed.release().facts.host.covariance is None
     plain = idm.from_statsmodels(sm.OLS(Y, X).fit()).fix({2: 0.1})
     errors = [idm.infer(m, idm.parameters).standard_error for m in (fixed, plain)]
     np.testing.assert_allclose(*errors, rtol=1e-9)

@@ -182,7 +182,7 @@ def test_sizes_of_batches_and_the_way_of_writing_do_not_change_the_result(refere
         small_model(log_softmax, data={"input": X, "label": y}, apply=None),
     ):
         theta = model.theta
-        np.testing.assert_allclose(model.terms(theta), reference.terms(theta))
+        np.testing.assert_allclose(model.rows.terms(theta), reference.rows.terms(theta))
         np.testing.assert_allclose(model.score(theta), reference.score(theta), rtol=1e-9)
         np.testing.assert_allclose(
             model.information(theta, v), reference.information(theta, v), rtol=1e-9
@@ -399,7 +399,7 @@ def test_a_step_with_all_rows_is_a_step_of_gradient_descent():
     bonus = lambda theta, rows: np.cos(theta)
     rows, rate = [np.arange(50)] * 3, 0.05
     theta = model.theta
-    for step in model.ascend(bonus, rows, rate):
+    for step in ascend(model, bonus, rows, rate):
         theta = theta + rate * (model.score(theta) + bonus(theta, rows)) / model.n
         np.testing.assert_allclose(step, theta, rtol=1e-12)
 
@@ -421,7 +421,7 @@ def test_optax_optimizers_climb(reference, optimizer):
     model = reference
     rng = np.random.default_rng(0)
     batches = (rng.integers(0, 50, size=25) for _ in range(200))
-    *_, last = model.ascend(None, batches, optimizer)
+    *_, last = ascend(model, None, batches, optimizer)
     assert model.objective(last) > model.objective(model.theta) + 5
 
 

@@ -191,14 +191,14 @@ def test_a_psi_that_is_random_is_refused(model):
 
 
 def test_psi_cannot_change_the_model(model):
-    before = model.terms(model.theta)
+    before = model.rows.terms(model.theta)
 
     def meddling(params):
         params["w"] = params["w"] * 0
         return params["b"]
 
     model.evaluate(meddling, model.theta)
-    np.testing.assert_array_equal(model.terms(model.theta), before)
+    np.testing.assert_array_equal(model.rows.terms(model.theta), before)
 
 
 def test_many_evaluations_are_differentiated_in_parts(model):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import implicit_delta as idm
+from implicit_delta.models.outputs import tangent_model
 
 pytestmark = pytest.mark.slow  # JAX compiles every case
 RNG = np.random.default_rng(5)
@@ -67,7 +68,7 @@ def test_draws_of_masked_tokens_equal_the_dense_reference(parameters):
 @pytest.mark.parametrize("make", [tagger, classifier])
 def test_a_tangent_is_a_model_with_linear_outputs(make):
     model = make()
-    tangent, step = model.tangent(), 0.5 * np.random.default_rng(1).normal(size=model.d)
+    tangent, step = tangent_model(model), 0.5 * np.random.default_rng(1).normal(size=model.d)
     inputs = BATCH if make is tagger else TOKENS[:, 0]
     psi = lambda p: model.apply(p, inputs).ravel()
     expected = model.evaluate(psi, model.theta) + model.jacobian(psi, model.theta) @ step
@@ -92,7 +93,9 @@ def test_the_tangent_of_a_relu_network_has_a_maximum():
     est = idm.infer(tangent, psi)
     np.testing.assert_allclose(est.standard_error**2, dense(tangent, psi), rtol=1e-6)
     again = pickle.loads(pickle.dumps(tangent))
-    np.testing.assert_allclose(again.terms(tangent.theta), tangent.terms(tangent.theta), rtol=1e-12)
+    np.testing.assert_allclose(
+        again.rows.terms(tangent.theta), tangent.rows.terms(tangent.theta), rtol=1e-12
+    )
 
 
 def test_a_tangent_under_a_penalty():
@@ -111,7 +114,7 @@ def test_a_function_of_terms_has_no_tangent():
     loglik = lambda p, b: jax.nn.log_softmax(mlp(p, b["x"]))[:, 0, 0]
     model = idm.from_jax(PARAMS, BATCH, loglik, l2=1.0, dtype="float64")
     with pytest.raises(idm.UnsupportedModelError, match="polish"):
-        model.tangent()
+        tangent_model(model)
 
 
 def test_accuracy_of_a_network_is_a_statistic():

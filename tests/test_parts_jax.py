@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import redraw
 
 pytestmark = pytest.mark.slow  # JAX compiles every case
 rng = np.random.default_rng(3)
@@ -59,7 +60,9 @@ def test_a_part_has_the_block_of_the_whole(selection):
     G, H = whole.jacobian(psi, whole.theta)[:, index], part.jacobian(psi, part.theta)
     np.testing.assert_allclose(H, G, atol=1e-12)
     again = pickle.loads(pickle.dumps(part))
-    np.testing.assert_allclose(again.terms(part.theta), whole.terms(whole.theta), rtol=1e-14)
+    np.testing.assert_allclose(
+        again.rows.terms(part.theta), whole.rows.terms(whole.theta), rtol=1e-14
+    )
 
 
 def test_a_part_is_polished_and_the_rest_stays():
@@ -89,13 +92,13 @@ def test_every_make_of_batch_gives_the_same_model(case):
     data, functions = BATCHES[case]
     reference, model = fitted(), fitted(data, **functions)
     theta, v = reference.theta, rng.normal(size=(reference.d, 40))
-    np.testing.assert_allclose(model.terms(theta), reference.terms(theta), rtol=1e-12)
+    np.testing.assert_allclose(model.rows.terms(theta), reference.rows.terms(theta), rtol=1e-12)
     for block in (v, v[:, 0]):
         mine, theirs = (m.information(theta, block, "ggn") for m in (model, reference))
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-10)
     for _ in range(2):
-        model, reference = (m.redrawn(np.random.default_rng(1)) for m in (model, reference))
-        np.testing.assert_allclose(model.terms(theta), reference.terms(theta), rtol=1e-12)
+        model, reference = (redraw(m, np.random.default_rng(1)) for m in (model, reference))
+        np.testing.assert_allclose(model.rows.terms(theta), reference.rows.terms(theta), rtol=1e-12)
 
 
 def test_options_of_the_likelihood_reach_the_curvature():

@@ -8,6 +8,7 @@ from scipy.special import expit
 from test_golden import GOLDEN, function
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 
 # Some of these have few clusters; that they warn is tested with the leverages.
 few_clusters = pytest.mark.filterwarnings("ignore:There are only:implicit_delta.SmallSampleWarning")
@@ -170,7 +171,7 @@ def left_out(model, psi):
     for row in range(model.n):
         weights = model.weights.values.copy()
         weights[row] -= 1
-        refitted = idm.polish(model.reweighted(weights))
+        refitted = idm.polish(reweight(model, weights))
         values.append(float(refitted.evaluate(psi, refitted.theta)))
     return np.array(values)
 

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
-from implicit_delta.models import evidence
+from implicit_delta.models import evidence, outputs
 from implicit_delta.models.early_stop import early_stopped, with_penalty
-from implicit_delta.models.model import FittedModel
-from implicit_delta.models.outputs import outputs_of
+from implicit_delta.models.outputs import displacement, outputs_of
 from implicit_delta.models.penalty import Penalty
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
@@ -167,13 +166,13 @@ def test_few_random_directions_do_for_a_large_network(stopped, monkeypatch):
     model, X, _, _ = stopped
     psi = lambda m: torch.softmax(m(X), 1).std(0)
     exact = idm.infer(model, psi)
-    monkeypatch.setattr(type(model), "formable", False)
-    tied = model.tethered()
-    assert strength(tied) == pytest.approx(strength(model.tethered()))
+    monkeypatch.setattr(outputs, "GAUSS_NEWTON_LIMIT", 0)
+    tied = early_stopped(model)
+    assert strength(tied) == pytest.approx(strength(early_stopped(model)))
     gamma = dense(model)[2]
     values = np.linalg.eigvalsh(gamma)
     truth = evidence.Evidence.of(
-        evidence.Spectrum(values, values), float(tied.travelled @ tied.travelled)
+        evidence.Spectrum(values, values), float(displacement(tied) @ displacement(tied))
     )
     # Two probes leave sqrt(2 / gamma / 2) of the trace, and less of the strength.
     assert abs(np.log(strength(tied) / truth.strength)) < 3 / np.sqrt(truth.effective)
@@ -291,7 +290,8 @@ def test_weights_of_squared_errors_have_no_scale(kind, formable, monkeypatch):
     y = torch.sin(X[:, :1]) + 0.3 * torch.tensor(rng.normal(size=(150, 1)))
     start = trained(net, X, y, loss=nn.functional.mse_loss)
     some = rng.uniform(0.5, 2.0, size=150)
-    monkeypatch.setattr(FittedModel, "formable", formable)
+    if not formable:
+        monkeypatch.setattr(outputs, "GAUSS_NEWTON_LIMIT", 0)
     ses = [
         idm.infer(
             idm.from_torch(
@@ -311,10 +311,10 @@ def test_repeated_rows_are_counted_in_probed_leverages(monkeypatch):
     times = np.arange(100) % 3 + 1
     X3, y3 = X.repeat_interleave(torch.tensor(times), 0), y.repeat_interleave(torch.tensor(times))
     start = trained(net, X3, y3, 400)
-    monkeypatch.setattr(FittedModel, "formable", False)
-    make = lambda data, **options: idm.from_torch(
-        net, data, idm.Categorical(), start=start, **options
-    ).tethered()
+    monkeypatch.setattr(outputs, "GAUSS_NEWTON_LIMIT", 0)
+    make = lambda data, **options: early_stopped(
+        idm.from_torch(net, data, idm.Categorical(), start=start, **options)
+    )
     counted, repeated = make((X, y), weights=times.astype(float)), make((X3, y3))
     counted = replace(counted, penalty=repeated.penalty, facts=repeated.facts)
     psi = mean_probability(classes(50, seed=3)[0])

@@ -62,9 +62,9 @@ def test_the_users_module_and_random_numbers_are_left_alone():
 
 def test_psi_cannot_leave_the_private_copy_in_training_mode():
     model = fitted(net(nn.Dropout(0.5)).double())
-    before = model.terms(model.theta)
+    before = model.rows.terms(model.theta)
     model.evaluate(lambda m: m.train()(X.double()).mean(), model.theta)
-    np.testing.assert_array_equal(model.terms(model.theta), before)
+    np.testing.assert_array_equal(model.rows.terms(model.theta), before)
 
 
 class AlwaysDropout(nn.Module):
@@ -124,7 +124,7 @@ def test_a_sampler_that_weights_rows_is_refused():
 def test_a_subset_is_read_in_order():
     loader = DataLoader(TensorDataset(X, Y), sampler=SubsetRandomSampler([7, 3, 20]), batch_size=2)
     model, expected = fitted(data=loader), fitted(data=(X[[3, 7, 20]], Y[[3, 7, 20]]))
-    np.testing.assert_array_equal(model.terms(model.theta), expected.terms(model.theta))
+    np.testing.assert_array_equal(model.rows.terms(model.theta), expected.rows.terms(model.theta))
 
 
 class Stream(IterableDataset):

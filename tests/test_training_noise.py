@@ -11,6 +11,7 @@ from scipy.stats import t as student
 import implicit_delta as idm
 from implicit_delta.inference.training_noise import Wobble
 from implicit_delta.likelihoods import Gaussian
+from implicit_delta.models.redraws import reweight
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -303,14 +304,14 @@ def test_compare_has_the_line_for_all():
 
 def test_states_belong_to_one_theta():
     model = fitted(checkpoints=states(CHECKPOINTS), replicates=states(wobbling(3)))
-    assert model.checkpoints.shape == (24, 2)
+    assert model.facts.training.checkpoints.shape == (24, 2)
     assert model.facts.training.replicates.shape == (3, 2)
-    kept = model.reweighted(np.full(N, 2.0))
-    assert kept.checkpoints is model.checkpoints
+    kept = reweight(model, np.full(N, 2.0))
+    assert kept.facts.training.checkpoints is model.facts.training.checkpoints
     assert kept.facts.training.replicates is model.facts.training.replicates
-    assert model.at(model.theta).checkpoints is model.checkpoints
+    assert model.at(model.theta).facts.training.checkpoints is model.facts.training.checkpoints
     moved = model.at(model.theta + 1e-3)
-    assert moved.checkpoints is None
+    assert moved.facts.training.checkpoints is None
     assert moved.facts.training.replicates is None
 
 
@@ -373,7 +374,9 @@ def test_a_training_that_stopped_early_has_the_line_by_default():
         assert "stopped" in est.diagnostics.notes
     trained_on = idm.continue_training(model, RATE, batch_size=BATCH, steps=8, rng=0)
     plain = idm.continue_training(fitted(wide[-1]), RATE, batch_size=BATCH, steps=8, rng=0)
-    np.testing.assert_allclose(trained_on.checkpoints, plain.checkpoints)  # without that ridge
+    np.testing.assert_allclose(
+        trained_on.facts.training.checkpoints, plain.facts.training.checkpoints
+    )  # without that ridge
     assert idm.averaged(model).penalty.early_stop.strength > 0
 
 
@@ -426,7 +429,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_states_in_any_form(form):
     model = fitted(checkpoints=(FORMS[form](linear(row)) for row in CHECKPOINTS))
-    np.testing.assert_array_equal(model.checkpoints, CHECKPOINTS)
+    np.testing.assert_array_equal(model.facts.training.checkpoints, CHECKPOINTS)
 
 
 class Tied(nn.Module):
@@ -448,8 +451,8 @@ def test_shared_parameters_count_once_under_either_name(left_out):
         each.pop(left_out, None)
     data = torch.tensor(X), torch.tensor(Y)[:, None]
     model = idm.from_torch(nets[0], data, Gaussian(1.0), checkpoints=given)
-    assert model.checkpoints.shape == (4, 8)
-    np.testing.assert_array_equal(model.checkpoints[0], model.theta)
+    assert model.facts.training.checkpoints.shape == (4, 8)
+    np.testing.assert_array_equal(model.facts.training.checkpoints[0], model.theta)
 
 
 def two_layers():
@@ -463,8 +466,8 @@ def test_only_selected_parameters_move():
     for i, each in enumerate(given):
         each["2.bias"] += i
     model = idm.from_torch(net, data, Gaussian(1.0), parameters="2", checkpoints=given)
-    assert model.checkpoints.shape == (3, 4)
-    np.testing.assert_allclose(model.checkpoints[:, -1] - model.theta[-1], [0, 1, 2])
+    assert model.facts.training.checkpoints.shape == (3, 4)
+    np.testing.assert_allclose(model.facts.training.checkpoints[:, -1] - model.theta[-1], [0, 1, 2])
     given[0]["0.bias"] += 1
     with pytest.warns(idm.ImplicitDeltaWarning, match="noise of the selected parameters alone"):
         idm.from_torch(net, data, Gaussian(1.0), parameters="2", checkpoints=given)
@@ -498,7 +501,7 @@ def test_continued_training_wobbles_like_the_training_itself():
             theta = theta + RATE * X[rows].T @ (Y[rows] - X[rows] @ theta) / BATCH
         ends.append(theta)
     model = idm.continue_training(fitted(), RATE, batch_size=BATCH, every=N // BATCH, rng=0)
-    assert model.checkpoints.shape == (64, 2)
+    assert model.facts.training.checkpoints.shape == (64, 2)
     np.testing.assert_array_equal(model.theta, fitted().theta)
     found = np.diag(idm.infer(model, weights).parts["training"])
     error = np.sqrt(2 / 62 + 2 / 300)
@@ -508,12 +511,16 @@ def test_continued_training_wobbles_like_the_training_itself():
 def test_continued_training_follows_its_seed_and_its_optimizer():
     adam = lambda parameters: torch.optim.Adam(parameters, lr=0.01)
     made = [
-        idm.continue_training(fitted(), adam, batch_size=BATCH, steps=8, rng=rng).checkpoints
+        idm.continue_training(
+            fitted(), adam, batch_size=BATCH, steps=8, rng=rng
+        ).facts.training.checkpoints
         for rng in (0, 0, 1)
     ]
     np.testing.assert_array_equal(made[0], made[1])
     assert np.all(made[0] != made[2])
-    slower = idm.continue_training(fitted(), 1e-4, batch_size=BATCH, steps=8, rng=0).checkpoints
+    slower = idm.continue_training(
+        fitted(), 1e-4, batch_size=BATCH, steps=8, rng=0
+    ).facts.training.checkpoints
     assert np.ptp(slower, axis=0).max() < np.ptp(made[0], axis=0).min()
 
 

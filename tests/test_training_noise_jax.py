@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -60,9 +61,9 @@ def test_the_lines_are_those_of_the_same_model_in_torch():
 
 def test_states_belong_to_one_theta():
     model = fitted(checkpoints=[tree(row) for row in STATES])
-    assert model.checkpoints.shape == (24, 2)
-    assert model.reweighted(np.full(N, 2.0)).checkpoints is model.checkpoints
-    assert model.at(model.theta + 1.0).checkpoints is None
+    assert model.facts.training.checkpoints.shape == (24, 2)
+    assert reweight(model, np.full(N, 2.0)).checkpoints is model.facts.training.checkpoints
+    assert model.at(model.theta + 1.0).facts.training.checkpoints is None
     mean = idm.averaged(model)
     np.testing.assert_allclose(mean.theta, STATES.mean(axis=0))
     assert float(mean.params["slope"]) == pytest.approx(STATES[:, 1].mean())
@@ -72,19 +73,21 @@ def test_a_tangent_has_no_replicates():
     given = [tree(row) for row in STATES]
     touching = fitted(checkpoints=given, replicates=given[:3]).tangent()
     assert touching.facts.training.replicates is None
-    assert touching.checkpoints.shape == (24, 2)
+    assert touching.facts.training.checkpoints.shape == (24, 2)
 
 
 def test_continued_training_and_its_average():
     optax = pytest.importorskip("optax")
     model = idm.continue_training(fitted(), optax.sgd(0.08), batch_size=8, every=4, rng=0)
-    assert model.checkpoints.shape == (64, 2)
+    assert model.facts.training.checkpoints.shape == (64, 2)
     whole = idm.infer(model, both).budget["training"]
     mean = idm.infer(idm.averaged(model), both, strict=False).budget["training"]
     assert np.all(mean < whole / 2)
     np.testing.assert_allclose(
-        model.checkpoints,
-        idm.continue_training(twin(), 0.08, batch_size=8, every=4, rng=0).checkpoints,
+        model.facts.training.checkpoints,
+        idm.continue_training(
+            twin(), 0.08, batch_size=8, every=4, rng=0
+        ).facts.training.checkpoints,
         rtol=1e-9,
     )
 
@@ -92,7 +95,7 @@ def test_continued_training_and_its_average():
 def test_only_selected_parameters_move():
     given = [tree([BETA[0], row[1]]) for row in STATES]
     model = fitted(parameters="slope", checkpoints=given)
-    np.testing.assert_array_equal(model.checkpoints, STATES[:, 1:])
+    np.testing.assert_array_equal(model.facts.training.checkpoints, STATES[:, 1:])
     moved = [tree(row) for row in STATES]
     with pytest.warns(idm.ImplicitDeltaWarning, match="noise of the selected parameters alone"):
         fitted(parameters="slope", checkpoints=moved)
@@ -130,6 +133,6 @@ def test_a_list_of_layers_is_a_pytree_too():
     options = {"apply": apply, "dtype": "float64"}
     given = [[np.array(a), np.array(b)] for a, b in STATES]
     model = idm.from_jax(params, (X, Y), idm.Gaussian(1.0), checkpoints=given, **options)
-    np.testing.assert_array_equal(model.checkpoints, STATES)
+    np.testing.assert_array_equal(model.facts.training.checkpoints, STATES)
     with pytest.raises(ValueError, match=r"at least 3|no parameter"):
         idm.from_jax(params, (X, Y), idm.Gaussian(1.0), checkpoints=given[0], **options)

@@ -9,7 +9,9 @@ from scipy.special import expit
 from scipy.stats import chi2, norm
 
 import implicit_delta as idm
+from implicit_delta.models.early_stop import with_penalty
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.redraws import reweight
 from implicit_delta.models.rough_scores import rough_score
 
 RNG = np.random.default_rng(0)
@@ -146,14 +148,14 @@ def test_functions_of_any_habit_give_the_same(function, start):
 
 def test_terms_that_a_caller_changes_are_not_remembered():
     model = idm.from_loglik(normal, start=[0.0, 0.0])
-    model.terms(model.theta)[:] = 7.0
-    np.testing.assert_array_equal(model.terms(model.theta), normal(model.theta))
+    model.rows.terms(model.theta)[:] = 7.0
+    np.testing.assert_array_equal(model.rows.terms(model.theta), normal(model.theta))
 
 
 def test_a_model_of_other_weights_has_its_own_curvature():
     model = idm.from_loglik(normal, start=[0.0, 0.0])
     idm.infer(model, idm.parameters)
-    twice = model.reweighted(np.full(60, 2.0))
+    twice = reweight(model, np.full(60, 2.0))
     ratio = idm.infer(twice, idm.parameters).standard_error
     np.testing.assert_allclose(
         ratio, idm.infer(model, idm.parameters).standard_error / np.sqrt(2), rtol=1e-9
@@ -163,7 +165,7 @@ def test_a_model_of_other_weights_has_its_own_curvature():
 def test_a_penalty_that_is_taken_off_is_not_remembered():
     model = idm.from_loglik(normal, start=[0.0, 0.0], l2=3.0)
     idm.infer(model, idm.parameters)
-    free = model.with_penalty(Penalty())
+    free = with_penalty(model, Penalty())
     difference = model.information(model.theta, np.eye(2)) - free.information(
         model.theta, np.eye(2)
     )

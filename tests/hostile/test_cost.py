@@ -199,11 +199,11 @@ def test_polish_for_a_psi_ends_where_psi_does(kind, seeds):
     to_the_end = passes = 0
     for seed in seeds:
         model, questions = early(seed=seed)
-        first = model.passes
+        first = model.rows.passes
         end = idm.polish(model)
-        second = model.passes
+        second = model.rows.passes
         found = idm.polish(model, questions[kind])
-        to_the_end, passes = to_the_end + second - first, passes + model.passes - second
+        to_the_end, passes = to_the_end + second - first, passes + model.rows.passes - second
         assert found.drift <= 0.01
         assert found.curvature == "hessian"
         assert idm.infer(found.model, questions[kind], strict=False).diagnostics.drift <= 0.01

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 
 import implicit_delta as idm
+from implicit_delta.models.starts import spelled_optima
 
 RNG = np.random.default_rng(0)
 MIXED = np.r_[RNG.normal(-2, 0.7, 80), RNG.normal(2, 0.7, 80)]
@@ -22,7 +23,7 @@ BOUNDS = {"w": (0.05, 0.95), "m1": (-5, 5), "m2": (-5, 5)}
 
 def test_exchanged_components_are_named():
     model = idm.from_loglik(mixture, start=START, starts=[SWAPPED], bounds=BOUNDS)
-    told = model.describe()["optima"]
+    told = spelled_optima(model.facts.optima)
     assert "components exchanged; order them by a constraint" in told
     assert "lower by 0" not in told
 
@@ -32,7 +33,7 @@ def test_the_advice_leaves_one_of_them():
     model = idm.from_loglik(
         mixture, start=START, starts=[SWAPPED], bounds=BOUNDS, constraints=[order]
     )
-    assert "exchanged" not in model.describe()["optima"]
+    assert "exchanged" not in spelled_optima(model.facts.optima)
     assert model.theta.m1 < model.theta.m2
 
 
@@ -45,5 +46,5 @@ def test_starts_without_a_maximum_are_counted():
         return np.log(norm.pdf(y, th[0], 1.0))
 
     model = idm.from_loglik(loglik, start=[0.5], starts=[[1.0], [60.0]])
-    told = model.describe()["optima"]
+    told = spelled_optima(model.facts.optima)
     assert told.startswith("1 found in 2 fits, the best in 2 (1 more start led to no maximum)")

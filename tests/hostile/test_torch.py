@@ -98,7 +98,7 @@ def ridge_variance(seed, l2):
     A = rng.normal(size=(20, 8))
     y = A @ (0.05 * rng.normal(size=8)) + rng.normal(size=20)
     model = idm.from_residuals(lambda b: y - A @ b, start=np.zeros(8), variance="unbiased", l2=l2)
-    return float(np.sum((y - A @ model.theta) ** 2) / -2 / np.sum(model.terms(model.theta)))
+    return float(np.sum((y - A @ model.theta) ** 2) / -2 / np.sum(model.rows.terms(model.theta)))
 
 
 @pytest.mark.slow

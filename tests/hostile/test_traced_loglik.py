@@ -387,7 +387,7 @@ def test_names_weights_and_bounds():
         named, start={"a": 0.0, "b": np.zeros(D - 1)}, bounds={"a": (-50.0, None)}
     )
     assert is_traced(model.rows.scores)
-    assert "tracing" in str(model.describe())
+    assert "tracing" in str(model)
     truth = np.sqrt(np.diag(np.linalg.inv(X.T @ X)))
     np.testing.assert_allclose(idm.infer(model, idm.parameters).standard_error, truth, rtol=1e-8)
     fixed = model.fix(a=0.3)

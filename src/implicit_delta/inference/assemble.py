@@ -55,7 +55,7 @@ class Cost:
     @property
     def travel(self) -> dict[str, float]:
         """Numbers that travel to shards and back, if the model has any."""
-        shards = processes_of(self.model).count
+        shards = 0 if self.model is None else processes_of(self.model).count
         if self.model is None or not shards:
             return {}
         now, before = _bytes(self.model), self.bytes_before

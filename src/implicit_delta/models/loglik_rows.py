@@ -29,15 +29,15 @@ Draw: TypeAlias = "Callable[[LoglikRows, Array, Weights, np.random.Generator], L
 class TermsCache:
     """Terms at recent parameters, the objective around the last place, and where a climb was.
 
-    A pickled one is empty.
+    A pickled one keeps the latter alone.
     """
 
     terms: Recent = field(default_factory=Recent)
     place: LoglikObjective | None = None
     approach: Approach | None = None
 
-    def __reduce__(self) -> tuple[type["TermsCache"], tuple[()]]:
-        return TermsCache, ()
+    def __reduce__(self) -> tuple[type["TermsCache"], tuple[Any, ...]]:
+        return TermsCache, (Recent(), None, self.approach)
 
 
 @dataclass(frozen=True, eq=False)
