@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.redraws import reweight
 
 sm = pytest.importorskip("statsmodels.api")
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from test_statsmodels import (
-from implicit_delta.models.redraws import reweight
     BINARY,
     COUNTS,
     EXACT,

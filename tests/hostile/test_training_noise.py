@@ -261,4 +261,4 @@ def test_debias_and_profile_finish_the_training_and_have_no_line():
 def test_a_tangent_has_no_replicates():
     fit = model(replicates=good(3), checkpoints=good())
     assert tangent_model(fit).facts.training.replicates is None
-    assert tangent_model(fit).checkpoints is fit.facts.training.checkpoints
+    assert tangent_model(fit).facts.training.checkpoints is fit.facts.training.checkpoints
