@@ -33,6 +33,10 @@ class LastCache:
             results[name] = make()
         return results[name]
 
+    def copied(self) -> "LastCache":
+        """Copy the cache, with what it holds so far."""
+        return LastCache(self.key, dict(self.results))
+
     def holds(self, key: Key, name: str) -> bool:
         """Whether the result with this name is known for this key."""
         return name in self.results and _same(self.key, key)
@@ -66,6 +70,10 @@ class Recent:
         while len(self.results) > max(most, 1):
             del self.results[next(iter(self.results))]
         return result.copy()
+
+    def copied(self) -> "Recent":
+        """Copy the cache, with what it holds so far."""
+        return Recent(dict(self.results))
 
     def sample(self, key: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Take one array with its result, this one if it is remembered; None without any."""

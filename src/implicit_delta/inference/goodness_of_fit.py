@@ -16,6 +16,7 @@ from implicit_delta.methods.outcomes import failed_replicates
 from implicit_delta.methods.refitted import Refitted
 from implicit_delta.methods.replication import NewTargets
 from implicit_delta.models.coordinates import in_free_coordinates
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.numerics.maximizers import Maximizer, Minimize
@@ -56,6 +57,7 @@ class GoodnessOfFit:
         )
 
 
+@isolated
 def goodness_of_fit(
     model: FittedModel,
     statistic: Callable[[Any], float] | None = None,

@@ -40,6 +40,7 @@ from implicit_delta.models.claimed import checked_covariance
 from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.foreign import refuse_foreign
+from implicit_delta.models.isolation import with_own_caches
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.outputs import displacement, is_formable, is_network
@@ -142,7 +143,8 @@ def infer(
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
     cost = Cost.start(model)
-    whole, model = model, in_free_coordinates(model)
+    own = with_own_caches(model)  # and the identity of an answer is that of the model
+    whole, model = model, in_free_coordinates(own)
     sandwich: Callable[[FittedModel], Sandwich | None]
     sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
     by_default = _takes_stops(method, model) and not debias

@@ -23,6 +23,7 @@ from implicit_delta.models.coordinates import (
     satisfies_constraints,
 )
 from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.printing import log_likelihood_of, name_of_model
@@ -91,6 +92,7 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
+@isolated
 def likelihood_ratio(m0: FittedModel | Mapping[Any, float], m1: FittedModel) -> LikelihoodRatio:
     r"""Test the smaller of two nested fits to the same data against the larger.
 

@@ -42,6 +42,7 @@ from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.ticks import profiling
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.user_calls import progress_for
@@ -63,6 +64,7 @@ STARTS = 3  # random ones, where the others fail
 
 @also(name="names")
 @cautious
+@isolated
 def contour(
     model: FittedModel,
     psi: Asked,

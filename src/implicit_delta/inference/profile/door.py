@@ -54,6 +54,7 @@ from implicit_delta.models.boundaries import NEAR, fixed_by_constraints, nearest
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.facts import Curvature
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.user_calls import isolated_cache, progress_for
@@ -67,6 +68,7 @@ SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do n
 
 @also(names="name")
 @cautious
+@isolated
 def profile(
     model: FittedModel,
     psi: Asked,

@@ -8,6 +8,7 @@ from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import number, percent
 from implicit_delta.inference.profile.door import profile
 from implicit_delta.inference.profile.result import Profile
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 
 
@@ -57,6 +58,7 @@ class Limit:
         )
 
 
+@isolated
 def limit(
     model: FittedModel,
     psi: Asked,
