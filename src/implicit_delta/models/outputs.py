@@ -137,11 +137,15 @@ def curvature_noise(
     outputs = model.rows.outputs
     if outputs is None or outputs.is_linear or model.penalty.functions:
         return None
+    ridges = model.penalty.ridges
+    plain = [ridge for ridge in ridges if ridge.basis is None and np.ndim(ridge.strength) == 0]
+    strength = sum(float(ridge.strength) for ridge in plain)
+    total = np.sqrt(strength) * rng.standard_normal((count, model.d)).T
     drawn = outputs.noise(theta, model.weights.values, rng, count)
     if drawn is None:
         return None
-    ridges = (ridge.noise(rng, model.d, count) for ridge in model.penalty.ridges)
-    return np.asarray(sum(ridges, drawn))
+    others = (ridge.noise(rng, model.d, count) for ridge in ridges if ridge not in plain)
+    return np.asarray(sum(others, total + drawn))
 
 
 def tangent_model(model: "FittedModel") -> "FittedModel":
