@@ -147,7 +147,7 @@ def test_torch_and_jax_find_the_same_noise(variance):
     noise = jaxed.outputs.likelihood.variance
     assert noise == pytest.approx(torched.outputs.likelihood.variance, rel=1e-8)
     np.testing.assert_allclose(
-        jaxed.terms(jaxed.theta), torched.terms(torched.theta), rtol=1e-8, atol=1e-12
+        jaxed.rows.terms(jaxed.theta), torched.rows.terms(torched.theta), rtol=1e-8, atol=1e-12
     )
 
 
@@ -308,12 +308,12 @@ def test_precision_is_the_models_own():
         value = double.evaluate(lambda p: seen.append(jnp.ones(1).dtype) or p["b"][0], double.theta)
         assert value.dtype == seen[0] == np.float64
         assert jnp.ones(1).dtype == jnp.float32
-        steps = double.ascend(None, [np.arange(2)] * 2, 0.01)
+        steps = ascend(double, None, [np.arange(2)] * 2, 0.01)
         next(steps)
         assert jnp.ones(1).dtype == jnp.float32  # between two steps
     precise = np.array([1 + 1e-10, 1.0])
-    assert double.terms(precise)[2] != double.terms(double.theta)[2]
-    assert single.terms(precise)[2] == single.terms(single.theta)[2]
+    assert double.rows.terms(precise)[2] != double.rows.terms(double.theta)[2]
+    assert single.rows.terms(precise)[2] == single.rows.terms(single.theta)[2]
 
 
 def test_models_go_to_other_processes_and_back():

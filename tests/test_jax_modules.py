@@ -16,6 +16,7 @@ from flax import linen, nnx
 from jax import tree_util
 
 import implicit_delta as idm
+from implicit_delta.models.batches import ascend
 from implicit_delta.testing import check_model
 
 pytestmark = pytest.mark.slow
@@ -240,7 +241,7 @@ def test_optimizers_get_a_pytree_without_settings(trained):
 
     start = trained.at(trained.theta + 0.3)
     decay = optax.add_decayed_weights(0.1, mask=lambda p: tree_util.tree_map(jnp.ndim, p))
-    step, *_ = start.ascend(None, [np.arange(N)], optax.chain(decay, optax.sgd(0.1)))
+    step, *_ = ascend(start, None, [np.arange(N)], optax.chain(decay, optax.sgd(0.1)))
     assert np.all(step != start.theta)
 
 

@@ -78,7 +78,7 @@ def test_a_tangent_is_a_model_with_linear_outputs(make):
     np.testing.assert_allclose(tangent.evaluate(own, model.theta + step), expected, atol=1e-10)
     moved = tangent.jacobian(psi, model.theta + step)
     np.testing.assert_allclose(moved, model.jacobian(psi, model.theta), atol=1e-10)
-    there = tangent.evaluate_tangent(psi, tangent.theta, step)
+    there = tangent.space.language.evaluate_tangent(psi, tangent.theta, step)
     np.testing.assert_allclose(there, expected, atol=1e-10)
     A, B = (
         tangent.information(tangent.theta + step, np.eye(tangent.d), c) for c in ("ggn", "hessian")
