@@ -65,13 +65,18 @@ def checked_covariance(covariance: Any, names: Sequence[str] | None, d: int) -> 
         )
     if not np.all(np.isfinite(given)):
         raise ValueError("covariance has entries that are NaN or infinite.")
+    if not is_symmetric(given):
+        raise ValueError(
+            "covariance is not symmetric. Usual causes: one triangle of it, or rows and columns in "
+            "different orders."
+        )
     errors = np.sqrt(abs(np.diag(given)))
     errors = np.where(errors > 0, errors, 1.0)
     values = np.linalg.eigvalsh(symmetric(given / np.outer(errors, errors)))
-    if not is_symmetric(given) or values[0] < -d * CONDITION * eps_of(given):
+    if values[0] < -d * CONDITION * eps_of(given):
         raise ValueError(
-            "covariance is not symmetric and positive semi-definite: the smallest eigenvalue of "
-            f"the correlations is {values[0]:.2g}. Usual causes: standard errors or correlations "
+            "covariance is not positive semi-definite: the smallest eigenvalue of the "
+            f"correlations is {values[0]:.2g}. Usual causes: standard errors or correlations "
             "in place of covariances, or a two-way clustered covariance of few groups."
         )
     return symmetric(given)

@@ -22,7 +22,7 @@ from implicit_delta.models.equation_roots import (
 )
 from implicit_delta.models.equation_rows import EquationRows
 from implicit_delta.models.equation_system import Equations, checked_rows
-from implicit_delta.models.facts import NOT_FIXED, OTHER_ROOT, Facts, Host
+from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import named_point, names_of, speaking
@@ -111,7 +111,6 @@ def from_equations(
     facts = Facts(
         source="from_equations",
         notes=_notes(equations, found.hansen),
-        no_fixing=NOT_FIXED,
         host=Host(clusters=groups, drift_causes=OTHER_ROOT),
         hansen=found.hansen,
     )

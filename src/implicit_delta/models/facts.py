@@ -26,11 +26,6 @@ UNFINISHED = (
     "Usual causes: training stopped early, or a penalty used in training was not given "
     "here. Use `polish(model)`, or give the `penalty=` or `l2=` that was used."
 )
-NOT_FIXED = (
-    "Parameters are fixed in models of `from_loglik`, `from_residuals`, `from_statsmodels` and "
-    "`from_sklearn`, which are fitted again here. Fit this one again in its own library, without "
-    "the term; write a fixed number into estimating equations."
-)
 OTHER_FIT = (
     "Usual causes: an optimizer that stopped early (use `polish(model)`, or fit with a "
     "smaller tolerance and more iterations); a `sample_weight` of the fit that was not "
@@ -141,8 +136,6 @@ class Facts:
         Why there are no terms at all, but estimates alone; empty if there are.
     no_outputs : str
         Why the outputs of the rows are not known; empty if they are, or for the usual reason.
-    no_fixing : str
-        Why no parameters are fixed, as the model is not fitted here; empty if they can be.
     """
 
     training: Training = field(default_factory=Training)
@@ -152,7 +145,6 @@ class Facts:
     no_rows: str = ""
     no_terms: str = ""
     no_outputs: str = ""
-    no_fixing: str = ""
     source: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     curvature: Curvature = "hessian"

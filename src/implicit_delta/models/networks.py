@@ -10,7 +10,7 @@ from implicit_delta._core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.batched import BatchRows
 from implicit_delta.models.early_stop import early_stopped
-from implicit_delta.models.facts import NOT_FIXED, Facts, Host, Training
+from implicit_delta.models.facts import Facts, Host, Training
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.module_checks import EVIDENCE, Options
 from implicit_delta.models.module_prediction import (
@@ -55,7 +55,6 @@ def fitted_network(
         Facts(
             training,
             Host(predictor=predictor),
-            no_fixing=NOT_FIXED,
             source=source,
             notes={"log-likelihood": f"{rows.program.row_terms}, {precision}"},
             precision=precision,

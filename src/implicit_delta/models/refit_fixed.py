@@ -12,6 +12,10 @@ from implicit_delta.models.rows import CheckedRows
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
+NOT_FIXED = (
+    "Estimating equations have as many parameters as equations, and none of them can be fixed here: "
+    "write the number into the equations, and leave one of these out."
+)
 SETTLED = 1e-8  # relative change of a noise variance
 MOST_FITS = 100
 
@@ -55,6 +59,6 @@ def check_unchanged(model: "FittedModel") -> None:
 
 def _check(model: "FittedModel") -> None:
     model.facts.require_terms()
-    if model.facts.no_fixing:
-        raise UnsupportedModelError(model.facts.no_fixing)
+    if not model.rows.symmetric:
+        raise UnsupportedModelError(NOT_FIXED)
     check_unchanged(model)

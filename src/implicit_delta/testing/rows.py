@@ -99,8 +99,21 @@ def _check_abilities(model: FittedModel, theta: Array, rtol: float) -> None:
     if isinstance(rows, NormalizedRows):
         found = rows.log_likelihood(theta, weights)
         require(np.ndim(found) == 0, "log_likelihood must be a number")
+        _check_log_likelihood(rows, model, theta, rtol)
     if isinstance(rows, TangentRows) or isinstance(rows.outputs, TangentOutputs):
         _check_tangent(model, rtol)
+
+
+def _check_log_likelihood(
+    rows: NormalizedRows, model: FittedModel, theta: Array, rtol: float
+) -> None:
+    """Its constants may be anything; what depends on theta is the weighted sum of the terms."""
+    weights, other = model.weights, theta + objective_of(model).units / 2
+    rise = rows.log_likelihood(other, weights) - rows.log_likelihood(theta, weights)
+    if np.isfinite(rise):
+        ends = (weights.total(model.rows.terms(point)) for point in (other, theta))
+        expected = next(ends) - next(ends)
+        close(rise, expected, rtol, 1.0, "log_likelihood is not the weighted sum of the terms")
 
 
 def _check_tangent(model: FittedModel, rtol: float) -> None:

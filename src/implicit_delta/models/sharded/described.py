@@ -114,7 +114,6 @@ def _facts(model: FittedModel) -> Facts:
         training=known.training,
         host=Host(drift_causes=known.host.drift_causes),
         noise_rule=rule,
-        no_fixing=known.no_fixing,
         curvature=model.facts.curvature,
         precision=model.facts.precision,
     )
