@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
 NOT_FIXED = (
-    "Estimating equations have as many parameters as equations, and none of them can be fixed here: "
+    "Estimating equations have as many parameters as equations, and none can be fixed here: "
     "write the number into the equations, and leave one of these out."
 )
 SETTLED = 1e-8  # relative change of a noise variance
