@@ -1,5 +1,7 @@
 """Penalties of all kinds of models: one object with value, score and curvature."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, NonlinearConstraint
@@ -7,7 +9,7 @@ from scipy.special import expit, log_expit
 
 import implicit_delta as idm
 from implicit_delta.models.coordinates import in_free_coordinates
-from implicit_delta.models.early_stop import early_stopped, with_penalty
+from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.numerics.derivatives import differentiate
 
@@ -122,7 +124,7 @@ MODELS = {
 def test_the_penalty_is_what_the_objective_subtracts(name):
     """Differences of models with it and without are those of its own value and derivatives."""
     model = MODELS[name]()
-    bare, penalty = with_penalty(model, Penalty()), model.penalty
+    bare, penalty = replace(model, penalty=Penalty()), model.penalty
     assert penalty
     assert not bare.penalty
     theta = np.asarray(model.theta) + 0.02 / np.arange(1, model.d + 1)

@@ -551,3 +551,26 @@ def test_a_fixed_parameter_does_not_count_for_the_variance_of_the_noise(variance
         found.append((held.theta, held.facts.df, np.sqrt(np.diag(estimate.covariance))))
     for own, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, own, rtol=SETTLED, atol=SETTLED)
+
+
+@pytest.mark.filterwarnings("ignore:The estimate is close to a limit")
+@pytest.mark.parametrize("bound", [0.0, 0.1, -1.0])
+def test_a_bound_that_holds_the_whole_need_not_hold_a_part(bound):
+    rng = np.random.default_rng(5)
+    x = np.column_stack([np.ones(90), rng.normal(size=(90, 2))])
+    y = rng.poisson(np.exp(x @ [0.2, 0.3, -0.1]))
+
+    def loglik(rows):
+        return lambda th: y[rows] * (x[rows] @ th) - np.exp(x[rows] @ th)
+
+    bounds = [(None, None), (None, None), (bound, None)]
+    whole = idm.from_loglik(loglik(slice(None)), start=[0, 0, 0.2], bounds=bounds)
+    build = lambda part: idm.from_loglik(loglik(part), theta=whole.theta, bounds=bounds)
+    parts = idm.from_shards(build, [slice(0, 40), slice(40, 90)])
+    found, expected = (idm.infer(m, idm.parameters, strict=False) for m in (parts, whole))
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-5)
+    away = np.array(whole.theta) + np.array([0.5, 0.5, 0.0])
+    elsewhere = lambda part: idm.from_loglik(loglik(part), theta=away, bounds=bounds)
+    if bound >= 0:  # what is no maximum of the whole is refused as of one process
+        with pytest.raises(idm.ConvergenceError, match="not a maximum under its constraints"):
+            idm.from_shards(elsewhere, [slice(0, 40), slice(40, 90)])

@@ -13,7 +13,7 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta.models import evidence, outputs
-from implicit_delta.models.early_stop import early_stopped, with_penalty
+from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.outputs import displacement, outputs_of, whitened_rows
 from implicit_delta.models.penalty import Penalty
 
@@ -68,7 +68,7 @@ def mean_probability(X):
 def dense(model):
     """Whitened Jacobian, residuals and Gauss-Newton matrix, by hand."""
     one = np.eye(model.d)
-    parts = list(whitened_rows(with_penalty(model, Penalty()), model.theta, one))
+    parts = list(whitened_rows(replace(model, penalty=Penalty()), model.theta, one))
     U = np.concatenate([part.rows for part in parts])
     e = np.concatenate([part.residuals for part in parts])
     return U, e, np.einsum("npd,npe->de", U, U)

@@ -1,6 +1,7 @@
 """Few calls, the same numbers: memories, rough slopes and quick climbs under attack."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from scipy.special import expit
 from scipy.stats import chi2, norm
 
 import implicit_delta as idm
-from implicit_delta.models.early_stop import with_penalty
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.redraws import reweight
 from implicit_delta.models.rough_scores import rough_score
@@ -165,7 +165,7 @@ def test_a_model_of_other_weights_has_its_own_curvature():
 def test_a_penalty_that_is_taken_off_is_not_remembered():
     model = idm.from_loglik(normal, start=[0.0, 0.0], l2=3.0)
     idm.infer(model, idm.parameters)
-    free = with_penalty(model, Penalty())
+    free = replace(model, penalty=Penalty())
     difference = model.information(model.theta, np.eye(2)) - free.information(
         model.theta, np.eye(2)
     )

@@ -12,7 +12,7 @@ from torch import nn
 
 import implicit_delta as idm
 from implicit_delta._core.cache import LastCache
-from implicit_delta.models.early_stop import early_stopped, with_penalty
+from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.outputs import gauss_newton_part
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.numerics.solvers import Solution
@@ -297,7 +297,7 @@ def test_models_with_other_penalties_share_the_matrix(eager):
     net, X, y = sure(gain=1.0), inputs(), labels()
     model = idm.from_torch(net, (X, y), idm.Categorical(), l2=0.5)
     tied, passes = early_stopped(model), model.rows.passes
-    bare = with_penalty(tied, Penalty())
+    bare = replace(tied, penalty=Penalty())
     for each in (tied, bare, model):
         held, again = whole_curvature(each), whole_curvature(without_cache(each))
         np.testing.assert_allclose(held, again, atol=1e-12 * again.max())

@@ -172,10 +172,12 @@ def _check_model(model: Any) -> None:
         model.objective(model.theta)  # which says why there is none
     if not _has_likelihood(model):
         raise TypeError(
-            f"likelihood_ratio compares models of `from_loglik` or `from_residuals`, not "
-            f"{name_of_model(model)}. Host libraries keep their "
-            "log-likelihood: with statsmodels "
-            "`scipy.stats.chi2.sf(2 * (large.llf - small.llf), df)`."
+            "likelihood_ratio needs log-likelihoods with all their constants, which are known for "
+            "`from_loglik`, `from_residuals`, sums of these and rows with `log_likelihood`, not "
+            f"for {name_of_model(model)}. Of two models of the same rows, without an estimated noise "
+            "variance, the statistic is "
+            "`2 * (large.objective(large.theta) - small.objective(small.theta))`; of two results "
+            "of statsmodels `2 * (large.llf - small.llf)`."
         )
     if model.penalty.given:
         raise UnsupportedModelError(

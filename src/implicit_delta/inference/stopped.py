@@ -2,7 +2,7 @@ r"""A training that stopped early is a state of its own: neither an error nor a 
 
 A network trained by minibatches is not at the maximum of its likelihood, which often has none.
 Its last weights are those of the maximum under a ridge around the start of the training
-(`FittedModel.tethered`), more or less: so is the response of psi, :math:`w = A^{-1} g` with
+(`early_stopped`), more or less: so is the response of psi, :math:`w = A^{-1} g` with
 :math:`A = G + \text{l2} + \delta`, G the Gauss-Newton matrix. The error of psi is that of repeating
 the same training on other data. It is made of the residuals, adjusted for leverage (HC2): the
 inverse of A itself would count what no data ever move, such as a constant added to all logits.

@@ -12,6 +12,7 @@ from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.objective import objective_of
+from implicit_delta.models.runaway import OF_A_PART
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -57,7 +58,8 @@ def checked_under_constraints(model: "FittedModel") -> "FittedModel":
     """Refuse a theta that violates the constraints, or is no maximum under them."""
     if model.space.constraints is not None:
         model.space.constraints.check(model.theta, lambda: objective_of(model).units)
-        active_constraints(model, strict=True)
+        # A maximum of the whole is none of a part, and is looked at again for the whole.
+        active_constraints(model, strict=not OF_A_PART.get())
     return model
 
 

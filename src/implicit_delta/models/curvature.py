@@ -6,6 +6,10 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from implicit_delta._core.types import Array
+from implicit_delta.errors import NotAMaximumError
+from implicit_delta.numerics.arrays import symmetric
+
+SADDLE = -0.05  # which rough differences leave certain
 
 
 def gram(factors: Iterable[Array], d: int) -> Array:
@@ -29,3 +33,10 @@ def times(matrix: Array, v: Array) -> Array:
             picked[:, columns] = matrix[:, rows] * v[rows, columns]
             return picked
     return np.asarray(matrix @ v)
+
+
+def refuse_saddle(curvature: Array) -> None:
+    """Raise at a saddle: a negative eigenvalue of a curvature in units of each parameter's own."""
+    least = np.linalg.eigvalsh(symmetric(curvature))[0] if np.isfinite(curvature).all() else 0.0
+    if least < SADDLE:
+        raise NotAMaximumError.saddle(float(least))

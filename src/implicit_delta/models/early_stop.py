@@ -8,10 +8,8 @@ import numpy as np
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.evidence import evidence_of
-from implicit_delta.models.facts import Curvature, Facts
 from implicit_delta.models.noise import Noise, with_noise
 from implicit_delta.models.outputs import is_network
-from implicit_delta.models.penalty import Penalty
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -20,18 +18,6 @@ NOT_A_NETWORK = (
     "A training that stopped early is one of a network with a likelihood such as "
     "`Categorical()`: `from_torch` or `from_jax`."
 )
-
-
-def with_penalty(
-    model: "FittedModel",
-    penalty: Penalty,
-    curvature: Curvature | None = None,
-    facts: Facts | None = None,
-) -> "FittedModel":
-    """Build the same model at the same theta with another penalty, and what comes with it."""
-    facts = facts or model.facts
-    facts = facts if curvature is None else replace(facts, curvature=curvature)
-    return replace(model, penalty=penalty, facts=facts)
 
 
 def early_stopped(model: "FittedModel") -> "FittedModel":

@@ -12,7 +12,8 @@ from implicit_delta._core.cache import LastCache
 from implicit_delta._core.limits import CHEAP_LIMIT
 from implicit_delta._core.progress import calls_ahead
 from implicit_delta._core.types import Array
-from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import (
     OuterProducts,
     metric,
@@ -28,7 +29,7 @@ from implicit_delta.models.traced_loglik import (
 )
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import WrittenPenalty
-from implicit_delta.numerics.arrays import ratio, symmetric
+from implicit_delta.numerics.arrays import ratio
 from implicit_delta.numerics.derivatives import (
     FEWEST_LEVELS,
     SHORT_STEP,
@@ -59,7 +60,6 @@ UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
-SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
     "shorter steps do not settle. Usual causes: it has no finite maximum and is flat here "
@@ -332,10 +332,7 @@ class LoglikObjective:
             with np.errstate(all="ignore"):
                 return -rough_second_differences(self.parts, self.theta, np.diag(self.units))
 
-        matrix = self.cache.get(self.theta, "rough", roughly)
-        least = np.linalg.eigvalsh(symmetric(matrix))[0] if np.isfinite(matrix).all() else 0.0
-        if least < SADDLE:
-            raise NotAMaximumError.saddle(float(least))
+        refuse_saddle(self.cache.get(self.theta, "rough", roughly))
 
     def _hessian(self, theta: Array) -> Array:
         """Minus the Hessian of L, (d, d): of traced gradients, or by second differences."""

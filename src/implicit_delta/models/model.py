@@ -163,7 +163,7 @@ class FittedModel:
         """Hold parameters at given values, and fit the rest from where it is.
 
         ``model.fix(mu=5.0)``, or by position ``model.fix({0: 5.0})``. Psi still gets all of theta;
-        the error of what is fixed is zero. Bounds stay for when it is released.
+        among `parameters`, what is fixed has an error of zero. Bounds stay for when it is released.
         """
         return fit_fixed(self, values, named)
 

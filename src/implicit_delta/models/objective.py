@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta._core.types import Array
-from implicit_delta.errors import NotAMaximumError
+from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import (
@@ -17,16 +17,13 @@ from implicit_delta.models.rows import (
     Rows,
     ScaledRows,
     TotalRows,
+    units_of,
 )
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.arrays import symmetric
 from implicit_delta.numerics.solvers import Factor
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
-
-FLAT = 1e-12  # of the largest curvature: one that is rounding
-SADDLE = -0.05  # curvature, in units of each parameter's own, that rough differences leave certain
 
 
 def objective_of(model: "FittedModel") -> LocalObjective:
@@ -56,8 +53,7 @@ class RowObjective:
     def units(self) -> Array:
         if isinstance(self.rows, ScaledRows):
             return self.rows.units(self.theta, self.weights, self.penalty)
-        size = abs(np.diag(self.information(self.theta, np.eye(self.theta.size))))
-        return np.asarray(1 / np.sqrt(np.maximum(size, FLAT * size.max() + 1e-300)))
+        return units_of(self.information(self.theta, np.eye(self.theta.size)))
 
     @property
     def outer_products(self) -> OuterProducts | None:
@@ -116,7 +112,4 @@ class RowObjective:
             return
         v = np.diag(self.units)
         own = self.rows.rough_curvature(self.theta, self.weights.values, v)
-        matrix = symmetric(v @ (own + self.penalty.curvature(self.theta, v)))
-        least = np.linalg.eigvalsh(matrix)[0] if np.isfinite(matrix).all() else 0.0
-        if least < SADDLE:
-            raise NotAMaximumError.saddle(float(least))
+        refuse_saddle(v @ (own + self.penalty.curvature(self.theta, v)))

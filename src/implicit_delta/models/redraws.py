@@ -37,7 +37,7 @@ def redraw(model: "FittedModel", rng: np.random.Generator) -> "FittedModel":
     """Build the same model at the same theta with data that are drawn from it."""
     model.facts.require_terms()
     if not isinstance(model.rows, RedrawableRows):
-        raise cannot_draw("the log-likelihood is a function of the parameters", model.n)
+        raise cannot_draw("its rows have no `redraw`", model.n)
     rows = model.rows.redraw(model.theta, model.weights, rng)
     other = rows.n != model.n  # a simulation of another number of events
     weights = replace(model.weights, values=np.ones(rows.n)) if other else model.weights

@@ -17,6 +17,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.processes import ONE_PROCESS, Processes, SpreadRows
+from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.rows import (
     BatchedRows,
     LocalRows,
@@ -121,7 +122,7 @@ class Restricted:
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "Restricted":
         if not isinstance(self.rows, RedrawableRows):
-            raise UnsupportedModelError("The distribution of these rows is not known.")
+            raise cannot_draw("its rows have no `redraw`", self.n)
         return Restricted(self.rows.redraw(self.chart.point(theta), weights, rng), self.chart)
 
     def batch_score(self, theta: Array, weights: Array, rows: NDArray[np.integer[Any]]) -> Array:

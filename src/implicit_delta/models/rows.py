@@ -294,7 +294,7 @@ class TrainableRows(Protocol):
         batches: Iterable[NDArray[np.integer[Any]]],
         optimizer: Any,
     ) -> Iterator[Array]:
-        """Yield theta after each step of a training from theta; see `FittedModel.ascend`."""
+        """Yield theta after each step of a training from theta; see `batches.ascend`."""
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ import numpy as np
 
 from implicit_delta._core.progress import WAIT
 from implicit_delta._core.types import Array
+from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
@@ -114,7 +115,7 @@ def model_over(engine: Engine) -> FittedModel:
     if frozenset.intersection(*(own.level for own in found)):  # not even together
         check_runaways(model, False)
     _tell_plan(model, engine)
-    return model
+    return checked_under_constraints(model)
 
 
 def _check_all(found: list[Described], engine: Engine) -> None:

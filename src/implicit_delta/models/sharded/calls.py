@@ -143,7 +143,7 @@ def of_penalty(shard: Shard, member: str, *arguments: Array) -> Any:
 
 
 def reads_psi(shard: Shard) -> bool:
-    """Whether `doubt_of` reads psi at all."""
+    """Whether the language looks at psi, which need not travel otherwise."""
     return getattr(shard.model.space.language, "watch", None) is not None
 
 

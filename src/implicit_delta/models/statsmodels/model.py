@@ -53,7 +53,7 @@ def from_statsmodels(
     `average_comparison` and its like ask the common questions in one line.
 
     ``infer(from_statsmodels(results), parameters)`` has the standard errors ``results.bse``,
-    whatever the `cov_type` of the fit (`model.claimed` holds its covariance if it is not the
+    whatever the `cov_type` of the fit (`model.facts.host.covariance` has it if it is not the
     inverse information), and the degrees of freedom of the fit, if that has `use_t`.
     The one exception is ``PHReg(ties="efron").fit(groups=...)``, whose score residuals are
     Breslow's in statsmodels and Efron's here.
