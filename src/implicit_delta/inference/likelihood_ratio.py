@@ -174,8 +174,8 @@ def _check_model(model: Any) -> None:
         raise TypeError(
             "likelihood_ratio needs log-likelihoods with all their constants, which are known for "
             "`from_loglik`, `from_residuals`, sums of these and rows with `log_likelihood`, not "
-            f"for {name_of_model(model)}. Of two models of the same rows, without an estimated noise "
-            "variance, the statistic is "
+            f"for {name_of_model(model)}. Of two models of the same rows, without an estimated "
+            "noise variance, the statistic is "
             "`2 * (large.objective(large.theta) - small.objective(small.theta))`; of two results "
             "of statsmodels `2 * (large.llf - small.llf)`."
         )
