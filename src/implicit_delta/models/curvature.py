@@ -19,7 +19,7 @@ def gram(factors: Iterable[Array], d: int) -> Array:
         matrix = dsyrk(1.0, U.T, beta=1.0, c=matrix, overwrite_c=True, lower=True)
     matrix += matrix.T  # of zeros above the diagonal, which doubles
     matrix[np.diag_indices(d)] /= 2
-    return matrix
+    return matrix.T  # the same, in the order of NumPy
 
 
 def times(matrix: Array, v: Array) -> Array:
@@ -27,7 +27,7 @@ def times(matrix: Array, v: Array) -> Array:
     if np.count_nonzero(v) == v.shape[1]:
         rows, columns = np.nonzero(v)
         if np.array_equal(rows, columns) and v.shape == matrix.shape:
-            return np.multiply(matrix, np.diag(v), order="C")
+            return np.asarray(matrix * np.diag(v))
         if np.array_equal(np.sort(columns), np.arange(v.shape[1])):
             picked = np.empty_like(v)
             picked[:, columns] = matrix[:, rows] * v[rows, columns]
