@@ -1,7 +1,7 @@
 """Tests between nested fits: likelihood ratio, Wald and score."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from implicit_delta.models.coordinates import (
     satisfies_constraints,
 )
 from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
-from implicit_delta.models.isolation import isolated
+from implicit_delta.models.isolation import with_own_caches
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.printing import log_likelihood_of, name_of_model
@@ -92,7 +92,6 @@ class LikelihoodRatio:
         return "\n".join([table, *self.notes])
 
 
-@isolated
 def likelihood_ratio(m0: FittedModel | Mapping[Any, float], m1: FittedModel) -> LikelihoodRatio:
     r"""Test the smaller of two nested fits to the same data against the larger.
 
@@ -130,14 +129,16 @@ def likelihood_ratio(m0: FittedModel | Mapping[Any, float], m1: FittedModel) -> 
     Wald                 3.0152   1   0.0825
     score                3.2000   1   0.0736
     """
+    m0, m1 = with_own_caches((m0, m1))  # together: what they share stays one
     if isinstance(m0, Mapping):
-        _check_model(m1)
+        _check_model(m1, True)
         m0 = fit_null(m1, m0)
+    same_rows = _have_same_rows(m0, m1)
     for model in (m0, m1):
-        _check_model(model)
+        _check_model(model, same_rows)
         check_unchanged(model)
     _check_same_data(m0, m1)
-    s0, s1 = FitStatistics.of(m0), FitStatistics.of(m1)
+    s0, s1 = (_statistics(model, same_rows) for model in (m0, m1))
     df = s1.parameters - s0.parameters
     within = _embedded(m0, m1)
     _check_nested(m0, m1, df, within)
@@ -167,17 +168,30 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
     return (upper + lower) / 2
 
 
-def _check_model(model: Any) -> None:
+def _have_same_rows(m0: Any, m1: Any) -> bool:
+    """Whether the terms of two models differ by no constant, as those of a model and its `fix`."""
+    models = isinstance(m0, FittedModel) and isinstance(m1, FittedModel)
+    return models and m0.rows is m1.rows
+
+
+def _statistics(model: FittedModel, same_rows: bool) -> FitStatistics:
+    """Fit statistics; of the same rows constants are left out if they are not known."""
+    found = FitStatistics.of(model)
+    if np.isfinite(found.log_likelihood) or not same_rows:
+        return found
+    return replace(found, log_likelihood=model.objective(model.theta))
+
+
+def _check_model(model: Any, same_rows: bool) -> None:
     if isinstance(model, FittedModel) and (not model.rows.symmetric):
         model.objective(model.theta)  # which says why there is none
-    if not _has_likelihood(model):
+    if not isinstance(model, FittedModel) or not (same_rows or _has_likelihood(model)):
         raise TypeError(
-            "likelihood_ratio needs log-likelihoods with all their constants, which are known for "
-            "`from_loglik`, `from_residuals`, sums of these and rows with `log_likelihood`, not "
-            f"for {name_of_model(model)}. Of two models of the same rows, without an estimated "
-            "noise variance, the statistic is "
-            "`2 * (large.objective(large.theta) - small.objective(small.theta))`; of two results "
-            "of statsmodels `2 * (large.llf - small.llf)`."
+            "likelihood_ratio compares a model with its own `model.fix(...)` if no noise variance "
+            "is estimated, or models whose log-likelihood is known with all its constants: those "
+            "of `from_loglik`, `from_residuals`, sums of these and rows with `log_likelihood`, and "
+            f"not of {name_of_model(model)}. Of two results of statsmodels the statistic is "
+            "`2 * (large.llf - small.llf)`."
         )
     if model.penalty.given:
         raise UnsupportedModelError(
@@ -197,10 +211,8 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _has_likelihood(model: Any) -> bool:
+def _has_likelihood(model: FittedModel) -> bool:
     """Whether the log-likelihood is a user's function, or known with all its constants."""
-    if not isinstance(model, FittedModel):
-        return False
     return isinstance(model.rows, DifferencedRows) or bool(np.isfinite(log_likelihood_of(model)))
 
 
@@ -319,10 +331,11 @@ def _dropped(m0: FittedModel, m1: FittedModel) -> Vanished | None:
 
 
 def _given_noise(model: FittedModel) -> Any:
+    """Noise variance of a Gaussian likelihood, or that it was estimated; None for others."""
     likelihood = None if model.rows.outputs is None else model.rows.outputs.likelihood
-    if likelihood is None or model.facts.noise_rule is not None:
+    if model.facts.noise_rule is not None:
         return "estimated"
-    return likelihood.noise
+    return getattr(likelihood, "noise", None)
 
 
 def _function(model: FittedModel) -> Any:
