@@ -111,6 +111,10 @@ class Facts:
 
     Attributes
     ----------
+    training : Training
+        How a network was trained.
+    host : Host
+        What the library knows that has fitted the model.
     source : str
         Function that made the model, such as "from_loglik".
     notes : mapping of str to str
