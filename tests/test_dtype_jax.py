@@ -199,7 +199,7 @@ def test_many_parameters_stay_in_the_type_of_jax(monkeypatch):
     monkeypatch.setattr("implicit_delta.models.jax.module.MOST_PROMOTED", 20)
     assert idm.from_jax(
         perceptron()[0], (X, Y), idm.Categorical(), apply=perceptron()[1]
-    ).precision.is_single
+    ).facts.precision.is_single
 
 
 def test_large_data_are_converted_batch_by_batch(monkeypatch):

@@ -29,7 +29,6 @@ def torch_model():
 
 def jax_model():
     jax = pytest.importorskip("jax")
-    jax.config.update("jax_enable_x64", True)
     params = {"w": jax.numpy.asarray(np.array(WRITTEN.theta))}
     apply = lambda p, x: (x @ p["w"])[:, None]
     return idm.from_jax(params, (X, Y[:, None]), idm.Bernoulli(), apply=apply)

@@ -144,8 +144,8 @@ def test_torch_and_jax_find_the_same_noise(variance):
     Y = np.random.default_rng(1).normal(size=(len(X), CLASSES))
     jaxed = small_model(idm.Gaussian(variance), data=(X, Y))
     torched = idm.from_torch(in_torch(jaxed.params), (X, Y), idm.Gaussian(variance), l2=3.0)
-    noise = jaxed.outputs.likelihood.variance
-    assert noise == pytest.approx(torched.outputs.likelihood.variance, rel=1e-8)
+    noise = jaxed.rows.outputs.likelihood.variance
+    assert noise == pytest.approx(torched.rows.outputs.likelihood.variance, rel=1e-8)
     np.testing.assert_allclose(
         jaxed.rows.terms(jaxed.theta), torched.rows.terms(torched.theta), rtol=1e-8, atol=1e-12
     )
@@ -211,7 +211,7 @@ def test_gauss_newton_matrix_formed_equals_its_products(monkeypatch):
     assert model.d >= 20
     bytes_of_7_rows = 8 * model.d * 3 * 7
     monkeypatch.setattr("implicit_delta.models.batched_outputs.JACOBIAN_BYTES", bytes_of_7_rows)
-    formed = model.outputs.gauss_newton_matrix(model.theta, model.weights.values)
+    formed = model.rows.outputs.gauss_newton_matrix(model.theta, model.weights.values)
     formed = formed + model.penalty.curvature(model.theta, np.eye(model.d))
     np.testing.assert_allclose(formed[:, :20], columns, atol=1e-10)
     wide = model.information(model.theta, np.hstack([np.eye(model.d)] * 2), "ggn")

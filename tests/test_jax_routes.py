@@ -105,7 +105,7 @@ def test_a_tangent_under_a_penalty():
 
 
 def test_a_psi_past_the_tangent_is_refused():
-    tangent = classifier().tangent()
+    tangent = tangent_model(classifier())
     with pytest.raises(idm.UnsupportedModelError, match=r"model\.apply"):
         idm.infer(tangent, lambda p: mlp(p, TOKENS[:3, 0]).ravel(), strict=False)
 

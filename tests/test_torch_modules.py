@@ -140,7 +140,7 @@ def test_gauss_newton_curvature_of_rows_equals_that_of_products(problem):
     model, _ = problem
     if model.rows.outputs is not None:
         v = np.random.default_rng(0).normal(size=(model.d, 3))
-        formed = model.outputs.gauss_newton_matrix(model.theta, model.weights.values) @ v
+        formed = model.rows.outputs.gauss_newton_matrix(model.theta, model.weights.values) @ v
         formed = formed + model.penalty.curvature(model.theta, v)
         products = model.information(model.theta, v, "ggn")
         np.testing.assert_allclose(formed, products, atol=1e-9 * abs(products).max())

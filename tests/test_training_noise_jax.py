@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
+from implicit_delta.models.outputs import tangent_model
 from implicit_delta.models.redraws import reweight
 
 jax = pytest.importorskip("jax")
@@ -62,7 +63,8 @@ def test_the_lines_are_those_of_the_same_model_in_torch():
 def test_states_belong_to_one_theta():
     model = fitted(checkpoints=[tree(row) for row in STATES])
     assert model.facts.training.checkpoints.shape == (24, 2)
-    assert reweight(model, np.full(N, 2.0)).checkpoints is model.facts.training.checkpoints
+    kept = reweight(model, np.full(N, 2.0))
+    assert kept.facts.training.checkpoints is model.facts.training.checkpoints
     assert model.at(model.theta + 1.0).facts.training.checkpoints is None
     mean = idm.averaged(model)
     np.testing.assert_allclose(mean.theta, STATES.mean(axis=0))
@@ -71,7 +73,7 @@ def test_states_belong_to_one_theta():
 
 def test_a_tangent_has_no_replicates():
     given = [tree(row) for row in STATES]
-    touching = fitted(checkpoints=given, replicates=given[:3]).tangent()
+    touching = tangent_model(fitted(checkpoints=given, replicates=given[:3]))
     assert touching.facts.training.replicates is None
     assert touching.facts.training.checkpoints.shape == (24, 2)
 

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 import implicit_delta as idm
-from implicit_delta.models.batches import ascend
+from implicit_delta.models.batches import ascend, batch_score
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -97,4 +97,4 @@ class MinibatchPush(idm.Method):
         if not inside.size:
             return np.zeros(theta.size)
         share = inside.size / rows.size
-        return self.lam * share * self.terms.batch_score(theta, inside)
+        return self.lam * share * batch_score(self.terms, theta, inside)

@@ -29,15 +29,15 @@ Draw: TypeAlias = "Callable[[LoglikRows, Array, Weights, np.random.Generator], L
 class TermsCache:
     """Terms at recent parameters, the objective around the last place, and where a climb was.
 
-    A pickled one keeps the latter alone.
+    A pickled one has no terms, but the units at that place.
     """
 
     terms: Recent = field(default_factory=Recent)
     place: LoglikObjective | None = None
     approach: Approach | None = None
 
-    def __reduce__(self) -> tuple[type["TermsCache"], tuple[Any, ...]]:
-        return TermsCache, (Recent(), None, self.approach)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"terms": Recent(), "place": self.place, "approach": self.approach}
 
 
 @dataclass(frozen=True, eq=False)

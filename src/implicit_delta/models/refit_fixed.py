@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
 NOT_FIXED = (
-    "Estimating equations have as many parameters as equations, and none can be fixed here: "
-    "write the number into the equations, and leave one of these out."
+    "Parameters are fixed in models with a log-likelihood, such as those of `from_loglik`. Write "
+    "the number into the estimating equations, and leave one of these out."
 )
 SETTLED = 1e-8  # relative change of a noise variance
 MOST_FITS = 100
