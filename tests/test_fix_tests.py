@@ -61,3 +61,46 @@ def test_models_of_other_rows_are_not_compared():
     one, two = (idm.from_statsmodels(FITS[name]().fit()) for name in ("binomial", "poisson"))
     with pytest.raises(TypeError, match=r"its own `model\.fix"):
         idm.likelihood_ratio(one.fix({2: 0.0}), two)
+
+
+def torch_logit(**options):
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(3, 1, bias=False).double()
+    with torch.no_grad():
+        net.weight[:] = torch.tensor(FITS["binomial"]().fit(tol=1e-12).params)
+    data = torch.tensor(X), torch.tensor(BINARY)[:, None]
+    return idm.polish(idm.from_torch(net, data, idm.Bernoulli(), **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"l2": 1.0}, idm.UnsupportedModelError, "penalized"),
+        ({"weights": WEIGHTS, "weight_kind": "precision"}, idm.UnsupportedModelError, "Precisions"),
+        ({"weights": WEIGHTS, "weight_kind": "sampling"}, idm.UnsupportedModelError, "sampling"),
+    ],
+)
+def test_objectives_that_are_no_likelihood_are_refused(options, error, words):
+    model = torch_logit(**options)
+    with pytest.raises(error, match=words):
+        idm.likelihood_ratio(model.fix({2: 0.0}), model)
+
+
+def test_a_training_that_stopped_early_and_class_weights_have_no_such_test():
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(3, 2, bias=False).double()
+    data = torch.tensor(X), torch.tensor(BINARY.astype(int))
+    stopped = idm.from_torch(net, data, idm.Categorical(), l2="evidence")
+    with pytest.raises(idm.UnsupportedModelError, match="penalized"):
+        idm.likelihood_ratio(stopped, stopped)
+    weighted = idm.from_torch(net, data, idm.Categorical(class_weights=[1.0, 2.0]))
+    with pytest.raises(idm.UnsupportedModelError, match="no log-densities"):
+        idm.likelihood_ratio(weighted, weighted)
+
+
+def test_a_robust_fit_is_told_that_these_are_tests_of_the_likelihood():
+    plain, robust = (FITS["poisson"]().fit(cov_type=kind) for kind in ("nonrobust", "HC0"))
+    for results, told in ((plain, False), (robust, True)):
+        model = idm.from_statsmodels(results)
+        text = str(idm.likelihood_ratio(model.fix({2: 0.0}), model))
+        assert ("standard errors of the fit are not" in " ".join(text.split())) == told

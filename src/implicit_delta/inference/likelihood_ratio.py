@@ -26,6 +26,7 @@ from implicit_delta.models.fit_statistics import FitStatistics, noise_free_terms
 from implicit_delta.models.isolation import with_own_caches
 from implicit_delta.models.loglik_objective import AT_THE_EDGE
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import pseudo_options
 from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
@@ -193,7 +194,7 @@ def _check_model(model: Any, same_rows: bool) -> None:
             f"not of {name_of_model(model)}. Of two results of statsmodels the statistic is "
             "`2 * (large.llf - small.llf)`."
         )
-    if model.penalty.given:
+    if model.penalty:  # that of an early stop as well
         raise UnsupportedModelError(
             "A fit is penalized, and a penalized likelihood has no chi-squared distribution. Fit "
             "both models without `l2=` and `penalty=`."
@@ -204,7 +205,12 @@ def _check_model(model: Any, same_rows: bool) -> None:
             "the unit of the weights. Test the parameters themselves, `infer(model, names)`, "
             "whose variance is design-based."
         )
-    if model.weights.kind == "precision" and model.rows.outputs is None:
+    if options := pseudo_options(model):
+        raise UnsupportedModelError(
+            f"With {options} the terms are no log-densities, and their sum has no chi-squared "
+            "distribution. Test the parameters themselves, `infer(model, psi, robust=True)`."
+        )
+    if model.weights.kind == "precision" and not np.isfinite(log_likelihood_of(model)):
         raise UnsupportedModelError(
             "Precisions are known up to a common factor, and the log-likelihood with it. Put the "
             "variances into the log-likelihood itself, or use `from_residuals`."
@@ -449,6 +455,11 @@ def _notes(m1: FittedModel, edges: int, within: Array | None) -> list[str]:
         notes.append(
             f"{edges} parameters are fixed at their bounds: the p-values are upper bounds, of "
             "chi-squared with all degrees of freedom."
+        )
+    if m1.facts.host.covariance is not None:
+        notes.append(
+            "The tests are those of the likelihood, and the standard errors of the fit are not: "
+            f"{m1.facts.host.covariance}."
         )
     active = active_constraints(m1)
     if active is not None and not active.constraints.equal[active.rows].all() and not edges:
