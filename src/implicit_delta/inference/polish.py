@@ -24,6 +24,7 @@ from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.facts import Curvature
+from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise_again
 from implicit_delta.models.outputs import tangent_model
@@ -96,6 +97,7 @@ def polish(
     budget: float | None = None,
 ) -> Polished: ...
 @cautious
+@isolated
 def polish(
     model: FittedModel,
     psi: Asked | None = None,
