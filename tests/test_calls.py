@@ -12,10 +12,10 @@ from scipy.stats import norm
 import implicit_delta as idm
 from benchmarks.calls import AIMS, AROUND, SQUARES, around, fit_curve, measure
 from benchmarks.calls_problems import CURVES, PROBLEMS, Counted
-from implicit_delta._core import progress
-from implicit_delta._core.cache import MOST_BYTES, Recent
-from implicit_delta.numerics.derivatives import natural_units, rough_slopes, summed_slopes
-from implicit_delta.numerics.maximizers import Objective, variable_metric
+from implicit_delta.calculus.derivatives import natural_units, rough_slopes, summed_slopes
+from implicit_delta.core import progress
+from implicit_delta.core.cache import MOST_BYTES, Recent
+from implicit_delta.optimize import Objective, variable_metric
 
 STORED = Path(__file__).parents[1] / "benchmarks"
 MINUIT = json.loads((STORED / "calls_minuit.json").read_text())

@@ -304,7 +304,7 @@ def test_lists_of_something_else_are_refused(psi):
 
 def test_a_slow_profile_shows_its_passes(monkeypatch, capfd):
     monkeypatch.setenv("IMPLICIT_DELTA_PROGRESS", "on")
-    monkeypatch.setattr("implicit_delta._core.progress.DELAY", 0.0)
+    monkeypatch.setattr("implicit_delta.core.progress.DELAY", 0.0)
     idm.profile(normal(), lambda th: th[0], name="mu")
     shown = capfd.readouterr().err
     assert "profiling mu" in shown

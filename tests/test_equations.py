@@ -10,7 +10,7 @@ from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import chi2, norm
 
 import implicit_delta as idm
-from implicit_delta._core.cache import LastCache
+from implicit_delta.core.cache import LastCache
 from implicit_delta.testing import check_model
 
 CASES = json.loads((Path(__file__).parent / "golden" / "equations.json").read_text())["cases"]

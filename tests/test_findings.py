@@ -11,7 +11,7 @@ import pytest
 import statsmodels.api as sm
 
 import implicit_delta as idm
-from implicit_delta._core.findings import Finding, report
+from implicit_delta.core.findings import Finding, report
 
 rng = np.random.default_rng(0)
 n = 60

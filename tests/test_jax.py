@@ -20,7 +20,7 @@ from jax import tree_util
 from torch import nn
 
 import implicit_delta as idm
-from implicit_delta._core.clusters import Clusters
+from implicit_delta.core.clusters import Clusters
 from implicit_delta.models.batches import ascend
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.testing import check_model

@@ -8,7 +8,7 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta import Estimate
-from implicit_delta._core.factored import MANY, Factored
+from implicit_delta.core.factored import MANY, Factored
 from implicit_delta.errors import ImplicitDeltaError, SmallSampleWarning
 
 K, D, N = 800, 6, 90

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from implicit_delta.numerics.maximizers import (
+from implicit_delta.linalg.solvers import Factor, factorize
+from implicit_delta.optimize import (
     Maximizer,
     Objective,
     as_maximizer,
@@ -14,7 +15,6 @@ from implicit_delta.numerics.maximizers import (
     nelder_mead,
     newton_krylov,
 )
-from implicit_delta.numerics.solvers import Factor, factorize
 
 
 def trust_region(tolerance=1e-6, max_evaluations=10_000):

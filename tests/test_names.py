@@ -11,8 +11,8 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 from scipy.stats import norm
 
 import implicit_delta as idm
+from implicit_delta.calculus.tracing import trace
 from implicit_delta.models.named_theta import as_named, of_arrays
-from implicit_delta.numerics.tracing import trace
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=80)

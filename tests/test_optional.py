@@ -109,7 +109,7 @@ def test_what_is_missing_is_named_in_one_sentence(call):
 @pytest.mark.slow
 def test_a_library_without_its_own_requirement_is_no_library():
     pytest.importorskip("statsmodels")
-    get = "from implicit_delta._core.optional import optional\n"
+    get = "from implicit_delta.core.optional import optional\n"
     printed = run(get + TRY.format("optional('statsmodels.api', 'This')"), ["pandas"])
     remedy = '`pip install "implicit-delta[statsmodels]"`.'
     assert printed.strip() == f"This needs pandas, which is not installed: {remedy}"

@@ -8,10 +8,10 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 from scipy.special import expit, log_expit
 
 import implicit_delta as idm
+from implicit_delta.calculus.derivatives import differentiate
 from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.penalty import Penalty, Ridge
-from implicit_delta.numerics.derivatives import differentiate
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))

@@ -7,12 +7,12 @@ import textwrap
 
 import pytest
 
-from implicit_delta._core import progress as module
+from implicit_delta.core import progress as module
 
 pytestmark = pytest.mark.slow
 
 BAR = """
-from implicit_delta._core import progress
+from implicit_delta.core import progress
 
 progress.DELAY = 0.0
 with progress.progress("draws", total=2) as bar:

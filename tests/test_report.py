@@ -12,8 +12,8 @@ from report_cases import CASES, WEIRD, estimate
 from scipy.stats import norm
 
 import implicit_delta as idm
-from implicit_delta._core import thresholds
-from implicit_delta._core.findings import Finding
+from implicit_delta.core import thresholds
+from implicit_delta.core.findings import Finding
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.report.svg import Axis
 from implicit_delta.estimate.report.text import listed, shown

@@ -10,7 +10,7 @@ import implicit_delta as idm
 torch = pytest.importorskip("torch")
 from torch import nn
 
-from implicit_delta._core.rounding import eps_of, is_same, is_symmetric, sum_rounding
+from implicit_delta.core.rounding import eps_of, is_same, is_symmetric, sum_rounding
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import implicit_delta as idm
-from implicit_delta._core.clusters import Clusters
+from implicit_delta.core.clusters import Clusters
 from implicit_delta.models.batches import batch_score
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.printing import log_likelihood_of

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
-from implicit_delta.numerics.solvers import (
+from implicit_delta.linalg.solvers import (
     Factor,
     Solution,
     Solver,

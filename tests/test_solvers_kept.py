@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
-from implicit_delta.numerics.solvers import conjugate_gradient
+from implicit_delta.linalg.solvers import conjugate_gradient
 
 D = 300
 NETWORK = np.r_[np.ones(200), np.geomspace(1.0, 5e4, 100)]  # a ridge, and what data determine

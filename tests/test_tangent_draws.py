@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
-from implicit_delta._core import limits
+from implicit_delta.core import limits
 from implicit_delta.evaluation import normal_draws
 from implicit_delta.models.outputs import curvature_noise
 

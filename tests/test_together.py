@@ -10,7 +10,7 @@ import statsmodels.formula.api as smf
 from sklearn.linear_model import LogisticRegression
 
 import implicit_delta as idm
-from implicit_delta._core.labels import distinct
+from implicit_delta.core.labels import distinct
 
 RNG = np.random.default_rng(29)
 N = 240

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import implicit_delta as idm
-from implicit_delta._core.clusters import Clusters
+from implicit_delta.core.clusters import Clusters
 from implicit_delta.models.outputs import outputs_of, whitened_rows
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.testing import check_model

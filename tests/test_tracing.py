@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from implicit_delta.numerics.derivatives import differentiate
-from implicit_delta.numerics.tracing import traced_jacobian
-from implicit_delta.numerics.tracing.partials import PARTIALS
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.tracing import traced_jacobian
+from implicit_delta.calculus.tracing.partials import PARTIALS
 
 X = np.random.default_rng(0).normal(size=(7, 4))
 POINT = np.array([0.3, 0.7, 0.2, 0.55])  # inside the domain of every function in the table
@@ -112,7 +112,7 @@ def test_refusals(name):
 
 
 def test_many_evaluations_are_swept_in_blocks(monkeypatch):
-    monkeypatch.setattr("implicit_delta.numerics.tracing.LARGEST_SWEEP", 20)
+    monkeypatch.setattr("implicit_delta.calculus.tracing.LARGEST_SWEEP", 20)
     agree(lambda x: np.exp(X @ x))
 
 

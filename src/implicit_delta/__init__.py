@@ -69,11 +69,11 @@ _HOMES = {
     "average_slope": "evaluation",
     "averaged": "inference.continued",
     "bootstrap": "inference.bootstrap",
-    "cholesky": "numerics.solvers",
+    "cholesky": "linalg.solvers",
     "combine": "models.combined",
     "compare": "inference.compare",
     "compress": "models.compress",
-    "conjugate_gradient": "numerics.solvers",
+    "conjugate_gradient": "linalg.solvers",
     "continue_training": "inference.continued",
     "contour": "inference.profile.contour",
     "datagrid": "evaluation",
@@ -89,12 +89,12 @@ _HOMES = {
     "goodness_of_fit": "inference.goodness_of_fit",
     "infer": "inference.infer",
     "join": "estimate",
-    "lbfgs": "numerics.maximizers",
+    "lbfgs": "optimize",
     "likelihood_ratio": "inference.likelihood_ratio",
     "limit": "inference.profile.limit",
     "measurement": "models.combined",
-    "nelder_mead": "numerics.maximizers",
-    "newton_krylov": "numerics.maximizers",
+    "nelder_mead": "optimize",
+    "newton_krylov": "optimize",
     "on_shards": "models.sharded.units",
     "parameters": "evaluation",
     "polish": "inference.polish",
@@ -159,6 +159,8 @@ if TYPE_CHECKING:
     from implicit_delta.likelihoods import Gaussian as Gaussian
     from implicit_delta.likelihoods import Likelihood as Likelihood
     from implicit_delta.likelihoods import Poisson as Poisson
+    from implicit_delta.linalg.solvers import cholesky as cholesky
+    from implicit_delta.linalg.solvers import conjugate_gradient as conjugate_gradient
     from implicit_delta.methods.base import Method as Method
     from implicit_delta.methods.base import Response as Response
     from implicit_delta.methods.bootstrap import Bootstrap as Bootstrap
@@ -182,11 +184,9 @@ if TYPE_CHECKING:
     from implicit_delta.models.sklearn import from_sklearn as from_sklearn
     from implicit_delta.models.statsmodels import from_statsmodels as from_statsmodels
     from implicit_delta.models.torch import from_torch as from_torch
-    from implicit_delta.numerics.maximizers import lbfgs as lbfgs
-    from implicit_delta.numerics.maximizers import nelder_mead as nelder_mead
-    from implicit_delta.numerics.maximizers import newton_krylov as newton_krylov
-    from implicit_delta.numerics.solvers import cholesky as cholesky
-    from implicit_delta.numerics.solvers import conjugate_gradient as conjugate_gradient
+    from implicit_delta.optimize import lbfgs as lbfgs
+    from implicit_delta.optimize import nelder_mead as nelder_mead
+    from implicit_delta.optimize import newton_krylov as newton_krylov
 else:
 
     def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""Errors and warnings, each with one root, and the texts for failures found in `numerics`.
+"""Errors and warnings, each with one root, and the texts for failures of numerical code.
 
-`numerics` raises with numbers alone; the classmethods here name causes and remedies.
+`linalg` raises with numbers alone; the classmethods here name causes and remedies.
 """
 
 from collections.abc import Sequence

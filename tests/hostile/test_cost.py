@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
-from implicit_delta._core import progress
+from implicit_delta.core import progress
+from implicit_delta.linalg.solvers import conjugate_gradient
 from implicit_delta.methods import training_pair
-from implicit_delta.numerics.solvers import conjugate_gradient
 
 torch.set_num_threads(1)
 pytestmark = [

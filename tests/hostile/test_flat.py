@@ -7,7 +7,7 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
+from implicit_delta.linalg.solvers import cholesky, conjugate_gradient
 
 torch = pytest.importorskip("torch")
 nn, functional = torch.nn, torch.nn.functional

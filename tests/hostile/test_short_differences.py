@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit
 
 import implicit_delta as idm
+from implicit_delta.calculus.derivatives import short_differences
 from implicit_delta.models import jacobian
-from implicit_delta.numerics.derivatives import short_differences
 
 N, D = 60_000, 12
 UNIT = N**-0.5  # the standard error of each mean

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, f, norm, t
 
 from implicit_delta import Estimate
-from implicit_delta._core.factored import Factored
+from implicit_delta.core.factored import Factored
 from implicit_delta.estimate import intervals
 from implicit_delta.estimate.quantiles import sup_t_quantile
 

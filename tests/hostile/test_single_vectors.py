@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import implicit_delta as idm
-from implicit_delta._core.thresholds import UNCERTAIN
+from implicit_delta.core.thresholds import UNCERTAIN
 
 SIZES = {"d = 75": (5, 8, 3, 200), "d = 604": (10, 40, 4, 500), "d = 1565": (20, 60, 5, 1000)}
 ROUNDING = 1e-5  # of the gradient of psi, in single precision

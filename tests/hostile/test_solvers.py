@@ -9,14 +9,14 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
+from implicit_delta.linalg.inverse_root import inverse_root
+from implicit_delta.linalg.solvers import cholesky, conjugate_gradient
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.penalty import NO_PENALTY, Penalty, Ridge
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.inverse_root import inverse_root
-from implicit_delta.numerics.solvers import cholesky, conjugate_gradient
 
 D = 400
 HIDDEN = 0.25  # of the rest of b' A^-1 b, along the smallest eigenvectors

@@ -9,10 +9,10 @@ from scipy import special, stats
 from scipy.special import expit
 
 import implicit_delta as idm
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.tracing import trace_terms
 from implicit_delta.models.redraws import redraw
 from implicit_delta.models.traced_loglik import TRACE_FROM, TracedScore, is_traced, looks_smooth
-from implicit_delta.numerics.derivatives import differentiate
-from implicit_delta.numerics.tracing import trace_terms
 
 D, N = TRACE_FROM, 150
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from scipy import special
 from scipy.special import logsumexp
 
 import implicit_delta as idm
-from implicit_delta.numerics.tracing import traced_jacobian
+from implicit_delta.calculus.tracing import traced_jacobian
 
 D = 9
 rng = np.random.default_rng(0)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy import exp, expm1, log, log1p, log2, log10, sqrt  # noqa: F401 (formulas call them)
 
 from implicit_delta import from_statsmodels
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import WeightKind
 from implicit_delta.command.failure import Failure, listed, meant, one_line
 from implicit_delta.command.families import FAMILIES, GLM, LINKS, Family, family_of, link_of
 from implicit_delta.command.formulas import Formula, read_formula
 from implicit_delta.command.outcomes import check_outcome, coded, is_number
 from implicit_delta.command.reading import Table
 from implicit_delta.command.sizes import check_size
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import WeightKind
 
 KINDS = {
     "frequency": "freq_weights",  # each row stands for so many equal ones

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from implicit_delta._core.progress import VARIABLE
 from implicit_delta.command.check import found, report
 from implicit_delta.command.demonstration import run_demo
 from implicit_delta.command.failure import Failure, one_line
 from implicit_delta.command.parser import parser
 from implicit_delta.command.wording import told
+from implicit_delta.core.progress import VARIABLE
 from implicit_delta.errors import ImplicitDeltaError
 
 DONE, REFUSED, BUG, INTERRUPTED = 0, 2, 70, 130

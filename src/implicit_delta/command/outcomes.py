@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure, listed
 from implicit_delta.command.families import Outcome
+from implicit_delta.core.optional import optional
 
 RANGES = {
     "binary": "0 and 1",

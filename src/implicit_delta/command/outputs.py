@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure
 from implicit_delta.command.printing import Answer, Answers, write_csv
 from implicit_delta.command.wording import told
+from implicit_delta.core.optional import optional
 from implicit_delta.estimate.report import write_page
 
 SUFFIXES = {

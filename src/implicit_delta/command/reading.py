@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure, listed, one_line
+from implicit_delta.core.optional import optional
 
 HEAD = 4096  # bytes that tell what a file is
 DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}

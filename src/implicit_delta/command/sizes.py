@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
 from implicit_delta.command.failure import Failure
+from implicit_delta.core.optional import optional
 
 CELLS = 10**9  # numbers of a design, rows times columns: 8 GB, of which a fit holds several copies
 WORK = 10**12  # rows times the square of columns: least squares take about five minutes for it

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.labels import distinct
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.labels import distinct
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import SmallSampleWarning
 from implicit_delta.estimate.checks import checked_names, real_numbers
 from implicit_delta.estimate.combination import (

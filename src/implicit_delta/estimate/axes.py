@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
+from implicit_delta.core.optional import optional
 from implicit_delta.estimate.scales import in_lines, panels
 
 if TYPE_CHECKING:

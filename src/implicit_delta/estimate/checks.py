@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.factored import Covariance, Factored, settled
-from implicit_delta._core.labels import as_names, distinct
-from implicit_delta._core.rounding import is_symmetric
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored, settled
+from implicit_delta.core.labels import as_names, distinct
+from implicit_delta.core.rounding import is_symmetric
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.held import Parts, held_parts, locked
 from implicit_delta.estimate.rows import Rows
 

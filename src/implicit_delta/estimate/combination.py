@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.dependence import add_errors
-from implicit_delta._core.factored import Covariance, Factored, settled
-from implicit_delta._core.types import Array
+from implicit_delta.core.dependence import add_errors
+from implicit_delta.core.factored import Covariance, Factored, settled
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.maps import product, row_entries
 from implicit_delta.estimate.quantiles import deviations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from implicit_delta import errors
-from implicit_delta._core.findings import Finding
+from implicit_delta.core.findings import Finding
 
 KINDS = {"error": errors.ImplicitDeltaError, "warning": errors.ImplicitDeltaWarning}
 RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.checks import real_numbers
 from implicit_delta.estimate.intervals import on_log_scale
 from implicit_delta.estimate.tables import decimals, number

@@ -13,9 +13,9 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.dependence import dominating
-from implicit_delta._core.factored import scaled
-from implicit_delta._core.types import Array
+from implicit_delta.core.dependence import dominating
+from implicit_delta.core.factored import scaled
+from implicit_delta.core.types import Array
 from implicit_delta.estimate import algebra
 from implicit_delta.estimate.checks import checked_content, checked_null
 from implicit_delta.estimate.combination import SOURCE, added

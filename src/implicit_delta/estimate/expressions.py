@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 LONGEST = 100_000  # characters
 QUOTED = re.compile(r"`(?P<tick>[^`]*)`|\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'")

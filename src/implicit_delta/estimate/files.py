@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.combination import adds
 from implicit_delta.estimate.diagnostics import described, restored
 from implicit_delta.estimate.held import covariance_of, parts_of

@@ -7,8 +7,8 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from implicit_delta._core.factored import Covariance, Factored
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored
+from implicit_delta.core.types import Array
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.labels import distinct
-from implicit_delta._core.types import Array
+from implicit_delta.core.labels import distinct
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, shortened

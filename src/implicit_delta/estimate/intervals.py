@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.quantiles import (
     deviations,

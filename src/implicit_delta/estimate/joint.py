@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.factored import Covariance, Factored, block_diagonal
-from implicit_delta._core.labels import distinct
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.factored import Covariance, Factored, block_diagonal
+from implicit_delta.core.labels import distinct
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added, without_sources
 from implicit_delta.estimate.diagnostics import Diagnostics

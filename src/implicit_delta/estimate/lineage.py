@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.factored import Covariance, Factored, equal
+from implicit_delta.core.factored import Covariance, Factored, equal
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.maps import after, identity, nothing, stacked
 from implicit_delta.estimate.separate import warn_of_shared

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.factored import MANY, Covariance, Factored
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import MANY, Covariance, Factored
+from implicit_delta.core.types import Array
 
 
 def diagonal(numbers: Array) -> Any:

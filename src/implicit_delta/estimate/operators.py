@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.algebra import apply, join, mapped
 from implicit_delta.estimate.combination import combination_names, grouped
 from implicit_delta.estimate.maps import diagonal, identity, stacked

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, fdtr, fdtrc, ndtri, stdtr, stdtrit
 
-from implicit_delta._core.factored import Covariance, Factored, scaled
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored, scaled
+from implicit_delta.core.types import Array
 
 # Of a maximum: the critical value is as exact as from this many draws, to 0.1 %. The length of each
 # draw is integrated, so that fewer directions do it: 4 000 for 4 000 evaluations of rank 20.

@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from implicit_delta._core.factored import Covariance
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.factored import Covariance
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.quantiles import deviations
 

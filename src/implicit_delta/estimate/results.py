@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 
 class Interval(NamedTuple):

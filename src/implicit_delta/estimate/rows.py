@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import NO_GROUP
-from implicit_delta._core.labels import HASHED
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import NO_GROUP
+from implicit_delta.core.labels import HASHED
+from implicit_delta.core.types import Array
 
 UNIQUE = (
     "If both are rows of one data frame, label each of its rows before both fits: "

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.factored import Covariance, Factored, check_bytes, scaled
-from implicit_delta._core.findings import Finding, report
-from implicit_delta._core.rounding import is_repeated
-from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import constant_beside, differentiate
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.factored import Covariance, Factored, check_bytes, scaled
+from implicit_delta.core.findings import Finding, report
+from implicit_delta.core.rounding import is_repeated
+from implicit_delta.core.thresholds import BEND_REFUSES, BEND_WARNS
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError, NonlinearityWarning
 from implicit_delta.estimate.combination import combine
 from implicit_delta.estimate.quantiles import deviations
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import constant_beside, differentiate
-from implicit_delta.numerics.tracing import trace
+from implicit_delta.linalg.arrays import ratio
 
 HALF = 0.5  # of a standard error: where the bend is looked at, as in `infer`
 UNCERTAIN = 0.01  # of the length of a gradient, in standard errors

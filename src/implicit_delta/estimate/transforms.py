@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 Transform: TypeAlias = str | tuple[Callable[[Any], Any], Callable[[Any], Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.contrasts import Contrast
 from implicit_delta.evaluation.groups import Grouping

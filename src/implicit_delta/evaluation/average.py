@@ -6,11 +6,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.dependence import add_errors as add_errors
-from implicit_delta._core.factored import Covariance, quadratic
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.dependence import add_errors as add_errors
+from implicit_delta.core.factored import Covariance, quadratic
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
 from implicit_delta.evaluation.summary import Groups, Summary
 from implicit_delta.models.moments import Moments

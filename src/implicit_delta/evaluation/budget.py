@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.dependence import add_errors
-from implicit_delta._core.factored import Covariance
-from implicit_delta._core.types import Array
+from implicit_delta.core.dependence import add_errors
+from implicit_delta.core.factored import Covariance
+from implicit_delta.core.types import Array
 from implicit_delta.evaluation.evaluation import Evaluation
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 
 @dataclass(frozen=True)

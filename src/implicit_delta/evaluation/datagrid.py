@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
+from implicit_delta.core.optional import optional
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation.spread import RowWeights, mean_of, numbers
 from implicit_delta.models.model import FittedModel

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.evaluation.average import Average
 from implicit_delta.evaluation.picked import parameters
 from implicit_delta.evaluation.questions import (

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.factored import block_diagonal
-from implicit_delta._core.labels import distinct, places_in
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.factored import block_diagonal
+from implicit_delta.core.labels import distinct, places_in
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import (
@@ -45,6 +45,7 @@ from implicit_delta.evaluation.values import (
     raw_at,
     value_at,
 )
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.language import moments_of
@@ -53,7 +54,6 @@ from implicit_delta.models.outputs import is_network
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.refit_fixed import check_unchanged
 from implicit_delta.models.sharded.units import lives_on_shards
-from implicit_delta.numerics.arrays import ratio
 
 LABELS = ("by", "clusters")  # of the rows of an average
 

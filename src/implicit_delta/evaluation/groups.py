@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.labels import places_in
-from implicit_delta._core.types import Array
+from implicit_delta.core.labels import places_in
+from implicit_delta.core.types import Array
 from implicit_delta.models.prediction import column_of, is_missing, names_of, variable_in
 
 FEW = 6  # columns to group by: a longer list is one of labels

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.budget import Budget
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.budget import Budget
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
+from implicit_delta.linalg.arrays import covariance_root, pseudo_solve, symmetric
+from implicit_delta.linalg.inverse_root import inverse_root
+from implicit_delta.linalg.solvers import conjugate_gradient, factorize
 from implicit_delta.models.covariance import parameter_covariance
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import curvature_noise
-from implicit_delta.numerics.arrays import covariance_root, pseudo_solve, symmetric
-from implicit_delta.numerics.inverse_root import inverse_root
-from implicit_delta.numerics.solvers import conjugate_gradient, factorize
 
 ROUNDING = 1e3  # roundings that psi may accumulate, in double precision
 SINGLE_ROUNDING = 4  # and where its values are single: a standard error below that is unknown too

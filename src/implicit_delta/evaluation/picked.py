@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.labels import near_match
+from implicit_delta.core.labels import near_match
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_seed
+from implicit_delta.core.arguments import as_seed
 from implicit_delta.errors import EvaluationError
 
 

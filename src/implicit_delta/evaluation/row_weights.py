@@ -7,12 +7,12 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.average import Sampling
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 OfWeights: TypeAlias = Callable[[Array], Array]  # (m,) to (K,)
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.derived import check_derived

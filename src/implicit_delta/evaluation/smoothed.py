@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.thresholds import CHANGE_WARNS, UNCERTAIN
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.thresholds import CHANGE_WARNS, UNCERTAIN
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
 from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate, still
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
-from implicit_delta.numerics.arrays import ratio
 
 WIDTH = 1.0  # standard errors
 SURE = 3.0  # Monte-Carlo errors that a change or a bend must exceed before it is one

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.thresholds import SHIFT_WARNS
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.thresholds import SHIFT_WARNS
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation.average import Average, Sample, check_alone, check_sample
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng
 from implicit_delta.evaluation.smoothed import Smoothed
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 OF_LABELS = {"y_true", "labels_true"}  # the first argument of scikit-learn's metrics
 SAME = 1e-6  # relative: what the sums of one library differ by

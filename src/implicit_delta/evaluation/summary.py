@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import FEWEST, Clusters
-from implicit_delta._core.labels import distinct, places_in
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import FEWEST, Clusters
+from implicit_delta.core.labels import distinct, places_in
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 
 

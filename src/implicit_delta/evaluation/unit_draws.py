@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     EvaluationError,
     NotAMaximumError,
@@ -19,10 +19,10 @@ from implicit_delta.evaluation.normal_draws import NormalDraws
 from implicit_delta.evaluation.row_weights import APART, SPLITS, Groups
 from implicit_delta.evaluation.smoothed import Surrogate
 from implicit_delta.evaluation.unit_slopes import slopes_in_units
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import is_network
-from implicit_delta.numerics.arrays import ratio
 
 PAIRS, PER_PARAMETER, MOST_MATCHED = 200, 2, 1000  # pairs; for each parameter, up to so many
 FEW_PAIRS = 16  # where each one is a solve

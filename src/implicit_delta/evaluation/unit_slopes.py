@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import ratio
 
 DIRECTIONS = 3  # in which the scores of a row mostly move
 MOST_CALLS = 20_000  # of the function; beyond, rows are moved several at a time

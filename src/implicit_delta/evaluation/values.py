@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from implicit_delta._core.labels import as_names, distinct
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.labels import as_names, distinct
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.composed import Composed, Owned
 

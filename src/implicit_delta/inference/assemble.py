@@ -7,11 +7,11 @@ from time import perf_counter
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored
-from implicit_delta._core.findings import Finding, report
-from implicit_delta._core.rounding import is_same
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import begin_answer, warned_since
+from implicit_delta.core.factored import Covariance, Factored
+from implicit_delta.core.findings import Finding, report
+from implicit_delta.core.rounding import is_same
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import begin_answer, warned_since
 from implicit_delta.estimate import Diagnostics, Estimate
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.evaluation import Evaluation

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.progress import progress
-from implicit_delta._core.thresholds import FEW_REPLICATES
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.progress import progress
+from implicit_delta.core.thresholds import FEW_REPLICATES
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
@@ -31,6 +31,7 @@ from implicit_delta.inference.fit_again import (
     takes_data,
 )
 from implicit_delta.inference.jackknife import Acceleration, left_out_groups
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Response, first_of, uncertainty
 from implicit_delta.methods.outcomes import (
     failed_replicates,
@@ -39,7 +40,6 @@ from implicit_delta.methods.outcomes import (
     run_replicates,
 )
 from implicit_delta.methods.replication import check_count
-from implicit_delta.numerics.arrays import ratio
 
 MOST_TIED = 0.3  # share of replicates that equal the estimate; a smooth psi has none
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.types import Asked
+from implicit_delta.core.types import Asked
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from implicit_delta._core.progress import progress
-from implicit_delta._core.warn import warn
+from implicit_delta.core.progress import progress
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.batches import RowNumbers, ascend
 from implicit_delta.models.early_stop import early_stopped

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 from implicit_delta.methods.replication import spread
 
 Place: TypeAlias = tuple[Any, ...]  # keys that lead to a table inside the data

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import ENDS_APART, REACHED
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import ENDS_APART, REACHED
+from implicit_delta.core.types import Array
 from implicit_delta.errors import DriftWarning, NonlinearityWarning
 from implicit_delta.inference.trainings import Bonus, CurvedBonus, Trainings
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.composed import Composed, Owned
 from implicit_delta.evaluation.replicated import accepts_rng

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.findings import report
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.findings import report
+from implicit_delta.core.types import Array
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.bounded_refits import BoundedRefits
 from implicit_delta.methods.outcomes import failed_replicates
@@ -19,7 +19,7 @@ from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
-from implicit_delta.numerics.maximizers import Maximizer, Minimize
+from implicit_delta.optimize import Maximizer, Minimize
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
-from implicit_delta.numerics.arrays import symmetric
 
 KERNELS: dict[str, Callable[[Array], Array]] = {
     "bartlett": lambda x: 1 - x,

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.hints import also
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.precision import cautious
-from implicit_delta._core.types import Array, Asked
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.hints import also
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.precision import cautious
+from implicit_delta.core.types import Array, Asked
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -31,6 +31,7 @@ from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.stopped import as_trained
 from implicit_delta.inference.target import debiased
 from implicit_delta.inference.training_loss import refuse_training_loss
+from implicit_delta.linalg.solvers import Solver, cholesky, conjugate_gradient
 from implicit_delta.methods.base import Method, Response
 from implicit_delta.methods.delta_method import DeltaMethod
 from implicit_delta.methods.implicit_function import ImplicitFunction
@@ -44,7 +45,6 @@ from implicit_delta.models.isolation import with_own_caches
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.outputs import displacement, is_formable, is_network
-from implicit_delta.numerics.solvers import Solver, cholesky, conjugate_gradient
 
 IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
 # A training that stopped early is known to its ridge, to some percent; a solve need not be better.

@@ -5,12 +5,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.clusters import Clusters, ways_of
-from implicit_delta._core.factored import MANY, Covariance, check_bytes, quadratic
-from implicit_delta._core.labels import label_codes
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.clusters import Clusters, ways_of
+from implicit_delta.core.factored import MANY, Covariance, check_bytes, quadratic
+from implicit_delta.core.labels import label_codes
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     UnsupportedModelError,
 )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.outcomes import Outcome
-from implicit_delta.numerics.arrays import ratio
 
 GROUPS = 50  # left out in turn: the acceleration is then known up to 0.4 / 50, from normal rows
 

@@ -28,13 +28,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import whitened_rows
-from implicit_delta.numerics.arrays import ratio
 
 NOTHING_LEFT = 1e-10  # of the noise of a row: rounding leaves as much where the fit takes all
 FLAT = 1e-10  # smallest eigenvalue of the curvature, scaled to a unit diagonal

@@ -12,7 +12,7 @@ network had all but memorized its rows.
 import numpy as np
 from scipy.optimize import brentq
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import whitened_rows
 

@@ -10,11 +10,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 from scipy.optimize import nnls
 from scipy.special import chdtrc, fdtrc
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
 from implicit_delta.inference.profile.feasible import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.boundaries import fixed_by_constraints
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.coordinates import (
@@ -31,7 +32,6 @@ from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
-from implicit_delta.numerics.arrays import symmetric
 
 SAME = 1e-9  # relative: log-likelihoods that are equal but for rounding
 ZERO = 1e-6  # a statistic of less is rounding: a thousandth of a standard error

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored, quadratic
-from implicit_delta._core.findings import Finding, report
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored, quadratic
+from implicit_delta.core.findings import Finding, report
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.influence import Sandwich, checked_directions
+from implicit_delta.linalg.arrays import ratio, symmetric
 from implicit_delta.methods.base import Response
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import dispersion_of
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.sources import measurement_variance
-from implicit_delta.numerics.arrays import ratio, symmetric
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
 ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range

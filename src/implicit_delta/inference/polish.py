@@ -6,12 +6,12 @@ from typing import overload
 
 import numpy as np
 
-from implicit_delta._core.budget import check_budget
-from implicit_delta._core.findings import report
-from implicit_delta._core.limits import CHEAP_LIMIT
-from implicit_delta._core.precision import cautious
-from implicit_delta._core.types import Array, Asked
-from implicit_delta._core.warn import warn
+from implicit_delta.core.budget import check_budget
+from implicit_delta.core.findings import report
+from implicit_delta.core.limits import CHEAP_LIMIT
+from implicit_delta.core.precision import cautious
+from implicit_delta.core.types import Array, Asked
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
@@ -20,6 +20,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
 from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constrained_fit import constrained_maximum
@@ -29,8 +30,7 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise_again
 from implicit_delta.models.outputs import tangent_model
 from implicit_delta.models.refit_fixed import check_unchanged
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
+from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
 logger = logging.getLogger("implicit_delta")
 NO_MAXIMUM = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Asked
+from implicit_delta.core.types import Array, Asked
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -14,12 +14,12 @@ from implicit_delta.errors import (
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.entries import draws_from_model
+from implicit_delta.linalg.arrays import ratio
+from implicit_delta.linalg.solvers import conjugate_gradient
 from implicit_delta.methods.base import described_range
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.maximizers.newton import LOOSEST
-from implicit_delta.numerics.solvers import conjugate_gradient
+from implicit_delta.optimize.newton import LOOSEST
 
 logger = logging.getLogger("implicit_delta")
 # The standard error to 1 %, and the response itself to about 14 % of its length: see `Look`.

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.labels import distinct
+from implicit_delta.core.labels import distinct
 from implicit_delta.evaluation.entries import Entry, merged_notes
 from implicit_delta.evaluation.questions import Worded
 from implicit_delta.inference.fit_again import labels_of, takes_data

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from implicit_delta._core.factored import Covariance, Factored, scaled
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance, Factored, scaled
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.combination import SOURCE
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError

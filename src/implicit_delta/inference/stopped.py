@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from implicit_delta._core.rounding import is_same
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.rounding import is_same
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ConvergenceError, ShrinkageWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.training_gain import stopped_early

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -14,11 +14,11 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import is_network
 from implicit_delta.models.penalty import NO_PENALTY
-from implicit_delta.numerics.arrays import ratio
 
 MOST = 1000  # parameters for which the likelihood's own information is formed
 SINGULAR = 1e-10  # smallest pivot of a correlation-scaled information that is not rounding

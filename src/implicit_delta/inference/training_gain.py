@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.inference.leverage import inverse_root
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import displacement, is_formable, is_network

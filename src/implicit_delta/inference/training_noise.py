@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from scipy.linalg import matmul_toeplitz
 from scipy.special import stdtr
 
-from implicit_delta._core.factored import Covariance
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Covariance
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import ratio
 
 BATCHES = 16  # of checkpoints, for the error of their mean
 CORRELATIONS = np.concatenate([[0.0], 1 - np.geomspace(0.95, 0.01, 40)])  # that are tried

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic, parameters
 from implicit_delta.evaluation.average import Sampling

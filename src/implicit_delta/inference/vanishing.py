@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.objective import objective_of
 

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import symmetric
+from implicit_delta.linalg.solvers import factorize
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import symmetric
-from implicit_delta.numerics.maximizers import (
+from implicit_delta.optimize import (
     LinearScale,
     Maximizer,
     Maximum,
@@ -20,7 +21,6 @@ from implicit_delta.numerics.maximizers import (
     lbfgs,
     newton_krylov,
 )
-from implicit_delta.numerics.solvers import factorize
 
 
 @dataclass(frozen=True)

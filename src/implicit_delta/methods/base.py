@@ -7,12 +7,12 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.factored import Covariance
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.named import changed_fields
-from implicit_delta._core.thresholds import UNCERTAIN
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.factored import Covariance
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.named import changed_fields
+from implicit_delta.core.thresholds import UNCERTAIN
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import still

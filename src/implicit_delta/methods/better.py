@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.models.coordinates import start_text
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import is_network

@@ -6,11 +6,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.thresholds import FEW_REPLICATES
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.thresholds import FEW_REPLICATES
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
@@ -44,7 +44,7 @@ from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.user_calls import progress_for
-from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, lbfgs
+from implicit_delta.optimize import Maximizer, Minimize, as_maximizer, lbfgs
 
 SEARCH = lbfgs(max_iterations=100)  # in natural units a maximum close by takes 10 to 30 steps
 GRADIENTS = 5  # of a usual refit, to foretell its calls

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.outcomes import Outcome, run_replicates
 from implicit_delta.methods.replication import Replication

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.factored import quadratic
+from implicit_delta.core.factored import quadratic
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import covariance_root
 from implicit_delta.methods.base import Method, Response, first_of
 from implicit_delta.methods.probe import probe
 from implicit_delta.methods.slopes import lines_of, slope_mismatch
 from implicit_delta.models.covariance import parameter_covariance
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import covariance_root
 
 FLAT = (
     "psi does not change with the parameters: its derivative is exactly zero. Does psi use its "

@@ -7,10 +7,10 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
@@ -29,7 +29,7 @@ from implicit_delta.methods.simulation import Simulation
 from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer
+from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
 SMOOTH_PUSH = 0.25  # of a standard error: errors of one percent at n = 40, of rounding none
 OPAQUE_PUSH = 0.5  # without gradients psi may jump, and a longer way averages over more jumps

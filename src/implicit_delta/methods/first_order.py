@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.outcomes import monte_carlo_errors
 from implicit_delta.methods.replication import Replication
@@ -17,7 +18,6 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.redraws import influences_of
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.models.sources import measurement_variance
-from implicit_delta.numerics.arrays import ratio
 
 RESAMPLING = 1.5  # times its limit, and the Monte-Carlo error: far beyond small samples
 MISFIT = 3.0  # times the error of the model: overdispersion alone seldom is ninefold

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.base import Method, Response, first_of

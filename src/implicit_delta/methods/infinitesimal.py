@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_delta._core.factored import Factored
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.thresholds import UNCERTAIN
-from implicit_delta._core.types import Array
+from implicit_delta.core.factored import Factored
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.thresholds import UNCERTAIN
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -17,6 +17,15 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio, symmetric
+from implicit_delta.linalg.solvers import (
+    Cholesky,
+    FlatFactor,
+    Solution,
+    Solver,
+    cholesky,
+    conjugate_gradient,
+)
 from implicit_delta.methods.base import Method, Response, first_of, refuse_flat
 from implicit_delta.methods.probe import Draw, Probe, probe
 from implicit_delta.methods.slopes import Line, bends_of, lines_of, scaled_draw, slope_mismatch
@@ -26,15 +35,6 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.outputs import curvature_noise, gauss_newton_part
-from implicit_delta.numerics.arrays import ratio, symmetric
-from implicit_delta.numerics.solvers import (
-    Cholesky,
-    FlatFactor,
-    Solution,
-    Solver,
-    cholesky,
-    conjugate_gradient,
-)
 
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.warm_steps import Metric, WarmSteps

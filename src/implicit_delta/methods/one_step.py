@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.outcomes import MOST_FAILED, Outcome
 from implicit_delta.methods.refitted import Refitted
-from implicit_delta.numerics.arrays import ratio
 
 CHECKED, MORE = 5, 20  # replicates that are refitted, and where these leave a doubt
 DOUBTFUL = 0.2  # standard errors: of five replicates, another seed may tell twice or half of it

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 FIRST = 20  # replicates: with 10 % of failures on average, a third fails in 2 of 1000
 MOST_FAILED = 0.1  # share of replicates without a fit beyond which the rest says little

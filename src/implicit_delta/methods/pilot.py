@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
+from implicit_delta.linalg.solvers import Factor
+from implicit_delta.linalg.solvers.descent import Descent
 from implicit_delta.methods.base import refuse_flat
 from implicit_delta.models.batches import batch_score
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.solvers import Factor
-from implicit_delta.numerics.solvers.descent import Descent
 
 ROUGH = 0.01  # of a variance: gain per iteration, times iterations, at which the pilot ends
 MOST_PRODUCTS = 250  # for each psi

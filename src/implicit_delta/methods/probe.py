@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.factored import Covariance
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import flicker
+from implicit_delta.core.factored import Covariance
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import PROBE, first_of, refuse_flat
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import flicker
 
 MOST_PROBES = 16  # pairs of points at which psi is evaluated
 # Of more evaluations some are probed along their response, and all of them are looked at there and

@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent, Push
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.user_calls import isolated_cache
-from implicit_delta.numerics.maximizers import Maximum
+from implicit_delta.optimize import Maximum
 
 AT_A_KINK = 5e-3  # standard errors of gradient left: it does not vanish at a kink of psi
 

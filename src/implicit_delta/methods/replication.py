@@ -7,16 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.redraws import redraw, redraw_measurements, reweight
 from implicit_delta.models.resampling import resampled
 from implicit_delta.models.sources import strata_of
-from implicit_delta.numerics.arrays import ratio
 
 SHORT = 0.1  # of a standard error that is too small: five observations
 # Times the cube root of n: best for a mean with a first autocorrelation of one half.

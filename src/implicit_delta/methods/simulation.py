@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.budget import Budget, check_budget
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import NONLINEAR_WARNS
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.budget import Budget, check_budget
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import NONLINEAR_WARNS
+from implicit_delta.core.types import Array
 from implicit_delta.errors import NonlinearityWarning, NotAMaximumError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.normal_draws import (

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.module_checks import GRADIENT_FREE
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.arrays import ratio
 
 Draw = Callable[[Array], Array]  # standard normal numbers (d,) to a step of theta
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from implicit_delta._core.arguments import as_seed
-from implicit_delta._core.budget import check_budget
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.progress import progress
-from implicit_delta._core.thresholds import REACHED
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.budget import check_budget
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.progress import progress
+from implicit_delta.core.thresholds import REACHED
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, DriftWarning, NonlinearityWarning
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Method, Response, described_range, first_of, uncertainty
 from implicit_delta.methods.slopes import derivative_mismatch
 from implicit_delta.methods.training_pair import Ends, Responses, TrainingPair
@@ -24,7 +25,6 @@ from implicit_delta.methods.training_plan import BLOCK, MOST_SAMPLES, Plan
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
-from implicit_delta.numerics.arrays import ratio
 
 PUSH_WARNS = 0.05  # of the standard error; an error because the push is finite
 SURE = 3.0  # Monte-Carlo errors beyond which that is not an accident

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.pilot import Preconditioned

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.budget import Budget, foretold
-from implicit_delta._core.limits import DENSE_LIMIT
+from implicit_delta.core.budget import Budget, foretold
+from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.errors import ConvergenceError, NotAMaximumError
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.linalg.arrays import ratio, symmetric
+from implicit_delta.linalg.solvers import stiffened
 from implicit_delta.methods.base import described_range
 from implicit_delta.methods.pilot import Pilot, Preconditioned, largest_stable_rate
 from implicit_delta.methods.training_pair import Anchor, TrainingPair
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import ratio, symmetric
-from implicit_delta.numerics.solvers import stiffened
 
 if TYPE_CHECKING:
     from implicit_delta.methods.stochastic import StochasticFiniteDifference

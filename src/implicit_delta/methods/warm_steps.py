@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.maximizers import LinearScale
+from implicit_delta.core.types import Array
+from implicit_delta.optimize import LinearScale
 
 MOST_STEPS = 12  # more, and it is not close by: line searches do better
 SHRINKS = 0.7  # length of the gradient after a step; a step on a parabola leaves nothing

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.budget import Budget
-from implicit_delta._core.limits import CHEAP_LIMIT
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.budget import Budget
+from implicit_delta.core.limits import CHEAP_LIMIT
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
+from implicit_delta.linalg.arrays import symmetric
+from implicit_delta.linalg.solvers import Factor, factorize, stiffened
 from implicit_delta.models.coordinates import approached
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts, outer_products
 from implicit_delta.models.outputs import is_network
-from implicit_delta.numerics.arrays import symmetric
-from implicit_delta.numerics.maximizers import Maximizer, Maximum, Objective, lbfgs, newton_krylov
-from implicit_delta.numerics.solvers import Factor, factorize, stiffened
+from implicit_delta.optimize import Maximizer, Maximum, Objective, lbfgs, newton_krylov
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel

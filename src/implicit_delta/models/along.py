@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.traced_loglik import (
     is_traced,

@@ -8,9 +8,9 @@ from typing import Any, Protocol, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.models.batched_outputs import BatchOutputs
 from implicit_delta.models.batches import Bonus, RowNumbers

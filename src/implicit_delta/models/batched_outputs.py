@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Gaussian, Likelihood, Poisson
 from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.model import FittedModel

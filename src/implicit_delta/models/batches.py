@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import as_rate
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_rate
+from implicit_delta.core.types import Array
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.rows import BatchedRows, TrainableRows
 

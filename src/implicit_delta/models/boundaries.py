@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.constraints import Active, Constraints
 from implicit_delta.models.coordinates import active_constraints
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.arrays import symmetric
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import count_terms
-from implicit_delta._core.rounding import eps_of, sum_rounding
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.core.arguments import count_terms
+from implicit_delta.core.rounding import eps_of, sum_rounding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.numerics.derivatives import differentiate
 
 # Of the largest term: sums of up to 3e9 summands in another order differ by less in float64, and
 # noise that matters by more.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.rounding import eps_of, is_symmetric
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.rounding import eps_of, is_symmetric
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import symmetric
 
 # Of the matrix that a library inverted: entries of the inverse are off by so many roundings, and
 # that moves an eigenvalue of d correlations by at most d times as much.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.warn import warn
+from implicit_delta.core.optional import optional
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
 MOST_COUNT = 2**53

@@ -17,12 +17,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, nnls
 
-from implicit_delta._core.labels import near_match
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.lengths import sizes
+from implicit_delta.core.labels import near_match
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.named_theta import Layout, speaking
-from implicit_delta.numerics.derivatives import differentiate
-from implicit_delta.numerics.lengths import sizes
 
 ROUNDING = 1e-9  # relative error of a row of the constraints that is none
 TOUCHES = 1e-4  # standard errors from a bound: at it

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.rows import RootRows
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.linalg.arrays import symmetric
 
 SADDLE = -0.05  # which rough differences leave certain
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from implicit_delta._core.thresholds import REJECTED
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.thresholds import REJECTED
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning, NonlinearityWarning
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.equation_roots import Hansen
 from implicit_delta.models.equation_rows import Root
 from implicit_delta.models.equation_system import JUMPS
-from implicit_delta.numerics.arrays import ratio
 
 # A root is zero to rounding: 0.1 of a standard error is a training that stopped or another
 # estimator. The sum of equations that jump is only as close to zero as a jump allows.

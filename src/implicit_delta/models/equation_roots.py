@@ -9,11 +9,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
 from scipy.optimize import NoConvergence, least_squares, newton_krylov, root
 from scipy.special import chdtrc
 
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import Derivative
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.equation_system import System, balance, check_regular
-from implicit_delta.numerics.derivatives import Derivative
 
 MOST_STEPS = 50  # of Newton's method
 SHORTEST = 2.0**-12  # share of a step below which damping has failed

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import Derivative
+from implicit_delta.calculus.lengths import sizes
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.equation_system import BalancedLU, Equations, System, check_regular
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.reducers import scatter_of
 from implicit_delta.models.rows import sum_of_blocks
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.arrays import symmetric
-from implicit_delta.numerics.derivatives import Derivative
-from implicit_delta.numerics.lengths import sizes
 
 ROUGH = 1e-2  # of the size of a parameter: a step where there is no standard error
 NOISELESS = 1e-12  # of the size of a parameter: a standard error that is rounding

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.rounding import sum_rounding
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import Derivative, differentiate
+from implicit_delta.calculus.lengths import LOST, moving_lengths
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.rounding import sum_rounding
+from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
 from implicit_delta.models.checks import difference
-from implicit_delta.numerics.derivatives import Derivative, differentiate
-from implicit_delta.numerics.lengths import LOST, moving_lengths
-from implicit_delta.numerics.tracing import trace
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in the unit of each parameter; relative
 UNCERTAIN = 0.01  # of a response, and so of a standard error

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.rounding import is_symmetric
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.rounding import is_symmetric
+from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.equation_checks import check_root, warn_of_contradiction
 from implicit_delta.models.equation_roots import (

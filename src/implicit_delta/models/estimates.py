@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed, checked_covariance, label_names
 from implicit_delta.models.facts import Host

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.lanczos import Lanczos
 from implicit_delta.models.outputs import curvature_noise, displacement, is_formable
 from implicit_delta.models.penalty import NO_PENALTY
-from implicit_delta.numerics.lanczos import Lanczos
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.labels import UNNAMED, NamedColumn
-from implicit_delta._core.precision import DOUBLE, Precision
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.labels import UNNAMED, NamedColumn
+from implicit_delta.core.precision import DOUBLE, Precision
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.prediction import Predictor

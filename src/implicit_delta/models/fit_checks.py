@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import constant_beside
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.checks import Beside, mixture
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.derivatives import constant_beside
 
 BESIDE, STILL = 1e-5, 0.5  # of a unit; share of the terms that do not move over it
 IN_STEPS = (

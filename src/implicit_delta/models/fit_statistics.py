@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.printing import log_likelihood_of

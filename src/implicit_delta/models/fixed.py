@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import check_finite_terms
-from implicit_delta._core.labels import near_match
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import check_finite_terms
+from implicit_delta.core.labels import near_match
+from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Constraints, Linear
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.rows import DifferencedRows

@@ -8,7 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.calculus.lengths import sizes
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.constraints import Chart
@@ -20,8 +22,6 @@ from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.lengths import sizes
-from implicit_delta.numerics.tracing import trace
 
 KNOWN = 1e-2  # of the size of a parameter: a step of one that has no error
 NO_ROWS = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 CONTINUE = (5.0, -10.0, 10.0, -5.0, 1.0)  # a polynomial of degree 4, one step back
 BEYOND = 1e-6  # of a step: what is not defined there ends at the bound itself

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from implicit_delta._core.cache import LastCache, Recent
+from implicit_delta.core.cache import LastCache, Recent
 
 P = ParamSpec("P")
 R = TypeVar("R")

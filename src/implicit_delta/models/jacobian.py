@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
-from implicit_delta.errors import EvaluationError
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import (
+from implicit_delta.calculus.derivatives import (
     FIRST_STEP,
     HIDDEN,
     Derivative,
@@ -18,6 +15,9 @@ from implicit_delta.numerics.derivatives import (
     flicker,
     short_differences,
 )
+from implicit_delta.core.types import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.linalg.arrays import ratio
 
 PROBE_STEP, PROBE_TOLERANCE = 1e-3, 1e-4  # in standard errors; relative
 FLAT = 1e3  # times the size of a parameter: a standard error that is none

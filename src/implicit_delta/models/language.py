@@ -6,14 +6,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.along import Along
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.moments import Moments
 from implicit_delta.models.named_theta import Layout, speaking
-from implicit_delta.numerics.tracing import trace
 
 NO_TANGENT = (
     "The tangent of a model is that of its outputs (means, logits), and in this one psi gets the "

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_parameters, check_rows
-from implicit_delta._core.hints import hinting
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.core.arguments import as_parameters, check_rows
+from implicit_delta.core.hints import hinting
+from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.errors import (
     ConvergenceError,
     ImplicitDeltaError,

@@ -8,11 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.limits import CHEAP_LIMIT
-from implicit_delta._core.progress import calls_ahead
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import (
+    FEWEST_LEVELS,
+    SHORT_STEP,
+    RunningSlopes,
+    bends_far,
+    differentiate,
+    natural_units,
+    rough_second_differences,
+    rough_slopes,
+    second_differences,
+    summed_differences,
+    summed_slopes,
+)
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.limits import CHEAP_LIMIT
+from implicit_delta.core.progress import calls_ahead
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.linalg.arrays import ratio
+from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import (
     OuterProducts,
@@ -29,22 +44,7 @@ from implicit_delta.models.traced_loglik import (
 )
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import WrittenPenalty
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.derivatives import (
-    FEWEST_LEVELS,
-    SHORT_STEP,
-    RunningSlopes,
-    bends_far,
-    differentiate,
-    natural_units,
-    rough_second_differences,
-    rough_slopes,
-    second_differences,
-    summed_differences,
-    summed_slopes,
-)
-from implicit_delta.numerics.maximizers import Objective, variable_metric
-from implicit_delta.numerics.solvers import Factor, factorize
+from implicit_delta.optimize import Objective, variable_metric
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik_rows import LoglikRows

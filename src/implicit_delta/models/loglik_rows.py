@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.cache import Recent
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.cache import Recent
+from implicit_delta.core.types import Array
 from implicit_delta.models.along import Along, RowsAlong
 from implicit_delta.models.checks import check_unchanged
 from implicit_delta.models.constraints import Chart

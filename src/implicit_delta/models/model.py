@@ -6,10 +6,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_parameters
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.doors import door
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.arguments import as_parameters
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.doors import door
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.models.facts import NO_FACTS, Curvature, Facts
 from implicit_delta.models.language import OfLanguage
 from implicit_delta.models.named_theta import as_named

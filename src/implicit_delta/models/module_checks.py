@@ -6,9 +6,9 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from implicit_delta._core.rounding import sum_rounding
-from implicit_delta._core.types import Array, WeightKind
-from implicit_delta._core.warn import warn
+from implicit_delta.core.rounding import sum_rounding
+from implicit_delta.core.types import Array, WeightKind
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.likelihoods import Likelihood
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.language import Language
 from implicit_delta.models.prediction import Prediction, Predictor, check_known, names_of

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 MOST_COLUMNS = 500  # whose products are 2 MB; of more the rows themselves are smaller
 

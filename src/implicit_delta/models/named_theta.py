@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import given_point
-from implicit_delta._core.labels import as_names, near_match
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.tracing.traced import Node, Traced
+from implicit_delta.calculus.tracing.traced import Node, Traced
+from implicit_delta.core.arguments import given_point
+from implicit_delta.core.labels import as_names, near_match
+from implicit_delta.core.types import Array
 
 _item = np.ndarray.__getitem__
 READ_ONLY = (

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.precision import Precision
-from implicit_delta._core.types import Array
+from implicit_delta.core.precision import Precision
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.batched import BatchRows
 from implicit_delta.models.early_stop import early_stopped

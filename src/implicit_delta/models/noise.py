@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.rounding import EPS
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta.core.rounding import EPS
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.coordinates import active_constraints, in_free_coordinates

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.solvers import Factor
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import Penalty
@@ -20,7 +21,6 @@ from implicit_delta.models.rows import (
     units_of,
 )
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.solvers import Factor
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.numerics.solvers import Factor, Solution, conjugate_gradient
-from implicit_delta.numerics.solvers.factor import try_to_factorize
-from implicit_delta.numerics.solvers.probe import CHANCE, Probe
+from implicit_delta.linalg.solvers import Factor, Solution, conjugate_gradient
+from implicit_delta.linalg.solvers.factor import try_to_factorize
+from implicit_delta.linalg.solvers.probe import CHANCE, Probe
 
 # Fewer parameters are differentiated one by one, for about the same, and their curvature is formed
 # anyway, for the bias.

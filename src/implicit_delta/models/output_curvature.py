@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Likelihood
 
 # Of the sum of all eigenvalues, for one evaluation. On the satellite data (36-50-6, l2 = 1) a tenth

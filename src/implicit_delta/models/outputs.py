@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from implicit_delta._core.limits import GAUSS_NEWTON_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import GAUSS_NEWTON_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.language import TangentLanguage, VectorLanguage
 from implicit_delta.models.rows import (

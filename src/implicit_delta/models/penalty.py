@@ -6,9 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import squared_length
 from implicit_delta.models.constraints import Chart
-from implicit_delta.numerics.arrays import squared_length
 
 EARLY_STOP = "training that stopped early"
 

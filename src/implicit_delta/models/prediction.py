@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.parametrization import Parametrization
-from implicit_delta.numerics.tracing import trace
 
 
 class Prediction(Protocol):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.penalty import names_of
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.rows import NormalizedRows

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.terms import RowTerms, SupervisedTerms
 

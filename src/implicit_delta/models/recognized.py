@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.rounding import is_same
-from implicit_delta._core.types import Array
+from implicit_delta.core.rounding import is_same
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.foreign import (
     covariance_of,

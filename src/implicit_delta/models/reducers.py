@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 
 Piece = tuple[NDArray[np.intp], Array]  # codes, (g,), and sums, (g, k)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
+from implicit_delta.core.clusters import Clusters
 from implicit_delta.models.rows import ResampledRows
 
 if TYPE_CHECKING:

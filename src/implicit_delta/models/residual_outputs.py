@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.along import Along, RowsAlong
 from implicit_delta.models.constraints import Chart

@@ -8,11 +8,15 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from implicit_delta._core.arguments import Counter, check_rows
-from implicit_delta._core.cache import Recent
-from implicit_delta._core.hints import hinting
-from implicit_delta._core.types import Array, WeightKind
-from implicit_delta._core.warn import warn
+from implicit_delta.calculus.derivatives import Derivative
+from implicit_delta.calculus.lengths import sizes
+from implicit_delta.calculus.settled import SETTLED, settled_jacobian
+from implicit_delta.calculus.tracing.traced import Traced, unwrap
+from implicit_delta.core.arguments import Counter, check_rows
+from implicit_delta.core.cache import Recent
+from implicit_delta.core.hints import hinting
+from implicit_delta.core.types import Array, WeightKind
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.checks import check_derivative, check_repeatable, wrong_beside
@@ -50,10 +54,6 @@ from implicit_delta.models.weights import (
     warn_of_precisions,
 )
 from implicit_delta.models.written_penalty import penalty_of
-from implicit_delta.numerics.derivatives import Derivative
-from implicit_delta.numerics.lengths import sizes
-from implicit_delta.numerics.settled import SETTLED, settled_jacobian
-from implicit_delta.numerics.tracing.traced import Traced, unwrap
 
 MOST_ALTERNATIONS = 50
 LONG, SHORT = 1e-2, 1e-7  # steps, of the size of a parameter: first of many, and the only one

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
-from implicit_delta.numerics.lengths import moving_lengths
+from implicit_delta.calculus.lengths import moving_lengths
+from implicit_delta.core.types import Array
 
 SEED = 0  # the same call has the same answer
 DRAWS, CLIMBS = 40, 4  # points that are looked at, and the best of them that are climbed from

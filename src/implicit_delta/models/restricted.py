@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.limits import CHEAP_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.limits import CHEAP_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.models.penalty import NO_PENALTY, Penalty

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
+    from implicit_delta.linalg.solvers import Factor
     from implicit_delta.models.equation_rows import Root
     from implicit_delta.models.outer_products import OuterProducts
-    from implicit_delta.numerics.solvers import Factor
 
 
 class Whitened(NamedTuple):

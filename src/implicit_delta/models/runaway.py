@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.warn import warn
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaWarning
 from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.objective import objective_of

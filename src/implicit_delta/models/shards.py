@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.progress import WAIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.progress import WAIT
+from implicit_delta.core.types import Array
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from implicit_delta._core.rounding import is_symmetric
-from implicit_delta._core.types import Array
+from implicit_delta.core.rounding import is_symmetric
+from implicit_delta.core.types import Array
 
 SINGULAR = 1e-12  # smallest squared pivot of a correlation matrix that is no rounding error
 NO_WEIGHTS = (

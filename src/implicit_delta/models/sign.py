@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.constrained_fit import box, constrained_maximum
 from implicit_delta.models.coordinates import start_text
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.arrays import symmetric
 
 FAR_UP = 10.0  # times the size of the log-likelihood at the start, and the number of terms
 ASK = (

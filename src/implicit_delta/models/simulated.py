@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import as_seed, check_rows, count_terms
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import as_seed, check_rows, count_terms
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.named_theta import Layout, speaking

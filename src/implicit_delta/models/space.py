@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Chart, Constraints
 from implicit_delta.models.language import FittedLanguage, Language, VectorLanguage
 from implicit_delta.models.named_theta import Layout

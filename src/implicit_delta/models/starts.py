@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.labels import near_match
-from implicit_delta._core.progress import calls_ahead, progress
-from implicit_delta._core.types import Array
+from implicit_delta.core.labels import near_match
+from implicit_delta.core.progress import calls_ahead, progress
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.constrained_fit import box, constrained_maximum
 from implicit_delta.models.named_theta import flattened

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.cache import LastCache, Recent
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.settled import settled_jacobian
+from implicit_delta.calculus.tracing import History, trace_terms
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.cache import LastCache, Recent
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.checks import difference
-from implicit_delta.numerics.arrays import symmetric
-from implicit_delta.numerics.derivatives import differentiate
-from implicit_delta.numerics.settled import settled_jacobian
-from implicit_delta.numerics.tracing import History, trace_terms
 
 Gradient: TypeAlias = Callable[[Array], Array]
 

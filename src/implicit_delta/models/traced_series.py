@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.optional import optional
+from implicit_delta.calculus.tracing.traced import Traced
+from implicit_delta.core.optional import optional
 from implicit_delta.models.prediction import Predictor
-from implicit_delta.numerics.tracing.traced import Traced
 
 
 class TracedSeries(Traced):

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from implicit_delta._core.progress import calls_ahead
+from implicit_delta.core.progress import calls_ahead
 from implicit_delta.models.loglik_rows import LoglikRows
 
 if TYPE_CHECKING:

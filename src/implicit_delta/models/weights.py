@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr
 
-from implicit_delta._core.arguments import as_weights
-from implicit_delta._core.types import Array, WeightKind
-from implicit_delta._core.warn import warn
+from implicit_delta.core.arguments import as_weights
+from implicit_delta.core.types import Array, WeightKind
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
 Points: TypeAlias = list[NDArray[np.intp]]  # row numbers by design point

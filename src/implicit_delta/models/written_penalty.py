@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import second_differences
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.types import Array
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.penalty import Penalty, Ridge
-from implicit_delta.numerics.derivatives import second_differences
-from implicit_delta.numerics.tracing import trace
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.rows import NormalizedRows, RedrawableRows, Rows

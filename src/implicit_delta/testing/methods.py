@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.evaluation import Average
 from implicit_delta.inference.infer import infer

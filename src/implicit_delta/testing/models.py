@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import NonlinearConstraint
 
-from implicit_delta._core.rounding import is_repeated
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.core.rounding import is_repeated
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.batches import batch_score
 from implicit_delta.models.constraints import Active, constraints_of
@@ -16,7 +17,6 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.redraws import influences_of, reweight
 from implicit_delta.models.reducers import scatter_of
-from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.testing.comparing import close, require
 from implicit_delta.testing.rows import check_equations, check_rows
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.rounding import is_repeated
-from implicit_delta._core.types import Array
+from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.core.rounding import is_repeated
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
@@ -25,7 +26,6 @@ from implicit_delta.models.rows import (
     TotalRows,
     sum_of_blocks,
 )
-from implicit_delta.numerics.derivatives import differentiate
 from implicit_delta.testing.comparing import close, require
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.thresholds import (
+from implicit_delta.core.thresholds import (
     CHANGE_WARNS,
     ENDS_APART,
     FEW_REPLICATES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
+from implicit_delta.core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
 from implicit_delta.estimate.drawn import SHOWN
 from implicit_delta.estimate.report.checks import Check, Level
 from implicit_delta.estimate.results import Interval

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from implicit_delta._core.labels import LARGEST_NUMBER
-from implicit_delta._core.types import Array
+from implicit_delta.core.labels import LARGEST_NUMBER
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.quantiles import deviations
 from implicit_delta.estimate.report import svg

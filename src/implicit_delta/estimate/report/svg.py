@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.report.text import escaped, tag
 
 ROOM = 0.05  # of the range, left free on either side of an axis

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.thresholds import (
+from implicit_delta.core.thresholds import (
     BEND_REFUSES,
     BEND_WARNS,
     DEBIASED_REFUSES,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from implicit_delta._core.findings import Finding
+from implicit_delta.core.findings import Finding
 from implicit_delta.inference.checks.bends import bend, bent_draws
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.checks.covariance import negative_eigenvalues

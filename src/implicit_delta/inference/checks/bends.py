@@ -1,7 +1,7 @@
 """Bends: a psi that is not close to linear within its standard error."""
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import BEND_REFUSES, BEND_WARNS, PLAIN_WARNS
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import BEND_REFUSES, BEND_WARNS, PLAIN_WARNS
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
 from implicit_delta.inference.checks.case import Case
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.diagnostics import DEBIASED
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
@@ -14,10 +14,10 @@ from implicit_delta.inference.model_part import ModelPart
 from implicit_delta.inference.stopped import moves_to_come
 from implicit_delta.inference.target import Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Response
 from implicit_delta.models.boundaries import near_limits
 from implicit_delta.models.model import FittedModel
-from implicit_delta.numerics.arrays import ratio
 
 NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
 BENT_DROPS = 0.01  # of the variance of psi over draws, by what is not linear

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from implicit_delta._core.factored import Factored
-from implicit_delta._core.findings import Finding
+from implicit_delta.core.factored import Factored
+from implicit_delta.core.findings import Finding
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.model_part import eigen
-from implicit_delta.numerics.arrays import symmetric
+from implicit_delta.linalg.arrays import symmetric
 
 # Of each entry over the two standard errors: what `testing.check_method` allows, 1% of a standard
 # error. Such errors move eigenvalues of K correlations by at most K times that.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.limits import DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import DispersionWarning, UnsupportedModelError
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.leverage import gauss_newton_root

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import (
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import (
     DEBIASED_REFUSES,
     DEBIASED_WARNS,
     DRIFT_REFUSES,
@@ -12,9 +12,9 @@ from implicit_delta._core.thresholds import (
 from implicit_delta.errors import ConvergenceError, DriftWarning
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.training_gain import stopped_early
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import is_network
-from implicit_delta.numerics.arrays import ratio
 
 MOST_PARAMETERS = 500  # whose covariance is formed to look at the drift of each
 POLISHED = (

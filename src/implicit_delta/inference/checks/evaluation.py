@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
+from implicit_delta.core.findings import Finding
 from implicit_delta.errors import EvaluationError
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.training_loss import ADVICE, optimism_of
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 BLUR_WARNS, BLUR_REFUSES = 0.01, 0.1  # of a standard error, by which psi itself is uncertain
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
+from implicit_delta.core.findings import Finding
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.methods.base import PROBE

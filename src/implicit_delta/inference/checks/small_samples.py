@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import FEW_CLUSTERS
-from implicit_delta._core.types import Array
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import FEW_CLUSTERS
+from implicit_delta.core.types import Array
 from implicit_delta.errors import SmallSampleWarning, UnsupportedModelError
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Response
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.sources import strata_of
-from implicit_delta.numerics.arrays import ratio
 
 NOMINAL, ACCEPTED = 0.95, 0.93  # what an interval promises, and the least that it should cover
 VANISHING = 0.02  # of the model's standard error

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS, STOPPED_WARNS
-from implicit_delta._core.types import Array
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import MEMORIZED_REFUSES, MEMORIZED_WARNS, STOPPED_WARNS
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
@@ -13,7 +13,7 @@ from implicit_delta.errors import (
 )
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.inference.influence import Sandwich
-from implicit_delta.numerics.arrays import ratio
+from implicit_delta.linalg.arrays import ratio
 
 INFORMED = 0.01  # of the variance that the ridge allows
 # Times the error without an adjustment for leverage. In a trial with 300 rows that a network had

@@ -1,7 +1,7 @@
 """Target: what the interval covers is not the truth, or its limit is close."""
 
-from implicit_delta._core.findings import Finding
-from implicit_delta._core.thresholds import SHRINKAGE_WARNS
+from implicit_delta.core.findings import Finding
+from implicit_delta.core.thresholds import SHRINKAGE_WARNS
 from implicit_delta.errors import ShrinkageWarning
 from implicit_delta.inference.checks.case import Case
 from implicit_delta.models.penalty import names_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -23,7 +23,7 @@ from implicit_delta.inference.profile.probes import ALONG, LINE, Probes
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.surface import Point, Surface
 from implicit_delta.inference.profile.values import End, Values
-from implicit_delta.numerics.maximizers import Objective, lbfgs
+from implicit_delta.optimize import Objective, lbfgs
 
 SLACK = 1e-3  # standard errors: what the end of a path may be off
 TILT, CURVED = 0.3, 0.8  # standard errors to the side; bend there, against that of the surface

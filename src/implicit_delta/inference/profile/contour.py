@@ -17,12 +17,12 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import lsq_linear, minimize
 from scipy.special import fdtri, ndtr, stdtr
 
-from implicit_delta._core.findings import report
-from implicit_delta._core.hints import also
-from implicit_delta._core.precision import cautious
-from implicit_delta._core.progress import progress
-from implicit_delta._core.types import Array, Asked
-from implicit_delta._core.warn import warn
+from implicit_delta.core.findings import report
+from implicit_delta.core.hints import also
+from implicit_delta.core.precision import cautious
+from implicit_delta.core.progress import progress
+from implicit_delta.core.types import Array, Asked
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,

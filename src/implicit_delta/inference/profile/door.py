@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.findings import report
-from implicit_delta._core.hints import also
-from implicit_delta._core.precision import cautious
-from implicit_delta._core.types import Array, Asked
-from implicit_delta._core.warn import warn
+from implicit_delta.core.findings import report
+from implicit_delta.core.hints import also
+from implicit_delta.core.precision import cautious
+from implicit_delta.core.types import Array, Asked
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -58,7 +58,7 @@ from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.user_calls import isolated_cache, progress_for
-from implicit_delta.numerics.maximizers import Maximizer, Minimize, as_maximizer, variable_metric
+from implicit_delta.optimize import Maximizer, Minimize, as_maximizer, variable_metric
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix

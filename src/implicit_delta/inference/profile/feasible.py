@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize, nnls
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -28,6 +28,7 @@ from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.sides import BOTH, open_end
 from implicit_delta.inference.profile.surface import Point
 from implicit_delta.inference.profile.values import End, Values
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints
@@ -35,9 +36,8 @@ from implicit_delta.models.coordinates import active_constraints, restricted, sl
 from implicit_delta.models.fixed import without_constraints
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.arrays import ratio
-from implicit_delta.numerics.maximizers import lbfgs
-from implicit_delta.numerics.maximizers.objective import LinearScale
+from implicit_delta.optimize import lbfgs
+from implicit_delta.optimize.objective import LinearScale
 
 STEPS = 4  # roots of the deviance on the way to an end
 STARTS = 2  # further ones for the last step, in random directions

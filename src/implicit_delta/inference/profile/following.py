@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 STEPS = 12  # of Newton on one ray: the metric learns one direction in each
 WORSE = 3.0  # times the best so far: it leads away

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.probes import Probes

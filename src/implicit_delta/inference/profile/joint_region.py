@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import fdtri
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, percent
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from implicit_delta._core.types import Asked
+from implicit_delta.core.types import Asked
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import number, percent
 from implicit_delta.inference.profile.door import profile

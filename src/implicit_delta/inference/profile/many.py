@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from implicit_delta import errors
-from implicit_delta._core.optional import optional
-from implicit_delta._core.parallel import run_all
-from implicit_delta._core.progress import progress
-from implicit_delta._core.warn import warn
+from implicit_delta.core.optional import optional
+from implicit_delta.core.parallel import run_all
+from implicit_delta.core.progress import progress
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.tables import aligned, as_html, data_frame

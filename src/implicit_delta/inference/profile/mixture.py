@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import nnls
 from scipy.special import ndtr
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent

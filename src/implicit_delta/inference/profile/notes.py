@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from implicit_delta._core.warn import warn
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.values import End, Values

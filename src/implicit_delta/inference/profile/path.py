@@ -12,7 +12,7 @@ How it differs from the textbook (Venzon and Moolgavkar, 1988) and from a push w
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.inference.profile.peaks import peak_of
 from implicit_delta.inference.profile.rays import runaway

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.surface import FARTHEST, Surface
 from implicit_delta.inference.profile.values import End

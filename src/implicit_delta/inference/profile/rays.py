@@ -6,7 +6,7 @@ psi takes every value at once and no search converges. A ray beside that point i
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.inference.profile.peaks import peak_of
 from implicit_delta.inference.profile.region import Region

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.evaluation import Function

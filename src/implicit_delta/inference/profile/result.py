@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from scipy.special import erf
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate.quantiles import t_quantile
 from implicit_delta.inference.profile.values import End
 

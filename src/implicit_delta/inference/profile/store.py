@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.profile.result import Curve, Profile

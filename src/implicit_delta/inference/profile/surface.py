@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.models.objective import objective_of
-from implicit_delta.numerics.maximizers import Objective
+from implicit_delta.optimize import Objective
 
 FARTHEST = 1e4  # times its first length: a ray that is still in the region never leaves it
 MOST_TRIALS = 60

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from implicit_delta._core.progress import progress
+from implicit_delta.core.progress import progress
 from implicit_delta.models.model import FittedModel
 
 

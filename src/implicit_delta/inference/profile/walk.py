@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.path import Side

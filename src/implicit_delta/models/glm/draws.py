@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.redraws import cannot_draw
 
 

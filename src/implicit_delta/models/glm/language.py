@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.calculus.tracing import trace
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jacobian import jacobian_of
 from implicit_delta.models.language import NO_TANGENT, Language, RestrictedLanguage
 from implicit_delta.models.parametrization import Parametrization
-from implicit_delta.numerics.tracing import trace
 
 
 class Watches(Protocol):

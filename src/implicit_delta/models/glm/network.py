@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import expit
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Likelihood, Product
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import OutputLikelihood, blocks, root_matrices

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import TINY, Gaussian, Likelihood, Product, as_counts
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.draws import draw_tweedie

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.models.glm.likelihood import blocks
 from implicit_delta.models.glm.network import Network
 

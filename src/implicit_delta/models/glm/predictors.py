@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Product
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import OutputLikelihood, blocks, root_matrices

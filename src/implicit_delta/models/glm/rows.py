@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import Counter, check_finite_terms
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.limits import CHEAP_LIMIT, DENSE_LIMIT
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import Counter, check_finite_terms
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.limits import CHEAP_LIMIT, DENSE_LIMIT
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import HostLikelihood, OutputLikelihood

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.module_checks import Options
 from implicit_delta.models.parts import Selection

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.jax.module import JaxFunctional
 from implicit_delta.models.jax.sharing import compiled, constants_of, unchanged

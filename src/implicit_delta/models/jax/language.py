@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax import tree_util
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.jax.evaluation import Evaluator

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from implicit_delta._core.precision import MOST_PROMOTED
-from implicit_delta._core.types import Array
+from implicit_delta.core.precision import MOST_PROMOTED
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional

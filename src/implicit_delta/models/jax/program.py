@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.jax.graph import gradient, hessian, linearize
 from implicit_delta.models.jax.module import JaxFunctional
 from implicit_delta.models.jax.tangent import TangentFunctional, applied

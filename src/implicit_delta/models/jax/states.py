@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.jax.module import JaxFunctional, named_parameters
 from implicit_delta.models.states import (

@@ -17,7 +17,7 @@ import numpy as np
 from jax import tree_util
 from jax.flatten_util import ravel_pytree
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.jax.graph import linearize
 from implicit_delta.models.jax.module import JaxFunctional

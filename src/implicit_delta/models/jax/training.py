@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array
 from implicit_delta.models.program import Step
 
 if TYPE_CHECKING:

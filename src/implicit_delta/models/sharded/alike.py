@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from implicit_delta._core.rounding import eps_of, sum_rounding
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.rounding import eps_of, sum_rounding
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ImplicitDeltaWarning,
     NotDeterministicWarning,

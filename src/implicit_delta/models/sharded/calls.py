@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models import batches
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import curvature_noise, tangent_model, whitened_rows

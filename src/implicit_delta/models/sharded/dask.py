@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.optional import optional
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.optional import optional
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic

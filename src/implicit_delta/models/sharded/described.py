@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.facts import Facts, Host

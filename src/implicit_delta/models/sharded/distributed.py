@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import Counter
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.arguments import Counter
+from implicit_delta.core.arguments import Counter
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Processes
 from implicit_delta.models.sharded.shard import Ask, Shard

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.moments import Moments

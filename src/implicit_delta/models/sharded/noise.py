@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.noise import with_noise as plugged_in

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.outputs import is_network, squared_residuals

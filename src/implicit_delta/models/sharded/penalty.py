@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.sharded import calls
 from implicit_delta.models.sharded.calls import plain
 from implicit_delta.models.sharded.engine import Engine

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.processes import Traffic
 
 PATIENCE = 60.0  # seconds to wait for a rank, and at least

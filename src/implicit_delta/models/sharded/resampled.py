@@ -10,9 +10,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 from scipy import special
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.weights import Weights
-from implicit_delta.numerics.arrays import ratio
 
 GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea and Flood, 2014): its step, and its mixing
 MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))

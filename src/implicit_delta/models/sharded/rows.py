@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.penalty import Penalty

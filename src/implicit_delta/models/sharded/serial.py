@@ -7,7 +7,7 @@ from time import perf_counter
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from implicit_delta._core.arguments import Counter
+from implicit_delta.core.arguments import Counter
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
 from implicit_delta.models.sharded.calls import Call, reweighted

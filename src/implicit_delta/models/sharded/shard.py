@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.arguments import NoRowsError
-from implicit_delta._core.types import Array
+from implicit_delta.core.arguments import NoRowsError
+from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.runaway import of_a_part

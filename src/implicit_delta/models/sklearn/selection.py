@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.warn import warn
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 
 SUPERVISED_MODULES = {

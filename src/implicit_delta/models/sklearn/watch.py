@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.models.module_checks import refuse_own
 
 # Attributes that depend on the coefficients; the last is read by copies.

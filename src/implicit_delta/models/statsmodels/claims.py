@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.clusters import Clusters
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.statsmodels.cox import Cox

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 
 # Attributes of results that do not depend on the parameters: the model, settings, and numbers of
 # the data or of the model with a constant alone. All others are taken for numbers of the fit.

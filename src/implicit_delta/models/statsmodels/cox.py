@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import HostLikelihood
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import check_known, column_of, labels_of, names_of
 

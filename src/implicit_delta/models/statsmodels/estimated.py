@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta._core.labels import NamedColumn
+from implicit_delta.core.labels import NamedColumn
 from implicit_delta.models.claimed import Claimed, checked_covariance
 from implicit_delta.models.facts import Host
 from implicit_delta.models.given import given_model

@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.optimize import LinearConstraint
 
-from implicit_delta._core.labels import NamedColumn
-from implicit_delta._core.optional import optional
-from implicit_delta._core.types import Array, WeightKind
+from implicit_delta.core.labels import NamedColumn
+from implicit_delta.core.optional import optional
+from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of

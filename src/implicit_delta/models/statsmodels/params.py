@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from implicit_delta._core.labels import near_match
+from implicit_delta.calculus.tracing.traced import Link, Traced, depending_on
+from implicit_delta.core.labels import near_match
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
 from implicit_delta.models.traced_series import TracedSeries
-from implicit_delta.numerics.tracing.traced import Link, Traced, depending_on
 
 REMEDY = (
     "Give those of the rows, `params.predict(data, exposure=data['years'])` or `offset=`; without "

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn_once
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
 from implicit_delta.models.glm.prediction import (
     LINEAR,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.glm.likelihood import HostLikelihood

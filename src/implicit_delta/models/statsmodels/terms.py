@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.likelihoods import as_counts, whole
 from implicit_delta.models.facts import Curvature

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.statsmodels.constants import fitted_constants
 

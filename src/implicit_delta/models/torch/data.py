@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils import data as loading
 
-from implicit_delta._core.cache import LastCache
-from implicit_delta._core.types import Array
-from implicit_delta._core.warn import warn
+from implicit_delta.core.cache import LastCache
+from implicit_delta.core.types import Array
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import NotDeterministicWarning, UnsupportedModelError
 from implicit_delta.models.batches import RowNumbers
 from implicit_delta.models.module_checks import NO_ROWS, check_lengths, is_batches

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils import data as loading
 from torch.utils.data.distributed import DistributedSampler
 
-from implicit_delta._core.warn import follow, warn
+from implicit_delta.core.warn import follow, warn
 from implicit_delta.errors import ImplicitDeltaWarning, NotDeterministicWarning
 from implicit_delta.likelihoods import Likelihood
 from implicit_delta.models.early_stop import early_stopped

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_delta._core.types import Array, Psi
+from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.language import RestrictedLanguage

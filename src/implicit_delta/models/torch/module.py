@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from implicit_delta._core.precision import MOST_PROMOTED
-from implicit_delta._core.types import Array
+from implicit_delta.core.precision import MOST_PROMOTED
+from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parts import select
 from implicit_delta.models.program import Functional

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.program import Calculus, Function, Product, Program, Step
 from implicit_delta.models.torch.data import can_be_cut, cut, leaves, map_tensors
 from implicit_delta.models.torch.graph import gradient, hessian, linearize

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_delta._core.types import Array
+from implicit_delta.core.types import Array
 from implicit_delta.models.program import Step
 from implicit_delta.models.terms import RowTerms
 from implicit_delta.models.torch.module import TorchFunctional

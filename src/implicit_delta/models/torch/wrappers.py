@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import distributed, nn
 
-from implicit_delta._core.warn import warn
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
 
 SHARDED = {"FullyShardedDataParallel", "FSDPModule"}  # by name: its package may not be there

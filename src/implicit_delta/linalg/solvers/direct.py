@@ -1,0 +1,142 @@
+"""Direct solver: form the matrix and factorize it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from implicit_delta.core.factored import MANY, Covariance, Factored
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import ratio, symmetric
+from implicit_delta.linalg.solvers.base import Operator, Solution, Solver
+from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize
+from implicit_delta.linalg.solvers.flat import (
+    INDISTINCT,
+    FlatFactor,
+    factorize_flat,
+    product_noise,
+)
+from implicit_delta.linalg.solvers.part import solve_with_part
+
+SUSPICIOUS = 1e-5  # a smallest eigenvalue that rounding in single precision may have made
+
+
+@dataclass(frozen=True, repr=False)
+class Cholesky(Solver):
+    """Form A, scale it to a unit diagonal, factorize, solve, refine once: d products.
+
+    Exact to rounding, and the only solver that finds every flat direction. One that b has no part
+    of is left out, so that the result is ``b' A^+ b``, with the pseudo-inverse. Holds three d x d
+    matrices at its peak, so it is meant for d up to some thousands.
+
+    Parameters
+    ----------
+    block_size : int
+        Columns of A per call of the operator.
+
+    Examples
+    --------
+    >>> A = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> cholesky.solve(lambda v: A @ v, np.eye(2)).quadratic.round(6)
+    array([[ 0.666667, -0.333333],
+           [-0.333333,  0.666667]])
+    """
+
+    block_size: int = 256
+
+    name: ClassVar[str] = "cholesky"
+    uses_floor: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        if self.block_size < 1:
+            raise ValueError(f"block_size must be at least 1, not {self.block_size!r}.")
+
+    def solve(
+        self,
+        operator: Operator,
+        b: Array,
+        *,
+        floor: float = 0.0,
+        single: bool = False,
+        part: Array | None = None,
+    ) -> Solution:
+        """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``single`` have no effect.
+
+        With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
+        that leaves doubt in the ninth digit.
+        """
+        solution = None if part is None else solve_with_part(operator, b, part)
+        return self._solve_formed(operator, b) if solution is None else solution
+
+    def _solve_formed(self, operator: Operator, b: Array) -> Solution:
+        formed = _form(operator, b.shape[0], self.block_size)
+        matrix = symmetric(formed)
+        asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
+        del formed
+        factor = _factor(matrix, operator)
+        x = factor.solve(b)
+        x += factor.solve(b - matrix @ x)
+        remainder = b - matrix @ x
+        quadratic = _quadratic(factor, b, x, remainder)
+        flat = factor if isinstance(factor, FlatFactor) else None
+        if flat is not None:
+            flat.check(b, quadratic.diagonal())
+        return Solution(
+            x=x,
+            quadratic=quadratic,
+            residual=_left(factor, remainder, b),
+            smallest_curvature=factor.smallest_curvature(),
+            products=b.shape[0],
+            iterations=-(-b.shape[0] // self.block_size),
+            lower=quadratic.diagonal().copy(),
+            upper=quadratic.diagonal().copy(),
+            asymmetry=float(asymmetry),
+            flat_directions=0 if flat is None else flat.count,
+            flat=flat,
+            factor=factor if isinstance(factor, Factor) else None,
+        )
+
+
+cholesky = Cholesky()
+
+
+def _quadratic(factor: Factor | FlatFactor, b: Array, x: Array, remainder: Array) -> Covariance:
+    """Multiply out ``b' A^-1 b``; that of many columns stays a product of two factors."""
+    if b.shape[1] > max(MANY, b.shape[0]):
+        return Factored(factor.half_transpose(b).T)
+    # Up to r' A^-1 r, which is of second order in the error of x.
+    return symmetric(b.T @ x + x.T @ remainder)
+
+
+def _left(factor: Factor | FlatFactor, remainder: Array, b: Array) -> float:
+    """Relate a remainder to b in the norm of A^-1, which has no units."""
+    left, whole = (np.linalg.norm(factor.half_transpose(v), axis=0) for v in (remainder, b))
+    return _largest(ratio(left, whole))
+
+
+def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:
+    factor = try_to_factorize(matrix)
+    if factor is None or (factor.margin < SUSPICIOUS and _drowned(factor, operator)):
+        return factorize_flat(matrix, operator)
+    return factor
+
+
+def _drowned(factor: Factor, operator: Operator) -> bool:
+    """Whether the smallest eigenvalue of the scaled matrix may be rounding; one product."""
+    direction = factor.weakest()[:, None]
+    image = factor.triangle @ (factor.triangle.T @ direction)
+    noise = product_noise(operator, factor.scale, direction, image)
+    return INDISTINCT * noise > float(np.linalg.norm(image))
+
+
+def _form(operator: Operator, d: int, block_size: int) -> Array:
+    matrix = np.empty((d, d))
+    for first in range(0, d, block_size):
+        columns = slice(first, min(first + block_size, d))
+        matrix[:, columns] = operator(np.eye(d, columns.stop - first, -first))
+    return matrix
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))

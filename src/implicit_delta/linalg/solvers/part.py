@@ -1,0 +1,71 @@
+"""Solve with a matrix of which the greater part has been formed.
+
+With ``A >= P`` and x near ``A^-1 b``, r the residual of x,
+
+    2 b'x - x'Ax  <=  b' A^-1 b  <=  2 b'x - x'Ax + r' P^-1 r,
+
+and conjugate gradients preconditioned by P take the more steps the more of A is missing in P.
+"""
+
+import numpy as np
+
+from implicit_delta.core.types import Array
+from implicit_delta.linalg.arrays import ratio, symmetric
+from implicit_delta.linalg.solvers.base import Operator, Solution
+from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize
+
+GOAL, ACCURATE = 1e-10, 1e-9  # of the error of x, in the norm of A: steps end, and the result holds
+# Weak ridges take 40 steps on the satellite data. For one column in 20 of the matrix a product is
+# spent: if that does not do, forming it takes a fifth longer than it would have.
+MOST_STEPS, COLUMNS = 24, 20
+
+
+def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | None:
+    """Solve ``A x = b`` to nine digits by means of a part P of A, symmetric, with A - P >= 0.
+
+    None if P is not positive definite, or so far from A that the matrix had better be formed.
+    """
+    factor = try_to_factorize(part)
+    if factor is None:
+        return None
+    x, steps = _descend(operator, b, factor)
+    remainder = b - operator(x)
+    quadratic = symmetric(b.T @ x + x.T @ remainder)
+    lower = np.diag(quadratic).copy()
+    missing = np.sum(factor.half_transpose(remainder) ** 2, axis=0)
+    upper = lower + missing
+    if not np.all(missing <= ACCURATE**2 * upper):
+        return None
+    weak = factor.weak_directions()
+    lengths = ratio(np.linalg.norm(remainder, axis=0), np.linalg.norm(b, axis=0))
+    return Solution(
+        x=x,
+        quadratic=quadratic,
+        residual=float(np.max(lengths)),
+        smallest_curvature=float(np.linalg.eigvalsh(symmetric(weak.T @ operator(weak)))[0]),
+        products=(steps + 2) * b.shape[1] + weak.shape[1],
+        iterations=steps + 3,
+        lower=lower,
+        upper=upper,
+        by_part=True,
+    )
+
+
+def _descend(operator: Operator, b: Array, factor: Factor) -> tuple[Array, int]:
+    """Preconditioned conjugate gradients, a column each: x (d, K), and the number of steps."""
+    x = factor.solve(b)
+    goal = GOAL**2 * np.sum(b * x, axis=0)
+    residual = b - operator(x)
+    direction = ahead = factor.solve(residual)
+    left = np.sum(residual * ahead, axis=0)
+    most = max(MOST_STEPS, b.shape[0] // (COLUMNS * b.shape[1]))
+    for step in range(most):
+        if np.all(left <= goal):
+            return x, step
+        image = operator(direction)
+        length = ratio(left, np.sum(direction * image, axis=0))
+        x, residual = x + length * direction, residual - length * image
+        ahead = factor.solve(residual)
+        before, left = left, np.sum(residual * ahead, axis=0)
+        direction = ahead + ratio(left, before) * direction
+    return x, most

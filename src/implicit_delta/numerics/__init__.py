@@ -1,1 +1,0 @@
-"""Solvers, maximizers, derivatives and tracing of array functions: no statistics, no frameworks."""

@@ -1,0 +1,74 @@
+"""Objectives, their scales and their maxima: the input and the result of a maximizer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from implicit_delta.core.types import Array
+
+
+class LinearScale(Protocol):
+    """A linear change of coordinates; `Factor` is one."""
+
+    def half(self, z: Array) -> Array:
+        """Return ``H z`` for (d,) or (d, k)."""
+
+    def half_transpose(self, g: Array) -> Array:
+        """Return ``H' g`` for (d,) or (d, k)."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A function of d variables to be maximized, with its known derivatives and scale.
+
+    Parameters
+    ----------
+    value : callable
+        (d,) to float. A value that is not finite means "not allowed here".
+    gradient : callable, optional
+        (d,) to (d,).
+    curvature : callable, optional
+        ``curvature(x, v)`` is minus the Hessian at x (or a positive definite approximation of it)
+        times the block v, (d, k) to (d, k).
+    scale : LinearScale, optional
+        Coordinates z with ``x = start + scale.half(z)`` in which the objective is close to
+        ``-|z|^2 / 2``. All tolerances are lengths in these coordinates.
+    done : callable, optional
+        ``done(x, step)`` tells whether x will do, given the step that would be taken from it;
+        only `newton_krylov` asks.
+    """
+
+    value: Callable[[Array], float]
+    gradient: Callable[[Array], Array] | None = None
+    curvature: Callable[[Array, Array], Array] | None = None
+    scale: LinearScale | None = None
+    done: Callable[[Array, Array], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The point where a maximizer stopped.
+
+    Parameters
+    ----------
+    x : array (d,)
+        The best point.
+    value : float
+        The objective there.
+    iterations, evaluations : int
+        Steps taken, and calls of ``value``.
+    converged : bool
+        Whether x is a maximum, to the tolerance or to what rounding allows.
+    gradient_norm : float
+        Length of the gradient in the scaled coordinates; nan for gradient-free maximizers.
+    message : str
+        Reason for stopping.
+    """
+
+    x: Array
+    value: float
+    iterations: int
+    evaluations: int
+    converged: bool
+    gradient_norm: float
+    message: str
