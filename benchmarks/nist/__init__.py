@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from numpy import arctan, cos, exp, pi, sin
 
-
 STORED = Path(__file__).with_name("problems.json")
 
 
