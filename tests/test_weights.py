@@ -419,6 +419,36 @@ def test_leverage_of_precisions_is_that_of_weighted_least_squares(name, kind):
     np.testing.assert_allclose(sorted_errors(model, robust=kind), expected, rtol=1e-6)
 
 
+def bias_reduced(weights):
+    """CR2 as in clubSandwich, with targets D D = 1 / weights: A = D (D M D) ** -0.5 D."""
+    inverse, D = np.linalg.inv((weights * X.T) @ X), np.diag(weights**-0.5)
+    left, scores = D**2 - X @ inverse @ X.T, []
+    residuals = REAL - X @ (inverse @ ((weights * X.T) @ REAL))
+    for group in range(20):
+        rows = group == GROUPS
+        target = D[np.ix_(rows, rows)]
+        values, vectors = np.linalg.eigh(target @ left[np.ix_(rows, rows)] @ target)
+        adjusted = target @ (vectors / np.sqrt(values)) @ vectors.T @ target @ residuals[rows]
+        scores.append(inverse @ (weights[rows] * X[rows].T) @ adjusted)
+    return np.sqrt(np.sum(np.square(scores), axis=0))
+
+
+@pytest.mark.parametrize("name", [*SQUARES, "WLS", "GLM"])
+def test_clusters_of_precisions_are_those_of_club_sandwich(name):
+    expected = bias_reduced(PRECISIONS)
+    if name in SQUARES:
+        model = SQUARES[name](weights=PRECISIONS, weight_kind="precision")
+    else:
+        sm = pytest.importorskip("statsmodels.api")
+        fits = {
+            "WLS": lambda: sm.WLS(REAL, X, weights=PRECISIONS),
+            "GLM": lambda: sm.GLM(REAL, X, var_weights=PRECISIONS),
+        }
+        model = idm.from_statsmodels(fits[name]().fit())
+    found = np.sort(sorted_errors(model, robust="CR2", clusters=GROUPS))
+    np.testing.assert_allclose(found, np.sort(expected), rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["HC2", "HC3", "CR2"])
 @pytest.mark.parametrize("name", SQUARES)
 def test_leverage_of_frequencies_is_that_of_repeated_rows(name, kind):

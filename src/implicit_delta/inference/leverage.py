@@ -166,6 +166,8 @@ class Hat:
             places = slice(start, start + len(rows))
             scale = self.scale[places, None]
             scaled = scale[..., None] * rows
+            if self.model.weights.kind == "precision":
+                spread = spread / np.where(scale > 0, scale, 1.0)
             yield _Block(scaled[..., :rank], scaled[..., rank:], scale * residuals, spread, places)
             start = places.stop
 

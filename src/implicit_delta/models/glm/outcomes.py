@@ -53,10 +53,19 @@ class Outcome(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canonical(Outcome):
-    """One of the shared likelihoods and its targets; both kinds of information are the same."""
+    """One of the shared likelihoods and its targets; both kinds of information are the same.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    y : array
+    unit : (n, 1) array or float
+        What the targets were divided by, the standard deviation of their noise up to a factor.
+    """
 
     likelihood: Likelihood
     y: Any
+    unit: Array | float = 1.0
 
     def terms(self, eta: Array) -> Array:
         return np.asarray(self.likelihood.terms(eta, self.y))
@@ -72,7 +81,8 @@ class Canonical(Outcome):
 
     def whitened(self, eta: Array) -> tuple[Product, Array, Array]:
         likelihood = self.likelihood
-        return likelihood.root(eta), likelihood.residual(eta, self.y), likelihood.spread(eta)
+        spread = self.unit * likelihood.spread(eta)
+        return likelihood.root(eta), likelihood.residual(eta, self.y), spread
 
     def rescaled(self, factor: float) -> Self:
         return replace(self, likelihood=rescaled(self.likelihood, factor))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,17 +47,22 @@ Builder: TypeAlias = Callable[[Any, Array, Array | None], Built]
 def _least_squares(results: Any, b: Array, alpha: Array | None) -> Built:
     """Build OLS, WLS and GLS on their whitened rows, with the scale that `bse` has."""
     X, y = results.model.wexog, results.model.wendog
-    if alpha is not None:
-        freedom = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
-        s2 = float(np.sum((y - X @ b) ** 2) / freedom)
+    weights = _column(getattr(results.model, "weights", 1.0))  # of WLS
+    unit = np.where(weights > 0, weights, 1.0) ** -0.5
+    ridge: Array | float = 0.0
+    df = np.inf
+    if alpha is None:
+        s2 = results.scale
+    else:
+        df = len(y) - effective_parameters(X.T @ X, len(y) * alpha)
+        s2 = float(np.sum((y - X @ b) ** 2) / df)
         ridge = len(y) * alpha / s2
-        likelihood = LinearPredictors(X, squared_error(y, s2, np.mean(y**2)))
-        return Built(likelihood, ridge, df=freedom, scaled=True)
-    if results.cov_type == "fixed scale":
-        given = Gaussian(results.cov_kwds.get("scale", 1.0))
-        return Built(LinearPredictors(X, Canonical(given, y)))
-    likelihood = LinearPredictors(X, squared_error(y, results.scale, np.mean(y**2)))
-    return Built(likelihood, scaled=True)
+    known = alpha is None and results.cov_type == "fixed scale"
+    if known:
+        outcome = Canonical(Gaussian(results.cov_kwds.get("scale", 1.0)), y, unit)
+    else:
+        outcome = replace(squared_error(y, s2, np.mean(y**2)), unit=unit)
+    return Built(LinearPredictors(X, outcome), ridge, df=df, scaled=not known)
 
 
 def _generalized(results: Any, b: Array, alpha: Array | None) -> Built:
