@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,54 @@ def test_keeps_the_contract():
         small_net(), (X, y), idm.Categorical(), penalty=penalty, weights=weights, batch_size=9
     )
     check_model(model, psi)
+
+
+class Altered:
+    """An object with other values of some members."""
+
+    def __init__(self, inner, **members):
+        self.inner, self.members = inner, members
+
+    def __getattr__(self, name):
+        return self.members[name] if name in self.members else getattr(self.inner, name)
+
+
+MISTAKES = {
+    "noise too large": ("noise", lambda found: 1.5 * found),
+    "noise of another shape": ("noise", np.transpose),
+    "spread of another shape": (
+        "whitened",
+        lambda parts: (p._replace(spread=p.spread[:, :1]) for p in parts),
+    ),
+    "spread below zero": ("whitened", lambda parts: (p._replace(spread=-p.spread) for p in parts)),
+    "redraws of other parameters": ("redraw", lambda draw: lambda theta, *a: draw(theta + 0.5, *a)),
+    "too much noise in redraws": ("redraw", None),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_contract_of_outputs_notices_a_mistake(mistake):
+    X, y = small_data()
+    likelihood = idm.Categorical()
+    if mistake == "too much noise in redraws":
+        y, likelihood = X[:, [0, 1, 0]] + 0.5, idm.Gaussian(1.0)
+    model = idm.from_torch(small_net(), (X, y), likelihood, l2=0.5)
+    member, change = MISTAKES[mistake]
+    rows, outputs = model.rows, model.rows.outputs
+    if change is None:
+        wider = outputs.with_likelihood(idm.Gaussian(3.0))
+
+        def redraw(*arguments):
+            return wider.redraw(*arguments).outputs.with_likelihood(likelihood)
+
+        wrong = Altered(rows, redraw=redraw)
+    elif member == "redraw":
+        wrong = Altered(rows, redraw=change(rows.redraw))
+    else:
+        altered = Altered(outputs, **{member: lambda *a: change(getattr(outputs, member)(*a))})
+        wrong = Altered(rows, outputs=altered)
+    with pytest.raises(AssertionError, match=r"noise|spread|score"):
+        check_model(replace(model, rows=wrong))
 
 
 def test_float32_modules_may_be_lifted():

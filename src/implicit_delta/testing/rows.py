@@ -28,6 +28,10 @@ from implicit_delta.models.rows import (
 )
 from implicit_delta.testing.comparing import close, require
 
+DRAWS = 200
+SEED = 0, 7919  # hardly that of the data, whose noise would be drawn again
+FAR = 6.0  # standard errors
+
 
 def check_rows(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:
     """Check the rows of a model, its outputs if it has any, and optional abilities."""
@@ -38,8 +42,8 @@ def check_rows(model: FittedModel, theta: Array, block: Array, rtol: float) -> N
     if rows.outputs is not None:
         _check_outputs(rows, rows.outputs, theta, weights, block, rtol)
     _check_abilities(model, theta, rtol)
-    if isinstance(rows, RedrawableRows):
-        _check_redraw(rows, model, theta)
+    if np.array_equal(theta, model.theta):
+        _check_random(rows, model, theta, block)
 
 
 def _check_blocks(rows: Rows, theta: Array, block: Array) -> None:
@@ -71,6 +75,9 @@ def _check_outputs(
     n, p, k = slopes.shape
     require((n, k) == (rows.n, block.shape[1]), "whitened must yield (b, p, k) of all n rows")
     require(residuals.shape == (n, p), "the whitened residuals must have shape (b, p)")
+    spread = np.concatenate([part.spread for part in parts])
+    require(spread.shape == (n, p), "the spread must have shape (b, p)")
+    require(np.all((spread > 0) & np.isfinite(spread)), "the spread must be positive and finite")
     require(p == outputs.size, f"outputs.size is {outputs.size}, and whitened rows have {p}")
     along = np.concatenate([part for _, part in rows.terms_along(theta, block)])
     text = "the whitened residuals do not reproduce terms_along"
@@ -83,6 +90,22 @@ def _check_outputs(
         if part is not None:
             rest = np.linalg.eigvalsh(expected - block.T @ part @ block)
             require(np.all(rest >= -rtol), "gauss_newton_part is more than gauss_newton")
+
+
+def _check_random(rows: Rows, model: FittedModel, theta: Array, block: Array) -> None:
+    """Check draws of data and of vectors with the Gauss-Newton matrix as covariance."""
+    if isinstance(rows, RedrawableRows):
+        _check_redraw(rows, model, theta, block)
+    if rows.outputs is None:
+        return
+    weights = model.weights.values
+    draws = rows.outputs.noise(theta, weights, np.random.default_rng(SEED), DRAWS)
+    if draws is not None:
+        require(draws.shape == (theta.size, DRAWS), "noise must have shape (d, count)")
+        expected = np.sum(block * rows.outputs.gauss_newton(theta, weights, block), axis=0)
+        ratio = np.mean((block.T @ draws) ** 2, axis=1) / expected
+        text = "the covariance of noise is not gauss_newton"
+        require(np.all(abs(ratio - 1) <= FAR * np.sqrt(2 / DRAWS)), text)
 
 
 def _check_abilities(model: FittedModel, theta: Array, rtol: float) -> None:
@@ -128,7 +151,12 @@ def _check_tangent(model: FittedModel, rtol: float) -> None:
     close(tangent.score(other), model.score(theta), rtol, 1.0, "the tangent has another score")
 
 
-def _check_redraw(rows: RedrawableRows, model: FittedModel, theta: Array) -> None:
+def _check_redraw(rows: RedrawableRows, model: FittedModel, theta: Array, block: Array) -> None:
+    """Check redraws by the generator, and by Bartlett's identities.
+
+    At the theta that data are drawn from, the score has mean zero, and its covariance is the
+    expected information.
+    """
     try:
         drawn = [rows.redraw(theta, model.weights, np.random.default_rng(s)) for s in (1, 1, 2)]
     except UnsupportedModelError:
@@ -137,6 +165,22 @@ def _check_redraw(rows: RedrawableRows, model: FittedModel, theta: Array) -> Non
     require(is_repeated(terms[0], terms[1]), "redraw must depend on the generator alone")
     differ = terms[0].shape != terms[2].shape or np.any(terms[0] != terms[2])
     require(differ or not np.any(model.weights.values), "redraw must use the generator")
+    if model.rows.outputs is not None and model.rows.outputs.pseudo:
+        return
+    rng, w = np.random.default_rng(SEED), model.weights.values
+    again = [rows.redraw(theta, model.weights, rng) for _ in range(DRAWS)]
+    scores = np.array([found.score(theta, w) @ block for found in again])
+    outputs = model.rows.outputs
+    if outputs is None:
+        curved = np.mean([found.curvature(theta, w, block) for found in again], axis=0)
+    else:
+        curved = outputs.gauss_newton(theta, w, block)
+    errors = scores.std(axis=0) / np.sqrt(DRAWS)
+    centered = np.all(abs(scores.mean(axis=0)) <= FAR * errors)
+    require(centered, "the score at the theta that data are drawn from must have mean zero")
+    ratio = np.mean(scores**2, axis=0) / np.sum(block * curved, axis=0)
+    text = "the variance of the score of drawn data is not the information"
+    require(np.all((ratio > 0.5) & (ratio < 2)), text)
 
 
 def check_equations(model: Any, generator: np.random.Generator, rtol: float) -> None:
