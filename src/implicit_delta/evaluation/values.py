@@ -69,7 +69,7 @@ def checked_value(raw: Any, where: str) -> Array:
         )
     if value.size == 0:
         raise EvaluationError("psi returned an empty array: there is nothing to infer.")
-    if not np.all(np.isfinite(value)):
+    if not np.isfinite(value).all():
         raise EvaluationError(
             f"psi is NaN or infinite {where} ({raw!r:.60}). A standard error "
             "of it has no meaning; check the inputs of psi for missing values."

@@ -91,6 +91,7 @@ def assemble(
     strict: bool = True,
     cost: Cost | None = None,
     findings: Iterable[Finding | None] = (),
+    fit: str = "",
 ) -> Estimate:
     """Make the estimate: symmetry, guards, robust variance, sources of error, diagnostics.
 
@@ -116,6 +117,8 @@ def assemble(
         Begun with the question.
     findings : iterable of Finding, optional
         Of the caller, before those of the checks.
+    fit : str
+        Identity of the fitted model.
     """
     cost = cost or Cost.start()
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
@@ -164,7 +167,7 @@ def assemble(
         acceleration=response.acceleration,
         rows=None
         if evaluation.fitted is None
-        else rows_of(evaluation.model, part.sandwich, claimed, total.influence is not None),
+        else rows_of(evaluation.model, part.sandwich, claimed, total.influence is not None, fit),
         deviations=_deviations(evaluation) if influence else None,
         drift=case.to_come,
         strongest=_strongest(evaluation, response, part.sandwich)

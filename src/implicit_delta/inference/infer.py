@@ -22,7 +22,6 @@ from implicit_delta.errors import (
     SaddlePointError,
 )
 from implicit_delta.estimate import Estimate
-from implicit_delta.estimate.held import changed
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.entries import draws_from_model
 from implicit_delta.inference.assemble import Cost, assemble
@@ -143,15 +142,14 @@ def infer(
             "`from_residuals`, `from_statsmodels`, `from_sklearn`, `from_torch` or `from_jax`."
         )
     cost = Cost.start(model)
-    own = with_own_caches(model)  # and the identity of an answer is that of the model
-    whole, model = model, in_free_coordinates(own)
+    given, model = model, in_free_coordinates(with_own_caches(model))
     sandwich: Callable[[FittedModel], Sandwich | None]
     sandwich = partial(Sandwich.of, robust=robust, clusters=clusters)
     by_default = _takes_stops(method, model) and not debias
     if not by_default or not is_network(model):  # other models are asked as they are
         known = sandwich(model)
         sandwich = lambda _: known  # noqa: E731
-    brought = _checked_covariance(covariance, whole, robust is not False or clusters is not None)
+    brought = _checked_covariance(covariance, given, robust is not False or clusters is not None)
     brought = (
         brought if brought is None or model.space.chart is None else model.space.chart.part(brought)
     )
@@ -165,30 +163,28 @@ def infer(
         influence=influence,
         strict=strict,
         cost=cost,
+        fit=_identity(given),
     )
     try:
         evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
         doubt = model.space.language.psi_warning(psi)
         found = (Finding("warn", "host_results", doubt),) if doubt else ()
         robust_by = sandwich(evaluation.model)
-        return _of_model(whole, ask(evaluation, sandwich=robust_by, findings=found))
+        return ask(evaluation, sandwich=robust_by, findings=found)
     except SaddlePointError:
         if not by_default or not is_network(model) or not np.any(displacement(model)):
             raise
     evaluation = Evaluation.of(
         early_stopped(model), psi, names
     )  # at rest, but at no strict maximum
-    return _of_model(whole, ask(evaluation, sandwich=sandwich(evaluation.model)))
+    return ask(evaluation, sandwich=sandwich(evaluation.model))
 
 
-def _of_model(model: FittedModel, estimate: Estimate) -> Estimate:
-    """Note which model an estimate is of: two of one model are not independent."""
-    if estimate.rows is None:
-        return estimate
-    identity = IDENTITIES.setdefault(model, uuid4().hex)
+def _identity(model: FittedModel) -> str:
+    """Identify the model that an estimate is of: two of one model are not independent."""
     if is_network(model):  # a network has no other's weights, whoever wraps it again
-        identity = hashlib.blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
-    return changed(estimate, rows=replace(estimate.rows, fit=identity))
+        return hashlib.blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
+    return IDENTITIES.setdefault(model, uuid4().hex)
 
 
 def _takes_stops(method: Method | None, model: FittedModel) -> bool:
@@ -231,6 +227,7 @@ def answer(
     strict: bool = True,
     cost: Cost | None = None,
     findings: tuple[Finding, ...] = (),
+    fit: str = "",
 ) -> Estimate:
     """Answer a question that has been bound to a model; see `infer`."""
     model = evaluation.model
@@ -277,6 +274,7 @@ def answer(
             strict=strict,
             cost=cost,
             findings=findings,
+            fit=fit,
         )
     except (ConvergenceError, EvaluationError) as error:
         refuse_training_loss(evaluation, error)

@@ -295,13 +295,15 @@ def _crossed(
     )
 
 
-def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_row: bool) -> Rows:
+def rows_of(
+    model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_row: bool, fit: str = ""
+) -> Rows:
     """Describe the training rows for joins: labels, counts, and which depend on each other.
 
     Without influences, not `by_row`, nobody prints labels, and those of many rows are not kept.
     """
     if not by_row and model.n > MOST_LABELS:
-        return Rows(model.n)
+        return Rows(model.n, fit=fit)
     clusters = claimed.clusters if claimed is not None else sandwich.clusters
     ways = [] if clusters is None else [(clusters, sandwich.factor), *sandwich.crossed]
     unknown = "" if claimed is None or claimed.by_rows else model.facts.no_rows or (
@@ -321,6 +323,7 @@ def rows_of(model: FittedModel, sandwich: Sandwich, claimed: Claimed | None, by_
         label_texts(host.labels, codes) if by_row else None,
         all(way.labels is not None for way, _ in ways),
         outcomes if outcomes is not None and outcomes.size == model.n else None,
+        fit,
     )
 
 

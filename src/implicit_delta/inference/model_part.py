@@ -302,6 +302,8 @@ def _symmetric(raw: Covariance, rank: int) -> tuple[Covariance, float, dict[str,
     if isinstance(raw, Factored):
         found, count = raw.positive()
         return found, 0.0, {"negative_eigenvalues_dropped": float(count)} if count else {}
+    if len(raw) == 1 and raw[0, 0] >= 0:
+        return raw, 0.0, {}
     errors = np.sqrt(np.clip(np.diag(raw), 0, None))
     size = np.outer(errors, errors)
     asymmetry = float(np.max(ratio(abs(raw - raw.T), size)))

@@ -16,8 +16,11 @@ def ratio(above: Any, below: Any, otherwise: float = 0.0) -> Array:
     >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 0.0]))
     array([0.5, 0. ])
     """
+    positive = np.greater(below, 0)
+    if positive.all():
+        return np.asarray(np.divide(above, below), dtype=np.float64)
     quotient = np.full(np.broadcast_shapes(np.shape(above), np.shape(below)), otherwise)
-    return np.asarray(np.divide(above, below, out=quotient, where=np.greater(below, 0)))
+    return np.asarray(np.divide(above, below, out=quotient, where=positive))
 
 
 def symmetric(matrix: Array) -> Array:

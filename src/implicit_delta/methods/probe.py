@@ -169,9 +169,9 @@ def falls_along(model: FittedModel, step: Array, score: Array, top: float) -> tu
 
 def spread_out(numbers: NDArray[Any], most: int) -> list[int]:
     """Choose at most so many of some numbers."""
-    if not numbers.size:
-        return []
-    places = np.linspace(0, numbers.size - 1, min(numbers.size, most)).astype(int)
+    if numbers.size <= most:
+        return [int(number) for number in numbers]
+    places = np.linspace(0, numbers.size - 1, most).astype(int)
     return [int(k) for k in numbers[places]]
 
 

@@ -91,11 +91,11 @@ class Line:
             gap, hidden = sides.mean(axis=0), ROUNDINGS * rounding / t
             ended = np.where((ended == 0) & (abs(gap) <= least) & (hidden <= least), t, ended)
             seen = (ended == 0) & (abs(gap) > least + hidden)
+            if not np.any(seen):
+                break
             gaps.append(np.where(seen, gap, np.nan))
             alike = np.ptp(gaps[-LENGTHS_ALIKE:], axis=0) < ALIKE * abs(gap)
             found = np.where(alike & (len(gaps) >= LENGTHS_ALIKE), gap, found)
-            if not np.any(seen):
-                break
         for k in np.flatnonzero((found != 0) & (ended > 0)):
             line = replace(self, length=SHORTER * float(ended[k]), ends=None)
             line = replace(line, ends=line.pair(line.length))

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import wraps
+from functools import cache, wraps
+from operator import is_
 from typing import Any, ParamSpec, TypeVar
 
 from implicit_delta.core.cache import LastCache, Recent
@@ -35,34 +36,38 @@ def isolated(entry: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@cache
+def _parts(kind: type) -> tuple[str, ...] | None:
+    """Names of the fields of a dataclass of the package; none of other types."""
+    own = is_dataclass(kind) and kind.__module__.startswith(PACKAGE)
+    return tuple(field.name for field in fields(kind)) if own else None
+
+
 def _copied(value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
     """Copy caches and what refers to them; `known` has each object beside its copy."""
+    kind: Any = type(value)
+    names = _parts(kind)
+    if names is None and kind is not tuple:
+        return value
     if id(value) in known:
         return known[id(value)][1]
-    if isinstance(value, LastCache | Recent):
+    if kind is LastCache or kind is Recent:
         found: Any = value.copied()
-    elif isinstance(value, tuple) and type(value) is tuple:
-        parts = tuple(_copied(part, known) for part in value)
-        found = value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
-    elif is_dataclass(value) and type(value).__module__.startswith(PACKAGE):
-        return _copied_fields(value, known)
+    elif names is not None:
+        return _copied_fields(value, names, known)
     else:
-        return value
+        parts = tuple(_copied(part, known) for part in value)
+        found = value if all(map(is_, parts, value)) else parts
     known[id(value)] = value, found
     return found
 
 
-def _copied_fields(value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
-    found = object.__new__(type(value))
-    found.__dict__.update(value.__dict__)
+def _copied_fields(value: Any, names: tuple[str, ...], known: dict[int, tuple[Any, Any]]) -> Any:
+    found, content = object.__new__(type(value)), vars(value)
     known[id(value)] = value, found  # beforehand: an objective refers to its rows, and they to it
-    changed = False
-    for field in fields(value):
-        own = getattr(value, field.name, None)
-        part = _copied(own, known)
-        if part is not own:
-            object.__setattr__(found, field.name, part)
-            changed = True
-    if not changed:
+    parts = {name: _copied(content[name], known) for name in names if name in content}
+    if all(parts[name] is content[name] for name in parts):
         known[id(value)] = value, value
-    return known[id(value)][1]
+        return value
+    found.__dict__.update(content | parts)
+    return found

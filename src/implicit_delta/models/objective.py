@@ -12,14 +12,7 @@ from implicit_delta.linalg.solvers import Factor
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.rows import (
-    LocalObjective,
-    RoughRows,
-    Rows,
-    ScaledRows,
-    TotalRows,
-    units_of,
-)
+from implicit_delta.models.rows import LocalObjective, RoughRows, Rows, units_of
 from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
@@ -51,8 +44,9 @@ class RowObjective:
 
     @property
     def units(self) -> Array:
-        if isinstance(self.rows, ScaledRows):
-            return self.rows.units(self.theta, self.weights, self.penalty)
+        units = getattr(self.rows, "units", None)  # of `ScaledRows`
+        if units is not None:
+            return np.asarray(units(self.theta, self.weights, self.penalty))
         return units_of(self.information(self.theta, np.eye(self.theta.size)))
 
     @property
@@ -60,11 +54,10 @@ class RowObjective:
         return None
 
     def objective(self, theta: Array) -> float:
-        if isinstance(self.rows, TotalRows):
-            total = self.rows.total(theta, self.weights.values)
-        else:
-            total = self.weights.total(self.rows.terms(theta))
-        return total - self.penalty.value(theta)
+        total = getattr(self.rows, "total", None)  # of `TotalRows`
+        if total is None:
+            return self.weights.total(self.rows.terms(theta)) - self.penalty.value(theta)
+        return float(total(theta, self.weights.values) - self.penalty.value(theta))
 
     def score(self, theta: Array) -> Array:
         return self.weighted_score(theta, self.weights.values)

@@ -14,7 +14,6 @@ from implicit_delta.models.rows import (
     DifferencedRows,
     FormedOutputs,
     Outputs,
-    PearsonOutputs,
     TangentOutputs,
     TangentRows,
     Whitened,
@@ -113,8 +112,9 @@ def squared_residuals(model: "FittedModel") -> Array | None:
     outputs = model.rows.outputs
     if outputs is None or not outputs.can_be_overdispersed:
         return None
-    if isinstance(outputs, PearsonOutputs):
-        return outputs.squared_residuals(np.asarray(model.theta))
+    known = getattr(outputs, "squared_residuals", None)  # of `PearsonOutputs`
+    if known is not None:
+        return known(np.asarray(model.theta))  # type: ignore[no-any-return]
     nothing = np.zeros((model.d, 1))
     residuals = np.concatenate([r.residuals for r in outputs.whitened(model.theta, nothing)])
     return residuals[:, 0] ** 2 if residuals.shape[1] == 1 else None

@@ -7,7 +7,6 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import maximum_along
 from implicit_delta.models.fixed import fixed_at, released_from
 from implicit_delta.models.noise import with_noise_again, with_scale_again
-from implicit_delta.models.rows import CheckedRows
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -53,8 +52,9 @@ def fitted_again(model: "FittedModel") -> "FittedModel":
 
 def check_unchanged(model: "FittedModel") -> None:
     """Raise if the data have changed since the fit, as far as that can be seen."""
-    if isinstance(model.rows, CheckedRows):
-        model.rows.check_unchanged(model.theta)
+    check = getattr(model.rows, "check_unchanged", None)  # of `CheckedRows`
+    if check is not None:
+        check(model.theta)
 
 
 def _check(model: "FittedModel") -> None:

@@ -16,7 +16,7 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
-from implicit_delta.models.processes import ONE_PROCESS, Processes, SpreadRows
+from implicit_delta.models.processes import Processes, processes_of
 from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.rows import (
     BatchedRows,
@@ -71,7 +71,7 @@ class Restricted:
 
     @property
     def processes(self) -> Processes:
-        return self.rows.processes if isinstance(self.rows, SpreadRows) else ONE_PROCESS
+        return processes_of(self)
 
     def at(self, theta: Array, weights: Weights) -> "Restricted":
         if not isinstance(self.rows, LocalRows):

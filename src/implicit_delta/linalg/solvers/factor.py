@@ -71,6 +71,8 @@ class Factor:
     def weak_directions(self) -> Array:
         """Orthonormal directions of little curvature, (d, 4), by inverse subspace iteration."""
         d = self.scale.size
+        if d <= RITZ_VECTORS:
+            return np.eye(d)  # which span all of them
         basis = np.random.default_rng(0).standard_normal((d, min(d, RITZ_VECTORS)))
         for _ in range(RITZ_STEPS):
             basis, _ = np.linalg.qr(self.solve(basis))
