@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+import implicit_delta as idm
 from implicit_delta.calculus.derivatives import differentiate
-from implicit_delta.calculus.tracing import traced_jacobian
+from implicit_delta.calculus.tracing import trace_terms, traced_jacobian
 from implicit_delta.calculus.tracing.partials import PARTIALS
 
 X = np.random.default_rng(0).normal(size=(7, 4))
@@ -76,6 +77,89 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_arrays(name):
     agree(FUNCTIONS[name])
+
+
+def second_derivatives(f, x=POINT):
+    """Exact Hessian of a weighted sum, and differences of exact gradients."""
+    weights = 1.0 + np.arange(np.size(f(x))) % 3
+
+    def total(point):
+        return np.sum(np.reshape(f(point), -1) * weights)
+
+    history = trace_terms(lambda point: np.atleast_1d(total(point)), x)
+    exact = history.hessian(np.ones(1), np.eye(x.size))
+    unit = 0.1
+    numeric = differentiate(lambda t: traced_jacobian(total, t)[0], x, unit * np.eye(x.size))
+    size = max(1.0, abs(exact).max())
+    np.testing.assert_allclose(exact, numeric.value / unit, rtol=1e-7, atol=1e-8 * size)
+    np.testing.assert_allclose(exact, exact.T, rtol=1e-12, atol=1e-13 * size)
+
+
+@pytest.mark.parametrize("ufunc", PARTIALS, ids=lambda ufunc: ufunc.__name__)
+def test_second_partial_derivatives(ufunc):
+    if ufunc.nin == 1:
+        second_derivatives(ufunc)
+        return
+    second_derivatives(lambda x: ufunc(x[:2], x[2:]))
+    second_derivatives(lambda x: ufunc(x, 0.4))
+    second_derivatives(lambda x: ufunc(0.4, x))
+    second_derivatives(lambda x: ufunc(x[:, None], X[:3, 0] ** 2 + 0.1).ravel())
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "of numbers" not in name])
+def test_second_derivatives_of_functions_of_arrays(name):
+    second_derivatives(FUNCTIONS[name])
+
+
+CLOSED = {
+    "quadratic": (lambda x: x @ X[:4] @ x, lambda x: X[:4] + X[:4].T),
+    "cubic form": (
+        lambda x: np.einsum("ni,nj,i,j,n->", X, X, x, x, X @ x),
+        lambda x: 6 * np.einsum("ni,nj,n->ij", X, X, X @ x),
+    ),
+    "logistic": (
+        lambda x: np.sum(np.logaddexp(0, X @ x)),
+        lambda x: (X.T * (special.expit(X @ x) * special.expit(-X @ x))) @ X,
+    ),
+    "Gaussian": (
+        lambda x: np.exp(-x @ x / 2),
+        lambda x: np.exp(-x @ x / 2) * (np.outer(x, x) - np.eye(4)),
+    ),
+    "linear": (lambda x: np.sum(X @ x), lambda x: np.zeros((4, 4))),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_hessians_are_exact_to_rounding(name):
+    f, closed = CLOSED[name]
+    history = trace_terms(lambda x: np.atleast_1d(f(x)), POINT)
+    found, wanted = history.hessian(np.ones(1), np.eye(4)), closed(POINT)
+    # A sum of 7 x 4 x 4 products of factors of order one.
+    np.testing.assert_allclose(found, wanted, atol=1e3 * np.finfo(float).eps * abs(X).max() ** 3)
+
+
+def test_a_hessian_is_taken_in_blocks(monkeypatch):
+    whole = trace_terms(lambda x: np.exp(X @ x), POINT).hessian(np.ones(7), np.eye(4))
+    monkeypatch.setattr("implicit_delta.calculus.tracing.LARGEST_SWEEP", 20)
+    blocks = trace_terms(lambda x: np.exp(X @ x), POINT).hessian(np.ones(7), np.eye(4))
+    np.testing.assert_allclose(blocks, whole, rtol=1e-14)
+
+
+def test_an_exact_hessian_is_one_call():
+    rng = np.random.default_rng(2)
+    wide, calls = rng.normal(size=(200, 12)), [0]
+    counts = rng.poisson(np.exp(wide @ np.full(12, 0.1))) * 1.0
+
+    def loglik(th):
+        calls[0] += 1
+        return counts * (wide @ th) - np.exp(wide @ th)
+
+    model = idm.from_loglik(loglik, start=np.zeros(12))
+    before = calls[0]
+    afresh = idm.infer(idm.from_loglik(loglik, theta=model.theta), idm.parameters)
+    exact = np.linalg.inv((wide.T * np.exp(wide @ model.theta)) @ wide)
+    np.testing.assert_allclose(afresh.standard_error, np.sqrt(np.diag(exact)), rtol=1e-12)
+    assert calls[0] - before < 2 * 12 + 12  # differences of gradients took 24 for the Hessian alone
 
 
 def softmax_in_place(x):

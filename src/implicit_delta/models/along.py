@@ -11,6 +11,7 @@ from implicit_delta.models.constraints import Chart
 from implicit_delta.models.traced_loglik import (
     is_traced,
     rows_along,
+    weighted_hessian,
     weighted_rows,
 )
 
@@ -64,3 +65,15 @@ class RowsAlong:
         """Rows along directions (k,) or (k, m)."""
         theta = self.chart.point(z)
         return rows_along(self.function, theta, self.chart.slope(theta) @ v)
+
+    def hessian(self, z: Array, weights: Array, v: Array) -> Array | None:
+        """Multiply the Hessian of the weighted sum by (k, m); None where it is not traced."""
+        theta = self.chart.point(z)
+        found = weighted_hessian(self.function, theta, weights, self.chart.push(theta, v))
+        if found is None:
+            return None
+        own = self.chart.pull(theta, found)
+        if self.chart.linear:
+            return own
+        slope = weighted_rows(self.function, theta, weights)
+        return np.asarray(own + self.chart.second_order(slope, z, v))

@@ -26,7 +26,7 @@ from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.progress import calls_ahead
 from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.linalg.arrays import ratio
+from implicit_delta.linalg.arrays import ratio, symmetric
 from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import (
@@ -37,9 +37,9 @@ from implicit_delta.models.outer_products import (
 )
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.traced_loglik import (
-    exact_hessian,
     looks_smooth,
     rows_along,
+    weighted_hessian,
     weighted_rows,
 )
 from implicit_delta.models.weights import Weights
@@ -301,13 +301,17 @@ class LoglikObjective:
         return self._products(theta, v) if swift is None else swift
 
     def _products(self, theta: Array, v: Array) -> Array:
+        block = v.reshape(theta.size, -1)
+        exact = self._traced_products(theta, block) if self.rows.is_traced else None
+        if exact is not None:
+            return exact.reshape(v.shape)
         return -self._directional(self.score, theta, v, self.units[:, None], FLAT_COLUMN)
 
     def _swift_products(self, theta: Array, v: Array) -> Array | None:
         """Multiply many directions by short steps, and a mixture of them with care."""
         if v.ndim < 2 or v.shape[1] < MANY or not np.array_equal(theta, self.theta):
             return None
-        known = self.outer_products
+        known = None if self.rows.is_traced else self.outer_products
         if known is None:
             return None
         mixture = np.random.default_rng(0).choice([-1.0, 1.0], size=(v.shape[1], 1))
@@ -316,6 +320,9 @@ class LoglikObjective:
 
     def information_of(self, theta: Array, v: Array, weights: Array) -> Array:
         scores = self.rows.scores
+        exact = weighted_hessian(scores, theta, weights, v)
+        if exact is not None:
+            return -exact
         if scores is not None:
             return -self._directional(
                 lambda point: weighted_rows(scores, point, weights), theta, v, self.units[:, None]
@@ -355,21 +362,24 @@ class LoglikObjective:
         return matrix
 
     def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:
-        """Minus the Hessian by differences of traced gradients, and its units, where it settles."""
-        slope = partial(self.weighted_score, weights=self.weights.values)
-        steps = self._row_units(theta)
-        if steps is None:
+        """Minus the Hessian by tracing and its units, unless there are kinks nearby."""
+        matrix = self._traced_products(theta, np.eye(self.rows.d))
+        if matrix is None or not np.all(np.diag(matrix) > 0):
             return None
-        with (
-            np.errstate(all="ignore"),
-            calls_ahead(self.rows.counter, "gradients", 2 * self.rows.d),
-        ):
-            found = exact_hessian(slope, theta, steps)
-            if found is None or not (
-                self.rows.climbs or looks_smooth(slope, theta, found[1], found[0])
-            ):
+        matrix, units = symmetric(matrix), 1 / np.sqrt(np.diag(matrix))
+        slope = partial(self.weighted_score, weights=self.weights.values)
+        with np.errstate(all="ignore"):
+            if not (self.rows.climbs or looks_smooth(slope, theta, units, -matrix)):
                 return None
-        return -found[0], found[1]
+        return matrix, units
+
+    def _traced_products(self, theta: Array, v: Array) -> Array | None:
+        """Minus the Hessian times (d, k) by tracing; None where that cannot be done."""
+        found = weighted_hessian(self.rows.scores, theta, self.weights.values, v)
+        try:
+            return None if found is None else self.penalty.curvature(theta, v) - found
+        except FloatingPointError:
+            return None
 
     def _check_flat(self, theta: Array, directions: Array) -> None:
         """Refuse directions that look flat from here and are not: L bends far away along them.

@@ -1,8 +1,9 @@
 """Exact derivatives of a user's terms, traced through NumPy.
 
 A function (d,) to (n,) that can be traced has the gradient of its weighted sum by one sweep
-backward, for a few times its own cost, and derivatives of all rows along a direction by one
-forward. A point where tracing fails (an overflow, an edge of the domain) is differenced.
+backward, for a few times its own cost, derivatives of all rows along a direction by one forward,
+and the Hessian of the sum by both. A point where tracing fails (an overflow, an edge of the domain)
+is differenced.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from implicit_delta.calculus.tracing import History, trace_terms
 from implicit_delta.core.arguments import Counter
 from implicit_delta.core.cache import LastCache, Recent
 from implicit_delta.core.types import Array
-from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.checks import difference
 
 Gradient: TypeAlias = Callable[[Array], Array]
@@ -27,13 +27,8 @@ Gradient: TypeAlias = Callable[[Array], Array]
 TRACE_FROM = 8  # parameters: with fewer, second differences of the terms are as cheap
 STEP = 1e-2  # of the size of a parameter: first of many, where no unit is known
 SAME = 1e-6  # of the largest row: differences that have settled agree far better
-# Of the unit: what one level leaves out is 4e-8 times the fourth derivative of a term, and
-# rounding 1e-11; the second is that of two levels, extrapolated, and the third sees kinks.
-SHORTEST, NEAR, FAR = 2.0**-11, 2.0**-6, 0.5
-MOST_LEVELS = 4
-SETTLED = 1e-6  # of the smallest curvature
+FAR = 0.5  # of the unit: differences over it see kinks
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
-FLAT = 1e-7  # smallest curvature in units that is not rounding
 DOUBT = 1e-4  # of the largest row, where units are known: more is noise, a kink or a jump
 
 
@@ -66,6 +61,15 @@ class TracedScore:
         digest = self.digests.get(weights, "digest", lambda: _digest(weights))
         key = np.append(np.asarray(theta), digest)
         return self.cache.get(key, lambda: self._gradient(theta, weights))
+
+    def hessian(self, theta: Array, weights: Array, v: Array) -> Array | None:
+        """Multiply the Hessian of the weighted sum of the terms by (d, k); None at an edge."""
+        history = self._trace(theta)
+        if history is None:
+            return None
+        with np.errstate(all="ignore"):
+            found = history.hessian(weights, v.reshape(theta.size, -1).T).T.reshape(v.shape)
+        return found if np.all(np.isfinite(found)) else None
 
     def _gradient(self, theta: Array, weights: Array) -> Array:
         history = self._trace(theta)
@@ -143,77 +147,26 @@ def rows_along(scores: Callable[[Array], Any], theta: Array, v: Array) -> Array:
     return np.asarray(scores(theta.copy()) @ v if own is None else own(theta, v))
 
 
-def exact_hessian(gradient: Gradient, x: Array, steps: Array) -> tuple[Array, Array] | None:
-    """Differentiate an exact gradient: (d, d), and its natural units; None if it does not settle.
-
-    Over one step a coordinate that is so short that it leaves out nothing, which longer ones along
-    a random direction bear out; else over several, extrapolated.
-    """
-    matrix = _differences(gradient, x, steps, SHORTEST)
-    units = _units(matrix)
-    if units is None:
-        return None
-    told = matrix * np.outer(units, units)
-    least = float(abs(np.linalg.eigvalsh(told)).min())
-    gap = _gap(gradient, x, units, told, NEAR)
-    if not gap * np.sqrt(x.size) <= SETTLED * least:
-        matrix, doubt = _extrapolated(gradient, x, units)
-        least = float(abs(np.linalg.eigvalsh(matrix * np.outer(units, units))).min())
-        if not doubt <= UNCERTAIN * max(least, FLAT):
-            return None
-    return matrix, units
+def weighted_hessian(
+    scores: Callable[[Array], Any] | None, theta: Array, weights: Array, v: Array
+) -> Array | None:
+    """Multiply the Hessian of the weighted sum by (d, k), if it is traced; None otherwise."""
+    own = getattr(scores, "hessian", None)
+    return None if own is None else own(theta, weights, v)
 
 
 def looks_smooth(gradient: Gradient, x: Array, units: Array, hessian: Array) -> bool:
     """Whether a Hessian tells the change of the gradient over a good part of a unit.
 
-    Kinks nearby, which the steps of the Hessian are too short to see, are part of that change.
+    Kinks nearby, which no derivative at x can see, are part of that change.
     """
-    told = hessian * np.outer(units, units)
-    return bool(_gap(gradient, x, units, told, FAR) <= UNCERTAIN * np.linalg.norm(told @ _mix(x)))
-
-
-def _extrapolated(gradient: Gradient, x: Array, units: Array) -> tuple[Array, float]:
-    """Richardson's extrapolation of differences, and the size of its doubt in units."""
-    row, size = [_differences(gradient, x, units, NEAR)], np.outer(units, units)
-    for level in range(1, MOST_LEVELS):
-        previous, row = row, [_differences(gradient, x, units, NEAR / 2**level)]
-        for order, older in enumerate(previous, start=1):
-            row.append(row[-1] + (row[-1] - older) / (4**order - 1))
-        doubt = float(np.linalg.norm((row[-1] - row[-2]) * size))
-        if doubt <= SETTLED * abs(np.linalg.eigvalsh(row[-1] * size)).min():
-            break
-    return row[-1], doubt
-
-
-def _differences(gradient: Gradient, x: Array, units: Array, t: float) -> Array:
-    columns = []
-    for j, h in enumerate(t * units):
-        ahead, behind = x.copy(), x.copy()
-        ahead[j], behind[j] = x[j] + h, x[j] - h
-        columns.append((gradient(ahead) - gradient(behind)) / (ahead[j] - behind[j]))
-    return symmetric(np.stack(columns, axis=1))
-
-
-def _gap(gradient: Gradient, x: Array, units: Array, told: Array, t: float) -> float:
-    """Distance of a Hessian in units from two levels of differences along a random direction."""
-    step = units * _mix(x)
+    mix = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size) / np.sqrt(x.size)
+    told, step = hessian @ (units * mix) * units, units * mix
     coarse, fine = (
-        (gradient(x + r * step) - gradient(x - r * step)) * units / (2 * r) for r in (t, t / 2)
+        (gradient(x + r * step) - gradient(x - r * step)) * units / (2 * r) for r in (FAR, FAR / 2)
     )
-    return float(np.linalg.norm(fine + (fine - coarse) / 3 - told @ _mix(x)))
-
-
-def _mix(x: Array) -> Array:
-    signs = np.random.default_rng(1).choice([-1.0, 1.0], size=x.size)
-    return np.asarray(signs / np.sqrt(x.size))
-
-
-def _units(hessian: Array) -> Array | None:
-    """Standard error of each parameter, the others held fixed, at what looks like a maximum."""
-    curvatures = -np.diag(hessian)
-    told = np.all(np.isfinite(hessian)) and np.all(curvatures > 0)
-    return 1 / np.sqrt(curvatures) if told else None
+    gap = np.linalg.norm(fine + (fine - coarse) / 3 - told)
+    return bool(gap <= UNCERTAIN * np.linalg.norm(told))
 
 
 def _digest(weights: Array) -> Array:

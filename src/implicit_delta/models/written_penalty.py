@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.calculus.derivatives import second_differences
-from implicit_delta.calculus.tracing import trace
+from implicit_delta.calculus.tracing import History, trace_terms
 from implicit_delta.core.types import Array
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.penalty import Penalty, Ridge
@@ -31,23 +31,33 @@ class WrittenPenalty:
         return float(self.function(theta.copy()))
 
     def score(self, theta: Array) -> Array:
-        traced = trace(self.function, theta) if self.model.rows.is_traced else None
-        if traced is not None and np.all(np.isfinite(traced[1])):
-            return np.asarray(traced[1][0])
+        traced = self.traced_score(theta) if self.model.rows.is_traced else None
+        if traced is not None:
+            return traced
         objective: Any = objective_of(self.model)  # of a function, as this penalty is
         return np.asarray(objective.gradient(self._term, theta))
 
     def traced_score(self, theta: Array) -> Array | None:
         """Gradient, (d,), of a trace that agrees with the function; None otherwise."""
-        traced = trace(self.function, theta)
-        if traced is None or not np.allclose(traced[0], self.value(theta), rtol=1e-12, atol=0):
-            return None
-        return np.asarray(traced[1][0])
+        history = self._trace(theta)
+        return None if history is None else history.jacobian()[0]
 
     def curvature(self, theta: Array, v: Array) -> Array:
+        if self.model.rows.is_traced:
+            history = self._trace(theta)
+            if history is None:
+                raise FloatingPointError("the penalty cannot be traced here")
+            return history.hessian(np.ones(1), v.reshape(theta.size, -1).T).T.reshape(v.shape)
         units = objective_of(self.model).units
         bilinear = second_differences(self._term, theta, np.diag(units)).value
         return np.asarray(bilinear / np.outer(units, units) @ v)
+
+    def _trace(self, theta: Array) -> History | None:
+        history = trace_terms(lambda point: np.atleast_1d(self.function(point)), theta)
+        same = history is not None and np.allclose(
+            history.value, self.value(theta), rtol=1e-12, atol=0
+        )
+        return history if same else None
 
     def _term(self, theta: Array) -> Array:
         return np.array([self.value(theta)])

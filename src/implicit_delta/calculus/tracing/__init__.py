@@ -20,7 +20,7 @@ import numpy as np
 
 from implicit_delta.calculus.tracing import partials, rules  # noqa: F401 (they fill the tables)
 from implicit_delta.calculus.tracing.scipy_functions import dispatched
-from implicit_delta.calculus.tracing.traced import TAPE, Node, Traced
+from implicit_delta.calculus.tracing.traced import TAPE, Node, Traced, history_of, push_forward
 from implicit_delta.core.types import Array
 
 LARGEST_SWEEP = 2**24  # numbers held per array during a sweep; more evaluations go in blocks
@@ -74,21 +74,42 @@ class History:
 
     def push(self, rows: Array) -> Array:
         """Multiply the Jacobian by directions, (K, d): (K, n), a block of them at a time."""
-        block = self._block()
-        parts = [self._push(rows[k : k + block]) for k in range(0, len(rows), block)]
+        block, last, first = self._block(), self.nodes[0].order, self.source.order
+        parts = [
+            push_forward(self.nodes, {first: rows[k : k + block]})[last]
+            for k in range(0, len(rows), block)
+        ]
         return np.concatenate(parts)
 
-    def _push(self, rows: Array) -> Array:
-        tangents = {self.source.order: rows}
-        for node in reversed(self.nodes):
-            for parent, link in node.parents:
-                assert link.push is not None
-                part = link.push(tangents[parent.order])
-                known = tangents.get(node.order)
-                tangents[node.order] = part if known is None else known + part
-            if not node.parents and node is not self.source:  # a number that was stacked
-                tangents[node.order] = np.zeros((len(rows), *node.value.shape))
-        return tangents[self.nodes[0].order]
+    def hessian(self, weights: Array, rows: Array) -> Array:
+        """Multiply the Hessian of the weighted sum by directions, (K, d): (K, d).
+
+        Forward over backward: tangents of all nodes, then cotangents with their changes.
+        """
+        block = max(1, LARGEST_SWEEP // sum(node.value.size for node in self.nodes))
+        parts = [self._second(weights, rows[k : k + block]) for k in range(0, len(rows), block)]
+        return np.concatenate(parts)
+
+    def _second(self, weights: Array, rows: Array) -> Array:
+        tangents = push_forward(self.nodes, {self.source.order: rows})
+        cotangents = {self.nodes[0].order: np.broadcast_to(weights, self.value.shape)[None]}
+        changes = {self.nodes[0].order: np.zeros((len(rows), *self.value.shape))}
+
+        def add(known: dict[int, Array], parent: Node, part: Array | None) -> None:
+            if part is not None:
+                known[parent.order] = part + known[parent.order] if parent.order in known else part
+
+        for node in self.nodes:
+            if node is self.source:
+                continue
+            cotangent, change = cotangents.pop(node.order), changes.pop(node.order)
+            own = [tangents[parent.order] for parent, _ in node.parents]
+            bent = node.change and node.change(cotangent[0], own, tangents[node.order])
+            for i, (parent, link) in enumerate(node.parents):
+                add(cotangents, parent, link.pull(cotangent))
+                add(changes, parent, link.pull(change))
+                add(changes, parent, bent[i] if bent else None)
+        return changes.get(self.source.order, np.zeros(rows.shape))
 
     def _block(self) -> int:
         return max(1, LARGEST_SWEEP // max(max(node.value.size for node in self.nodes), 1))
@@ -116,7 +137,7 @@ def _recorded(
         TAPE.nodes, TAPE.bytes, TAPE.index = outside
     if result is None or result.value.ndim > 1 or not np.all(np.isfinite(result.value)):
         return None
-    return History(source, _history(result))
+    return History(source, history_of(result))
 
 
 def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
@@ -159,14 +180,3 @@ def _collect(result: Any) -> Node | None:
 
 def _as_traced(entry: Any) -> Traced:
     return entry if isinstance(entry, Traced) else Traced(Node(np.asarray(entry, np.float64)))
-
-
-def _history(result: Node) -> list[Node]:
-    """Return all nodes that the result depends on, latest first."""
-    seen, waiting = {result.order: result}, [result]
-    while waiting:
-        for parent, _ in waiting.pop().parents:
-            if parent.order not in seen:
-                seen[parent.order] = parent
-                waiting.append(parent)
-    return [seen[order] for order in sorted(seen, reverse=True)]

@@ -1,11 +1,22 @@
 """Partial derivatives of NumPy's and SciPy's elementwise functions."""
 
+from typing import Any
+
 import numpy as np
 from scipy import special
 
-from implicit_delta.calculus.tracing.traced import PARTIALS, PLAIN
+from implicit_delta.calculus.tracing.traced import PARTIALS, PLAIN, Traced, depending_on, scaled
 
 ROOT = np.sqrt(2 * np.pi)
+
+
+def _polygamma(order: int, x: Any) -> Any:
+    """Derivatives of digamma, which are no ufuncs."""
+    if not isinstance(x, Traced):
+        return special.polygamma(order, x)
+    value, slope = (special.polygamma(k, x.node.value) for k in (order, order + 1))
+    return depending_on(value, (x,), (scaled(slope, x, value.shape),))
+
 
 # For y = ufunc(x, ...): the partial derivative in each argument, as a function of (y, x, ...).
 PARTIALS.update(
@@ -59,7 +70,7 @@ PARTIALS.update(
         special.erfc: (lambda y, x: -2.0 / np.sqrt(np.pi) * np.exp(-x * x),),
         special.gammaln: (lambda y, x: special.digamma(x),),
         special.loggamma: (lambda y, x: special.digamma(x),),
-        special.digamma: (lambda y, x: special.polygamma(1, x),),
+        special.digamma: (lambda y, x: _polygamma(1, x),),
         special.betaln: (
             lambda y, a, b: special.digamma(a) - special.digamma(a + b),
             lambda y, a, b: special.digamma(b) - special.digamma(a + b),
@@ -67,6 +78,7 @@ PARTIALS.update(
         special.xlog1py: (lambda y, a, b: np.log1p(b), lambda y, a, b: a / (1.0 + b)),
         special.entr: (lambda y, x: -np.log(x) - 1.0,),
         special.exprel: (lambda y, x: (np.exp(x) - y) / x,),
+        special.i1e: (lambda y, x: special.i0e(x) - y / x - np.sign(x) * y,),
         special.i0e: (lambda y, x: special.i1e(x) - np.sign(x) * y,),
         special.xlogy: (lambda y, a, b: np.log(b), lambda y, a, b: a / b),
     }

@@ -12,6 +12,7 @@ from implicit_delta.calculus.tracing.traced import (
     Link,
     Traced,
     depending_on,
+    multilinear,
     scaled,
     unwrap,
     value_of,
@@ -39,16 +40,16 @@ def _matmul(a: Any, b: Any) -> Traced:
     left, right = np.asarray(value_of(a)), np.asarray(value_of(b))
     if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2):
         raise TypeError("only products of vectors and matrices are traced")
-    return depending_on(
-        left @ right,
-        (a, b),
-        (
-            Link(lambda g: _pull_left(g, right), lambda t: t @ right),
-            Link(
-                lambda g: _pull_right(g, left, right.ndim),
-                lambda t: t @ left.T if right.ndim == 1 else np.asarray(left @ t),
-            ),
-        ),
+    return multilinear(left @ right, (a, b), _matmul_link)
+
+
+def _matmul_link(i: int, values: list[Array]) -> Link:
+    left, right = values
+    if i == 0:
+        return Link(lambda g: _pull_left(g, right), lambda t: t @ right)
+    return Link(
+        lambda g: _pull_right(g, left, right.ndim),
+        lambda t: t @ left.T if right.ndim == 1 else np.asarray(left @ t),
     )
 
 
@@ -302,11 +303,11 @@ def _einsum(spelled: str, *operands: Any) -> Traced:
     values = [np.asarray(value_of(operand)) for operand in operands]
     if "." in spelled or "Z" in spelled or any(len(set(name)) < len(name) for name in names):
         raise TypeError("only sums of products over different letters are traced")
-    links = [_einsum_link(names, out, values, i) for i in range(len(names))]
-    return depending_on(np.einsum(f"{inputs}->{out}", *values), operands, links)
+    link_of = partial(_einsum_link, names, out)
+    return multilinear(np.einsum(f"{inputs}->{out}", *values), operands, link_of)
 
 
-def _einsum_link(names: list[str], out: str, values: list[Array], i: int) -> Link:
+def _einsum_link(names: list[str], out: str, i: int, values: list[Array]) -> Link:
     others = [(name, value) for j, (name, value) in enumerate(zip(names, values)) if j != i]  # noqa: B905
     inputs, rest = [name for name, _ in others], [value for _, value in others]
     if not set(names[i]) <= set(out).union(*inputs):

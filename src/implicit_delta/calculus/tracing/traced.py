@@ -11,6 +11,7 @@ import numpy as np
 from implicit_delta.core.types import Array
 
 Linear: TypeAlias = Callable[[Array], Array]
+Change: TypeAlias = Callable[[Array, Sequence[Array], Array], Sequence[Array | None]]
 
 
 class Link(NamedTuple):
@@ -57,15 +58,47 @@ _clock = count()
 
 
 class Node:
-    """A value and its links to its parents."""
+    """A value, its links to its parents and, unless these are constant, how they change.
 
-    __slots__ = ("order", "parents", "value")
+    `change` maps a cotangent of the value, tangents of the parents (K, ...) and those of the value
+    to what changes of each link make of the cotangent: (K, ...) for each parent, or None.
+    """
 
-    def __init__(self, value: Any, parents: Sequence[tuple["Node", Link]] = ()) -> None:
+    __slots__ = ("change", "order", "parents", "value")
+
+    def __init__(
+        self, value: Any, parents: Sequence[tuple["Node", Link]] = (), change: Change | None = None
+    ) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
         TAPE.spend(self.value.nbytes)
-        self.parents = tuple(parents)
+        self.parents, self.change = tuple(parents), change
         self.order = next(_clock)
+
+
+def history_of(result: Node) -> list[Node]:
+    """Return all nodes that the result depends on, latest first."""
+    seen, waiting = {result.order: result}, [result]
+    while waiting:
+        for parent, _ in waiting.pop().parents:
+            if parent.order not in seen:
+                seen[parent.order] = parent
+                waiting.append(parent)
+    return [seen[order] for order in sorted(seen, reverse=True)]
+
+
+def push_forward(nodes: Sequence[Node], tangents: dict[int, Array]) -> dict[int, Array]:
+    """Extend tangents (K, ...) of some nodes to all, latest first; other sources are constant."""
+    count = len(next(iter(tangents.values())))
+    found = dict(tangents)
+    for node in reversed(nodes):
+        for parent, link in node.parents:
+            assert link.push is not None
+            part = link.push(found[parent.order])
+            known = found.get(node.order)
+            found[node.order] = part if known is None else known + part
+        if node.order not in found:
+            found[node.order] = np.zeros((count, *node.value.shape))
+    return found
 
 
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
@@ -211,10 +244,37 @@ def value_of(argument: Any) -> Any:
     return argument.node.value if isinstance(argument, Traced) else argument
 
 
-def depending_on(value: Any, arguments: Sequence[Any], links: Sequence[Any]) -> Traced:
+def depending_on(
+    value: Any, arguments: Sequence[Any], links: Sequence[Any], change: Change | None = None
+) -> Traced:
     """Make a traced array; arguments that are not traced need no link."""
     pairs = zip(arguments, links, strict=True)
-    return Traced(Node(value, [(a.node, link) for a, link in pairs if isinstance(a, Traced)]))
+    parents = [(a.node, link) for a, link in pairs if isinstance(a, Traced)]
+    return Traced(Node(value, parents, change))
+
+
+def only_first_order(*_: Any) -> Any:
+    """Refuse to differentiate a second time: the change of links that nobody knows."""
+    raise TypeError("second derivatives of this function are not traced")
+
+
+def multilinear(
+    value: Any, arguments: Sequence[Any], link_of: Callable[[int, list[Any]], Link]
+) -> Traced:
+    """Make a product of arguments; `link_of(i, values)` does not look at ``values[i]``."""
+    values = [np.asarray(value_of(argument)) for argument in arguments]
+    traced = [i for i, argument in enumerate(arguments) if isinstance(argument, Traced)]
+
+    def pulled(i: int, j: int, cotangent: Array, tangents: Array) -> Array:
+        moved = ([*values[:j], tangent, *values[j + 1 :]] for tangent in tangents)
+        return np.concatenate([link_of(i, with_t).pull(cotangent[None]) for with_t in moved])
+
+    def change(cotangent: Array, tangents: Sequence[Array], _: Array) -> list[Array | None]:
+        pairs = list(zip(traced, tangents, strict=True))
+        return [sum(pulled(i, j, cotangent, t) for j, t in pairs if j != i) for i in traced]  # type: ignore[misc]
+
+    links = [link_of(i, values) for i in range(len(values))]
+    return depending_on(value, arguments, links, change if len(traced) > 1 else None)
 
 
 def sum_to(cotangent: Array, shape: tuple[int, ...]) -> Array:
@@ -242,11 +302,32 @@ def scaled(factor: Any, argument: Any, shape: tuple[int, ...]) -> Link:
 def _elementwise(ufunc: Any, arguments: list[Any]) -> Traced:
     values = [np.asarray(value_of(argument), dtype=np.float64) for argument in arguments]
     result = ufunc(*values)
+    traced = [i for i, argument in enumerate(arguments) if isinstance(argument, Traced)]
     links: list[Any] = [None] * len(values)
-    for i, (argument, partial) in enumerate(zip(arguments, PARTIALS[ufunc], strict=True)):
-        if isinstance(argument, Traced):
-            links[i] = scaled(partial(result, *values), argument, result.shape)
-    return depending_on(result, arguments, links)
+    for i in traced:
+        links[i] = scaled(PARTIALS[ufunc][i](result, *values), arguments[i], result.shape)
+
+    def change(cotangent: Array, tangents: Sequence[Array], own: Array) -> list[Array | None]:
+        """Differentiate the partial derivatives, which are made of traceable functions."""
+        y, moving = Traced(Node(result)), {i: Traced(Node(values[i])) for i in traced}
+        known = {moving[i].node.order: t for i, t in zip(traced, tangents, strict=True)}
+        known[y.node.order] = own
+        own_arguments = [moving.get(i, value) for i, value in enumerate(values)]
+        factors = [PARTIALS[ufunc][i](y, *own_arguments) for i in traced]
+        return [
+            sum_to(cotangent * _moves(factor, known, result.ndim), values[i].shape)
+            if isinstance(factor, Traced)
+            else None
+            for i, factor in zip(traced, factors, strict=True)
+        ]
+
+    return depending_on(result, arguments, links, change)
+
+
+def _moves(factor: Traced, tangents: dict[int, Array], ndim: int) -> Array:
+    """Tangents (K, ...) of a factor, with as many axes as what it multiplies."""
+    found = push_forward(history_of(factor.node), tangents)[factor.node.order]
+    return found.reshape(len(found), *(1,) * (ndim - factor.ndim), *factor.shape)
 
 
 def _outer(ufunc: Any, left: Any, right: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from implicit_delta.calculus.tracing.traced import Link, Traced, depending_on
+from implicit_delta.calculus.tracing.traced import Link, Traced, depending_on, only_first_order
 from implicit_delta.core.labels import near_match
 from implicit_delta.errors import EvaluationError
 from implicit_delta.models.prediction import Prediction, Predictor, as_table
@@ -157,7 +157,7 @@ def predict_with(
     if isinstance(b, Traced):
         plain = b.node.value
         link = Link(lambda g: prediction.slope(plain, g))
-        value = depending_on(prediction.value(plain), (b,), (link,))
+        value = depending_on(prediction.value(plain), (b,), (link,), only_first_order)
         return TracedSeries(value, prediction.index) if labeled and value.ndim == 1 else value
     numbers = prediction.value(b)
     return pd.Series(numbers, prediction.index) if labeled and numbers.ndim == 1 else numbers
