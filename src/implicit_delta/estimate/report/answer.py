@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from implicit_delta.estimate.report import svg
-from implicit_delta.estimate.report.checks import Check, mark, verdict_of
-from implicit_delta.estimate.report.facts import known_facts
-from implicit_delta.estimate.report.sentences import (
-    MOST_SENTENCES,
-    answer_sentence,
-    many_sentence,
-    reading,
+from implicit_delta.estimate.report.checks import Check, clusters_of, mark, verdict_of
+from implicit_delta.estimate.report.text import (
+    brief,
+    escaped,
+    finer,
+    interval_of,
+    listed,
+    one_line,
+    places,
+    shown,
+    tag,
 )
-from implicit_delta.estimate.report.text import brief, escaped, interval_of, places, shown, tag
 from implicit_delta.estimate.results import Interval
 from implicit_delta.estimate.scales import scales
 from implicit_delta.estimate.tabled import columns_of
@@ -29,143 +31,104 @@ if TYPE_CHECKING:
 
 FEW = 30  # intervals that are drawn one by one
 MOST_ROWS = 1000  # of a table
-SHOWN = ("estimate", "std_error", "conf_low", "conf_high", "p_value", "null")
-MOST_FINER = 3  # decimals beyond those that the standard error asks for
+MOST_SENTENCES = 3  # beyond, a table says it better
+TRUTH = "what this model would give with unlimited data of this kind"
+OF_MODEL = "of the model (assumes that it is right and that rows are independent)"
+REFITS = "between refits to rows drawn anew (assumes that rows are independent)"
+BY_CLUSTERS = "between refits to whole clusters drawn anew"
+GIVEN = "from a covariance of the parameters that was given"
+BY_MODEL = (
+    "Infinitesimal", "FiniteDifference", "StochasticFiniteDifference", "Simulation", "profile",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The answer for one evaluation: one interval, or its pieces, and the decimals to show."""
 
     name: str
     value: float
-    spans: tuple[tuple[float, float], ...]
     error: float
+    spans: tuple[tuple[float, float], ...]
     places: int
     p_value: float = math.nan
 
     @property
-    def interval(self) -> str:
-        """The ends in brackets."""
-        return interval_of(self.spans, self.places)
-
-    @property
-    def numbers(self) -> list[float]:
-        """The value and all ends."""
-        return [self.value, *(end for span in self.spans for end in span)]
-
-    @property
-    def low(self) -> float:
-        """The lowest end."""
-        return self.spans[0][0]
-
-    @property
-    def high(self) -> float:
-        """The highest end."""
-        return self.spans[-1][1]
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest end."""
+        return self.spans[0][0], self.spans[-1][1]
 
     def shown(self, x: float) -> str:
         """Format a number like the others of the line."""
         return shown(x, self.places)
 
-    def label(self, level: float) -> str:
-        """Tell it all in words."""
-        value = self.shown(self.value)
-        return f"{self.name}: {value}, {percent(level)} interval {self.interval}"
-
 
 def lines_of(
-    estimate: Estimate,
-    level: float,
-    pieces: Sequence[Interval] = (),
-    null: float | None = None,
-    transform: Any = None,
+    estimate: Estimate, level: float, pieces: Sequence[Interval], null: Any, transform: Any
 ) -> tuple[list[Line], float]:
     """Lay out K answers, and the null of their tests, NaN where it differs between them.
 
     Pieces are those of one evaluation, instead of its normal interval; they have no test.
     """
     columns = columns_of(estimate, level, null=null, transform=transform)
-    value, errors, low, high, p_values, nulls = (columns[name] for name in SHOWN)
-    spans: list[tuple[tuple[float, float], ...]]
-    spans = [((a, b),) for a, b in zip(low, high, strict=True)]
-    count = places(errors, value)
+    counts = places(columns["std_error"], columns["estimate"])
+    ends = zip(columns["conf_low"], columns["conf_high"], strict=True)
+    spans, tests = [(pair,) for pair in ends], columns["p_value"]
     if pieces:
-        spans = [tuple((float(a), float(b)) for a, b in pieces)]
-        count = [finer(count[0], [value[0], *(end for span in spans[0] for end in span)])]
-    tests = [math.nan] if pieces else p_values
-    rows = zip(estimate.names, value, spans, errors, count, tests, strict=True)
-    return [Line(*row) for row in rows], nulls[0] if len(set(nulls)) == 1 else math.nan
+        spans = [tuple((float(a), float(b)) for a, b in pieces)]  # type: ignore[list-item]
+        counts = [finer(counts[0], [columns["estimate"][0], *np.ravel(spans)])]
+        tests = [math.nan]
+    rows = zip(
+        estimate.names, columns["estimate"], columns["std_error"], spans, counts, tests, strict=True
+    )
+    nulls = set(columns["null"])
+    return [Line(*row) for row in rows], nulls.pop() if len(nulls) == 1 else math.nan
 
 
-def finer(count: int, numbers: Sequence[float]) -> int:
-    """Add decimals where an end, which no standard error made, is much smaller than that."""
-    sizes = [abs(x) for x in numbers if np.isfinite(x) and x != 0]
-    return min(max([count, *places(sizes, sizes)]), count + MOST_FINER) if sizes else count
+def question_of(names: Sequence[str]) -> str:
+    """Ask for the evaluations by name."""
+    if len(names) > MOST_SENTENCES:
+        return f"How large are {len(names)} quantities, and how sure is that?"
+    verb = "is" if len(names) == 1 else "are"
+    return f"How large {verb} {listed([one_line(name) for name in names])}, and how sure is that?"
 
 
 def answer(
     lines: Sequence[Line],
     estimate: Estimate,
     level: float,
-    checks: list[Check],
     null: float,
     subjects: Sequence[str],
+    checks: Sequence[Check],
     facts: Mapping[str, str],
-) -> list[str]:
+) -> Iterator[str]:
     """State the answer in sentences about the subjects, with the facts that it rests on."""
-    said = (
-        [
-            answer_sentence(subject, one.value, one.spans, one.places, level)
-            for subject, one in zip(subjects, lines, strict=True)
-        ]
-        if len(lines) <= MOST_SENTENCES
-        else [many_sentence(len(lines), level)]
-    )
+    if len(lines) <= MOST_SENTENCES:
+        for subject, line in zip(subjects, lines, strict=True):
+            yield _sentence(subject, line, level)
+    else:
+        yield tag("p", _many(len(lines), level), class_="answer")
     worst, verdict = verdict_of(checks)
-    return [
-        *(tag("p", sentence, class_="answer") for sentence in said),
-        tag("p", tag("a", mark(worst), " ", verdict, href="#checks"), class_="verdict"),
-        _picture(lines, level, null),
-        _facts({**facts, **known_facts(estimate, facts)}),
-        tag("p", reading(level, estimate.target), class_="small"),
-        tag("details", tag("summary", "Numbers"), *_numbers(lines, level, null)),
-    ]
+    yield tag("p", tag("a", mark(worst), " ", verdict, href="#checks"), class_="verdict")
+    yield _forest(lines, level, null) if len(lines) <= FEW else _band(lines, level, null)
+    yield definitions({**facts, **_known_facts(estimate, facts)}, "facts")
+    target = escaped(estimate.target or TRUTH)
+    reading = (
+        f"A {percent(level)} confidence interval comes from a procedure that covers its target in "
+        f"{percent(level)} of repetitions, if the assumptions behind it hold. The target here: "
+        f"{target}."
+    )
+    yield tag("p", reading, class_="small")
+    yield tag("details", tag("summary", "Numbers"), *_numbers(lines, level, null))
 
 
-def _facts(known: Mapping[str, str]) -> str:
-    pairs = ((escaped(name), escaped(text)) for name, text in known.items() if text)
-    return tag("dl", *(tag("dt", name) + tag("dd", text) for name, text in pairs), class_="facts")
-
-
-def _picture(lines: Sequence[Line], level: float, null: float) -> str:
-    if len(lines) == 1:
-        return _single(lines[0], level, null)
-    return _forest(lines, level, null) if len(lines) <= FEW else _band(lines, level, null)
-
-
-def _single(one: Line, level: float, null: float) -> str:
-    axis = svg.Axis.of(one.numbers, null)
-    ends = [end for low, high in one.spans for end in (low, high) if high > low]
-    texts = {x: one.shown(x) for x in (one.value, *ends) if np.isfinite(x)}
-    drawing = svg.single(axis, one.value, one.spans, texts, one.label(level))
-    return tag("figure", drawing, svg.scale(axis), class_="alone")
-
-
-def _forest(lines: Sequence[Line], level: float, null: float) -> str:
-    """Draw one interval per row; evaluations of other sizes get an axis of their own."""
-    blocks = []
-    for group in scales([one.low for one in lines], [one.high for one in lines]):
-        chosen = [lines[k] for k in group]
-        axis = svg.Axis.of((x for one in chosen for x in one.numbers), null)
-        blocks.append(strips(axis, [_interval_row(axis, one, level) for one in chosen]))
-    return tag("figure", *blocks)
-
-
-def _interval_row(axis: svg.Axis, one: Line, level: float) -> str:
-    drawing = svg.strip(axis, one.value, one.spans, one.label(level))
-    numbers = f"{tag('b', escaped(one.shown(one.value)))} {escaped(one.interval)}"
-    return row(one.name, drawing, numbers)
+def definitions(entries: Mapping[str, str], kind: str = "") -> str:
+    """List names with their texts, without those that are empty."""
+    pairs = (
+        tag("dt", escaped(name)) + tag("dd", escaped(text))
+        for name, text in entries.items()
+        if text
+    )
+    return tag("dl", *pairs, class_=kind)
 
 
 def strips(axis: svg.Axis, rows: Iterable[str]) -> str:
@@ -180,19 +143,66 @@ def row(name: str, drawing: str, numbers: str) -> str:
     return tag("div", first, drawing, last, class_="row")
 
 
+def _sentence(subject: str, line: Line, level: float) -> str:
+    """State the answer for one evaluation; without a subject it is that of the heading."""
+    opening = f"<b>{escaped(subject)}</b> is" if subject else "This is"
+    opening += f" estimated at {_number(line, line.value)}"
+    if not any(high > low for low, high in line.spans):
+        return tag("p", f"{opening}, without any error.", class_="answer")
+    span = ", or with ".join(_range(line, low, high) for low, high in line.spans)
+    text = f"{opening}; the data are compatible with {span} ({percent(level)} confidence)."
+    return tag("p", text, class_="answer")
+
+
+def _range(line: Line, low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "any value"
+    if math.isinf(high):
+        return f"{_number(line, low)} and anything above"
+    if math.isinf(low):
+        return f"{_number(line, high)} and anything below"
+    return f"{_number(line, low)} to {_number(line, high)}"
+
+
+def _number(line: Line, x: float) -> str:
+    return tag("span", line.shown(x), class_="number")
+
+
+def _many(count: int, level: float) -> str:
+    return (
+        f"{count:,} quantities were estimated, each with a {percent(level)} confidence interval. "
+        f"Each interval alone misses in {100 * (1 - level):.4g}% of repetitions; that at least one "
+        f"of the {count:,} misses is more likely."
+    )
+
+
+def _forest(lines: Sequence[Line], level: float, null: float) -> str:
+    """Draw one interval per row; evaluations of other sizes get an axis of their own."""
+    blocks = []
+    for group in scales(*zip(*(line.ends for line in lines), strict=True)):
+        chosen = [lines[k] for k in group]
+        axis = svg.Axis.of((x for one in chosen for x in (one.value, *np.ravel(one.spans))), null)
+        blocks.append(strips(axis, [_forest_row(axis, line, level) for line in chosen]))
+    return tag("figure", *blocks)
+
+
+def _forest_row(axis: svg.Axis, line: Line, level: float) -> str:
+    value, interval = line.shown(line.value), interval_of(line.spans, line.places)
+    label = f"{line.name}: {value}, {percent(level)} interval {interval}"
+    drawing = svg.strip(axis, line.value, line.spans, label)
+    return row(line.name, drawing, f"{tag('b', escaped(value))} {escaped(interval)}")
+
+
 def _band(lines: Sequence[Line], level: float, null: float) -> str:
-    value, low, high = (np.array([getattr(one, x) for one in lines]) for x in _ENDS)
+    value, low, high = np.array([(line.value, *line.ends) for line in lines]).T
     label = (
         f"{len(lines)} estimates in their order with {percent(level)} intervals, from "
         f"{brief(float(low.min()))} to {brief(float(high.max()))}"
     )
     drawing, axis = svg.band(value, low, high, null, label)
-    ends = tag("span", escaped(lines[0].name)), tag("span", escaped(lines[-1].name))
+    ends = (tag("span", escaped(lines[k].name)) for k in (0, -1))
     chart = tag("div", _ticks(axis), drawing, class_="chart")
     return tag("figure", chart, tag("figcaption", *ends, class_="ends"))
-
-
-_ENDS = ("value", "low", "high")
 
 
 def _ticks(axis: svg.Axis) -> str:
@@ -206,37 +216,45 @@ def _ticks(axis: svg.Axis) -> str:
     return tag("div", tag("i", escaped(widest)), *placed, class_="ticks", aria_hidden="true")
 
 
-def _numbers(lines: Sequence[Line], level: float, null: float) -> tuple[str, ...]:
-    """Return a table of all evaluations; of very many, the first ones."""
-    tested = not all(math.isnan(one.p_value) for one in lines)
-    head = ["", "estimate", "std. error", "low", "high", *(["p-value"] if tested else [])]
-    body = [
-        [
-            escaped(one.name),
-            *(one.shown(x) for x in (one.value, one.error, low, high)),
-            *([_p_value(one.p_value)] if tested else []),
-        ]
-        for one in lines[:MOST_ROWS]
-        for low, high in one.spans
-    ]
-    about = f"Low and high: {percent(level)} confidence interval."
+def _numbers(lines: Sequence[Line], level: float, null: float) -> Iterator[str]:
+    """Write a table of all evaluations, of very many the first ones; it scrolls if too wide."""
+    tested = not all(math.isnan(line.p_value) for line in lines)
+    names = ["", "estimate", "std. error", "low", "high", *["p-value"] * tested]
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    body = []
+    for line in lines[:MOST_ROWS]:
+        for ends in line.spans:
+            cells = [line.shown(x) for x in (line.value, line.error, *ends)]
+            cells += [_p_value(line.p_value)] * tested
+            name = tag("th", escaped(line.name), scope="row")
+            body.append(tag("tr", name, *(tag("td", escaped(cell)) for cell in cells)))
+    inside = tag("table", tag("thead", head), tag("tbody", *body))
+    yield tag("div", inside, class_="table", tabindex=0, role="region", aria_label="Numbers")
     value = "what was given for it" if math.isnan(null) else f"{null:.6g}" if null else "zero"
-    about += f" p-value: of the hypothesis that the value is {value}." * tested
     rest = len(lines) - MOST_ROWS
-    about += f" {rest:,} more are left out here." * (rest > 0)
-    return table(head, body), tag("p", about, class_="small")
+    about = f"Low and high: {percent(level)} confidence interval."
+    about += f" p-value: of the hypothesis that the value is {value}." * tested
+    yield tag("p", about + f" {rest:,} more are left out here." * (rest > 0), class_="small")
 
 
 def _p_value(p: float) -> str:
-    return "-" if np.isnan(p) else "&lt;0.0001" if p < 1e-4 else f"{p:.4f}"
+    return "-" if math.isnan(p) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
-def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Write a table that scrolls by itself where it is too wide."""
-    top = tag("tr", *(tag("th", cell, scope="col") for cell in head))
-    lines = (
-        tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in rest))
-        for first, *rest in body
-    )
-    inside = tag("table", tag("thead", top), tag("tbody", *lines))
-    return tag("div", inside, class_="table", tabindex=0, role="region", aria_label="Numbers")
+def _known_facts(estimate: Estimate, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variance, and the number of rows if nothing is given about the data."""
+    rows = {} if estimate.rows is None or "Data" in given else {"Rows": f"{estimate.rows.n:,}"}
+    return {"Variance": _variance(estimate), **rows}
+
+
+def _variance(estimate: Estimate) -> str:
+    """Describe the variance; an estimate that was made by hand does not know it."""
+    noted, method = str(estimate.diagnostics.notes.get("variance", "")), estimate.method
+    if noted:
+        return GIVEN if noted == "covariance=" else noted
+    name = method.partition("(")[0].lower()
+    if name in map(str.lower, BY_MODEL) or "kind='parametric'" in method:
+        return OF_MODEL
+    if name == "bootstrap":
+        return BY_CLUSTERS if clusters_of(estimate) else REFITS
+    return ""

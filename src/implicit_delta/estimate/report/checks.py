@@ -1,20 +1,26 @@
-"""A check: a diagnostic with a mark and a sentence, and the sum of several."""
+"""Checks of a page: each diagnostic with a mark and a sentence on what it means here."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
-from typing import Literal
+from __future__ import annotations
 
-from implicit_delta.estimate.report.text import tag
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from implicit_delta.core import thresholds as limits
+from implicit_delta.estimate.diagnostics import DEBIASED
+from implicit_delta.estimate.quantiles import t_quantile
+from implicit_delta.estimate.report.advice import for_reader
+from implicit_delta.estimate.report.text import brief, in_errors, listed, share, tag
+
+if TYPE_CHECKING:
+    from implicit_delta.estimate import Estimate
 
 Level = Literal["problem", "look", "ok", "note"]
-# Of a finding, by its own.
 LEVELS: Mapping[str, Level] = {
-    "error": "problem",
-    "refuse": "problem",
-    "warn": "look",
-    "note": "note",
-}
+    "error": "problem", "refuse": "problem", "warn": "look", "note": "note",
+}  # fmt: skip
 WORDS: Mapping[Level, str] = {"problem": "Problem", "look": "Look", "ok": "OK", "note": "Note"}
 SIGNS: Mapping[Level, str] = {"problem": "✕", "look": "!", "ok": "✓", "note": "○"}
 COUNTED: Mapping[Level, tuple[str, str]] = {
@@ -22,10 +28,10 @@ COUNTED: Mapping[Level, tuple[str, str]] = {
     "look": ("check needs a look", "checks need a look"),
     "ok": ("check passed", "checks passed"),
 }
+CODES = {"bend": "nonlinearity"}  # findings that are the verdict on a diagnostic
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A diagnostic, its value, its mark, and a sentence on what it means here."""
 
     name: str
@@ -34,25 +40,161 @@ class Check:
     sentence: str
 
 
-def graded(x: float, looks: float, fails: float = inf) -> Level:
-    """Mark a number that should be small."""
-    return "problem" if x > fails else "look" if x > looks else "ok"
+class Measure(NamedTuple):
+    """A number that should be small.
+
+    Attributes
+    ----------
+    name, sentence : str
+        ``{x}`` in the sentence is the number.
+    write : callable
+        Formats the number.
+    looks, fails : float
+        Limits of the marks: those at which the library warns and refuses.
+    ok, look, problem : str
+        Ends of the sentence by the mark.
+    """
+
+    name: str
+    sentence: str
+    write: Callable[[float], str]
+    looks: float
+    fails: float = math.inf
+    ok: str = "."
+    look: str = "."
+    problem: str = "."
+
+    def check(self, x: float) -> Check:
+        """Mark a number."""
+        level: Level = "problem" if x > self.fails else "look" if x > self.looks else "ok"
+        text = self.sentence.format(x=self.write(x)) + getattr(self, level)
+        return Check(self.name, brief(x), level, text)
 
 
-def little(x: float) -> str:
-    """Write a number of standard errors."""
-    return "less than 0.01" if x < 0.01 else f"about {x:.2g}" if x < 1000 else "more than 1000"
+MEASURES: Mapping[str, Measure] = {
+    "drift": Measure(
+        "drift", "Finishing the fit would move the estimate by {x} standard errors", in_errors,
+        limits.DRIFT_WARNS, limits.DRIFT_REFUSES, ": it is finished for all purposes.",
+        ": it stopped short of its maximum, and the interval is off by about as much.",
+        ": the interval is around the wrong place. Finish the fit first.",
+    ),
+    "nonlinearity": Measure(
+        "nonlinearity", "Within half a standard error the quantity bends by {x}", share,
+        limits.BEND_WARNS, limits.BEND_REFUSES, ": the normal approximation is fair.",
+        ": a symmetric interval is doubtful; one from a profile or a bootstrap is not symmetric.",
+        ": it turns around there, and the interval has no meaning.",
+    ),
+    "bias": Measure(
+        "bias", "Because the quantity bends, the estimate is off by {x} standard errors",
+        in_errors, limits.SHIFT_WARNS, ok=", which the interval absorbs.",
+        look=" on average, so that the interval covers less often than it says.",
+    ),
+    "shrinkage": Measure(
+        "shrinkage", "The penalty has moved the estimate by {x} standard errors", in_errors,
+        limits.SHRINKAGE_WARNS, ok=": the interval serves for the truth as well.",
+        look=": the interval is for the penalized fit, and covers the truth less often.",
+    ),
+    "residual": Measure(
+        "residual", "The equations behind the standard error are solved", brief,
+        limits.UNCERTAIN, ok=" far more exactly than it is known.",
+        look=" only roughly: the standard error is uncertain.",
+    ),
+    "asymmetry": Measure(
+        "asymmetry", "Two computations of the same covariance", brief, limits.UNCERTAIN,
+        ok=" agree.", look=" disagree: refits did not finish, or pushed too far.",
+    ),
+}  # fmt: skip
+STOPPED = Measure(
+    "drift",
+    "The training stopped early. Going on with it would move the estimate by {x} standard errors, "
+    "a possible bias beside the interval, not a part of it",
+    in_errors,
+    limits.STOPPED_WARNS,
+)
+FEW_UNITS = ": with so few units it is uncertain."
+# Notes that are numbers; a bootstrap has a limit of its own for its Monte-Carlo error.
+NOTES: Mapping[str, Measure] = {
+    "monte_carlo_error": Measure(
+        "Monte-Carlo error", "Another seed would change the standard error by about {x} of itself",
+        share, limits.UNCERTAIN, look=": more draws are needed to rely on the second digit.",
+    ),
+    "nonlinear_share": Measure(
+        "nonlinear share", "{x} of the variance over the draws is not linear in the parameters",
+        share, limits.NONLINEAR_WARNS, look=": the quantity turns or jumps, or the draws go far.",
+    ),
+    "failed": Measure(
+        "failed replicates", "Refits that gave no value: {x}", brief, 0.0,
+        look="; the interval rests on the others.",
+    ),
+    "bias": Measure(
+        "bias over refits", "The mean over the refits is {x} standard errors from the estimate",
+        in_errors, limits.SHIFT_WARNS,
+    ),
+    "noise": Measure(
+        "noise of the fit", "Fitting the same data again moves the estimate by {x} standard errors",
+        in_errors, limits.UNCERTAIN,
+    ),
+    "end_difference": Measure(
+        "end difference", "Training runs that lead to the same end differ by {x} standard errors",
+        in_errors, limits.ENDS_APART,
+    ),
+    "response_difference": Measure(
+        "response difference", "Training runs to the same end differ by {x} of the response",
+        share, 1 - limits.REACHED, look=": they do not finish.",
+    ),
+    "statistic_shift": Measure(
+        "shift", "The mean over draws is {x} standard errors from the value here, a possible bias",
+        in_errors, limits.SHIFT_WARNS,
+    ),
+    "smoothing_change": Measure(
+        "smoothing change", "With half the smoothing the standard error changes by {x}",
+        share, limits.CHANGE_WARNS,
+    ),
+    "smoothing_error": Measure(
+        "smoothing error", "Another seed would change the smoothed slope by about {x}",
+        share, limits.UNCERTAIN,
+    ),
+}  # fmt: skip
+# Notes with a sentence, and one limit of its own: a p-value is small where something is wrong.
+TEXTS: Mapping[str, tuple[str, Level, str]] = {
+    "near": (
+        "near a limit", "look", "The fit is close to a limit of its constraints ({x}), where the "
+        "normal approximation fails; an interval from a profile respects the limits.",
+    ),
+    "constraints": ("constraints", "note", "Held at the fit: {x}."),
+    "flat_directions": (
+        "flat directions", "note", "{x} directions of the parameters are not determined by the "
+        "data. The quantity does not change along them, so that its interval does not suffer.",
+    ),
+    "accuracy": ("accuracy", "note", "The error of the iterative solve is {x}."),
+    "most_reached": (
+        "most reached", "note", "The training steps reach at most {x} of the variance.",
+    ),
+    "hansen_p_value": (
+        "Hansen's J, p-value", "ok", "The estimating equations do not contradict each other ({x}).",
+    ),
+    "pieces": ("more than one interval", "look", "{x}."),
+    "rows": ("rows of joined estimates", "look", "{x}."),
+    "limits": ("limits that ends reach", "note", "{x}."),
+    **{
+        name: (name.replace("_", " "), "note", "{x}.")
+        for name in ("stopped", "polished", "precision", "training_noise", "initialization_noise")
+    },
+}  # fmt: skip
+CONTRADICT = "The estimating equations contradict each other: not all of them can hold."
 
 
-def mark(level: Level) -> str:
-    """Show a level by its sign, its word and its color."""
-    sign = tag("span", SIGNS[level], aria_hidden="true")
-    return tag("span", sign, f" {WORDS[level]}", class_=f"mark {level}")
-
-
-def worst_first(checks: Sequence[Check]) -> list[Check]:
-    """Sort by level, and keep the order within each."""
-    return sorted(checks, key=lambda check: list(WORDS).index(check.level))
+def checks_of(estimate: Estimate, others: Sequence[Check] = ()) -> list[Check]:
+    """Judge every diagnostic of an estimate, the worst first."""
+    found = [
+        *others,
+        *_findings(estimate),
+        *_measured(estimate),
+        *_of_variance(estimate),
+        *_notes(estimate.diagnostics.notes),
+        *_unknown(estimate),
+    ]
+    return sorted(found, key=lambda check: list(WORDS).index(check.level))
 
 
 def verdict_of(checks: Sequence[Check]) -> tuple[Level, str]:
@@ -62,3 +204,133 @@ def verdict_of(checks: Sequence[Check]) -> tuple[Level, str]:
         if count:
             return level, f"{count} {one if count == 1 else more}"
     return "note", "nothing was checked"
+
+
+def mark(level: Level) -> str:
+    """Show a level by its sign, its word and its color."""
+    sign = tag("span", SIGNS[level], aria_hidden="true")
+    return tag("span", sign, f" {WORDS[level]}", class_=f"mark {level}")
+
+
+def settings_of(estimate: Estimate) -> dict[str, str]:
+    """Return the notes that are no check: settings, counts and reasons."""
+    notes = estimate.diagnostics.notes.items()
+    judged = {*NOTES, *TEXTS, "question"}
+    return {name: brief(x) for name, x in notes if name not in judged and not _is_nan(x)}
+
+
+def _is_nan(x: Any) -> bool:
+    return isinstance(x, float) and math.isnan(x)
+
+
+def _findings(estimate: Estimate) -> Iterator[Check]:
+    """Show findings in words for a reader, then warnings that are not about a finding."""
+    found = estimate.diagnostics
+    for one in found.findings:
+        value = "" if one.number is None else brief(float(one.number))
+        name = CODES.get(one.code, one.code.replace("_", " "))
+        yield Check(name, value, LEVELS[one.level], for_reader(one))
+    known = {str(one) for one in found.findings}
+    yield from (Check("warning", "", "look", text) for text in found.warnings if text not in known)
+
+
+def _measured(estimate: Estimate) -> Iterator[Check]:
+    """Judge what was measured, but for what a finding has judged already."""
+    found = estimate.diagnostics
+    judged = {CODES.get(one.code, one.code) for one in found.findings}
+    known = {name: getattr(found, name) for name in MEASURES if name not in judged}
+    for name, x in known.items():
+        measure = MEASURES[name]
+        if name == "drift" and estimate.drift is not None:
+            measure = STOPPED
+        elif name == "drift" and estimate.target == DEBIASED:
+            measure = measure._replace(looks=limits.DEBIASED_WARNS, fails=limits.DEBIASED_REFUSES)
+        if not math.isnan(x):
+            yield measure.check(x)
+    curvature = found.smallest_curvature
+    if curvature > 0:
+        text = "The fit is at a strict maximum of the log-likelihood, which an interval needs."
+        yield Check("smallest curvature", brief(curvature), "ok", text)
+    elif curvature <= 0:
+        text = (
+            "In one direction the log-likelihood does not fall: the data do not determine the "
+            "parameters, and the interval has no ground."
+        )
+        yield Check("smallest curvature", brief(curvature), "problem", text)
+
+
+def _of_variance(estimate: Estimate) -> Iterator[Check]:
+    """Judge what the variance rests on."""
+    errors = zip(estimate.names, np.atleast_1d(estimate.standard_error), strict=True)
+    still = [name for name, error in errors if not error > 0]
+    if still:
+        text = (
+            f"{listed(still)} came out without any error. That is right for a constant; of "
+            "anything that was estimated it would be wrong."
+        )
+        yield Check("standard error", "0", "look", text)
+    least = float(np.min(estimate.df))
+    if math.isfinite(least):
+        few = least < limits.FEW_CLUSTERS - 1
+        text = (
+            f"{_reason(estimate, least)}, so a 95% interval takes "
+            f"{float(t_quantile(0.95, least)):.3g} standard errors instead of 1.96"
+        )
+        level: Level = "look" if few else "ok"
+        yield Check("degrees of freedom", brief(least), level, text + (FEW_UNITS if few else "."))
+    if estimate.errors_add:
+        text = (
+            "Whether the evaluation rows were used in the fit is unknown, so the standard errors "
+            "are added: the interval is an upper bound."
+        )
+        yield Check("errors add", "yes", "note", text)
+
+
+def _reason(estimate: Estimate, df: float) -> str:
+    """Explain where degrees of freedom come from."""
+    groups = clusters_of(estimate)
+    if groups:
+        fewest = min(map(int, groups.split(" x ")))
+        alike = f" (as well as from {df + 1:.2g} of equal weight)" if df < fewest - 1.5 else ""
+        return f"There are {groups} groups, and the error is estimated from how they differ{alike}"
+    if str(estimate.diagnostics.notes.get("variance", "")).startswith("robust"):
+        return "The error is estimated from how the rows that count most here scatter"
+    return "The scale of the error was itself estimated"
+
+
+def clusters_of(estimate: Estimate) -> str:
+    """Return the number of clusters, such as 40 or 40 x 8; empty without any."""
+    variance = str(estimate.diagnostics.notes.get("variance", ""))
+    places = ((variance, ", ", " clusters)"), (estimate.method, " of ", " clusters"))
+    counts = (
+        text.rpartition(before)[2].removesuffix(after)
+        for text, before, after in places
+        if text.endswith(after)
+    )
+    return next(counts, "")
+
+
+def _notes(notes: Mapping[str, Any]) -> Iterator[Check]:
+    for name, note in notes.items():
+        number = float(note) if isinstance(note, int | float | np.number) else math.nan
+        if name in TEXTS and not _is_nan(note):
+            title, level, sentence = TEXTS[name]
+            if name == "hansen_p_value" and number < limits.REJECTED:
+                level, sentence = "look", CONTRADICT
+            yield Check(title, "", level, sentence.format(x=brief(note)))
+        elif name in NOTES and not math.isnan(number):
+            measure = NOTES[name]
+            if name == "monte_carlo_error" and "replicates" in notes:
+                measure = measure._replace(looks=limits.FEW_REPLICATES)
+            yield measure.check(number)
+
+
+def _unknown(estimate: Estimate) -> Iterator[Check]:
+    """List what the method could not measure."""
+    found = estimate.diagnostics
+    names = [name for name in (*MEASURES, "smallest_curvature") if _is_nan(getattr(found, name))]
+    names += [name for name, note in found.notes.items() if _is_nan(note)]
+    if names:
+        listing = listed([name.replace("_", " ") for name in names], len(names))
+        text = f"Not measured by this method, or not applicable: {listing}."
+        yield Check("not measured", "", "note", text)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from implicit_delta.core.thresholds import DRIFT_REFUSES, SHRINKAGE_WARNS
-from implicit_delta.estimate.drawn import SHOWN
 from implicit_delta.estimate.report.checks import Check, Level
 from implicit_delta.estimate.results import Interval
-from implicit_delta.estimate.tabled import columns_of
+from implicit_delta.estimate.tabled import SHOWN, columns_of
 from implicit_delta.estimate.transforms import Shown
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
-APART: tuple[Level, ...] = ("look", "problem")
 KINDS = {"percentile": "percentiles of the draws", "bca": "BCa, corrected for bias and skewness"}
+Ends = tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Opinion:
     reason : str
         Why there is no answer.
     pieces : sequence of Interval
-        All values, where they are not one interval.
+        All values of a profile, which need not be one interval, nor symmetric.
     """
 
     method: str
@@ -47,22 +46,9 @@ class Opinion:
     pieces: Sequence[Interval] = ()
 
     @property
-    def skewable(self) -> bool:
-        """Whether it is an interval of a profile, which need not be symmetric."""
-        return bool(self.pieces)
-
-    @property
     def spans(self) -> Sequence[tuple[float, float]]:
         """The interval, or its pieces."""
         return [(float(a), float(b)) for a, b in self.pieces] or [(self.low, self.high)]
-
-    def apart(self, first: Opinion, error: float) -> float:
-        """Return the largest distance between ends of two intervals, in standard errors."""
-        gaps = [
-            0.0 if own == other else abs(own - other) / error
-            for own, other in ((self.low, first.low), (self.high, first.high))
-        ]
-        return max(gaps)
 
     def verdict(self, first: Opinion, error: float) -> tuple[Level, str]:
         """Compare with the first opinion: by offsets that change a coverage, as for a bias."""
@@ -75,17 +61,18 @@ class Opinion:
         if len(self.spans) != len(first.spans):
             kinds = ("one interval", "in pieces")[:: 1 if len(self.spans) == 1 else -1]
             return "problem", f"{kinds[0]}, where the first is {kinds[1]}"
-        gap = self.apart(first, error)
+        pairs = ((self.low, first.low), (self.high, first.high))
+        moves = [0.0 if own == other else (own - other) / error for own, other in pairs]
+        gap = max(map(abs, moves))
         if not gap > SHRINKAGE_WARNS:
             return "ok", "agrees"
         if math.isinf(gap):
             return "problem", "one has an end where the other has none"
-        told = _moved((self.low - first.low) / error, (self.high - first.high) / error)
-        return ("problem" if gap > DRIFT_REFUSES else "look"), told
+        return ("problem" if gap > DRIFT_REFUSES else "look"), _moved(*moves)
 
 
 def _moved(low: float, high: float) -> str:
-    """Tell by how many standard errors both ends are elsewhere; an infinite one is not.
+    """Say by how many standard errors both ends are elsewhere.
 
     Examples
     --------
@@ -94,13 +81,10 @@ def _moved(low: float, high: float) -> str:
     >>> _moved(-0.5, 0.5)
     'starts 0.5 lower and ends 0.5 higher, in standard errors'
     """
-    one, two = ("" if math.isnan(x) else "higher" if x > 0 else "lower" for x in (low, high))
+    one, two = ("higher" if x > 0 else "lower" for x in (low, high))
     if one == two:
         return f"starts {abs(low):.2g} and ends {abs(high):.2g} standard errors {one}"
-    ends = [f"starts {abs(low):.2g} {one}"] * bool(one) + [f"ends {abs(high):.2g} {two}"] * bool(
-        two
-    )
-    return f"{' and '.join(ends)}, in standard errors"
+    return f"starts {abs(low):.2g} {one} and ends {abs(high):.2g} {two}, in standard errors"
 
 
 def agreement(found: Sequence[Opinion], errors: Mapping[str, float]) -> Check | None:
@@ -113,73 +97,56 @@ def agreement(found: Sequence[Opinion], errors: Mapping[str, float]) -> Check | 
     agree, counted = judged.count("ok"), sum(level != "note" for level in judged)
     if not counted:
         return Check("second opinions", "", "note", "No other method has an answer to compare.")
-    worst: Level = "problem" if "problem" in judged else "look" if "look" in judged else "ok"
-    value = f"{agree} of {counted} agree"
-    apart = [pair for pair, level in zip(others, judged, strict=True) if level in APART]
-    if worst == "look" and all(one.skewable != first.skewable for one, first in apart):
-        return _skewness(value, counted - agree, by_page=apart[0][1].skewable)
+    value, count = f"{agree} of {counted} agree", counted - agree
+    apart = [pair for pair, level in zip(others, judged, strict=True) if level == "look"]
+    level: Level = "problem" if "problem" in judged else "look" if apart else "ok"
+    if level == "look" and all(bool(one.pieces) != bool(first.pieces) for one, first in apart):
+        by_page = bool(apart[0][1].pieces)
+        text = (
+            "The symmetric interval ignores skewness, and so differs by more than a quarter of a "
+            "standard error at one end; "
+            + ("prefer this one." if by_page else "prefer the profile, if the model is right.")
+        )
+        return Check("second opinions", value, "note" if by_page else "look", text)
     text = (
-        "Every other interval agrees: no end is more than a quarter of a standard error away."
-        if agree == counted
-        else f"{counted - agree} of {counted} other intervals differ by more than a quarter of a "
-        "standard error at one end. Find out why before you rely on any of them."
+        f"{count} of {counted} other intervals differ by more than a quarter of a standard error "
+        "at one end. Find out why before you rely on any of them."
+        if count
+        else "Every other interval agrees: no end is more than a quarter of a standard error away."
     )
-    return Check("second opinions", value, worst, text)
-
-
-def _skewness(value: str, count: int, by_page: bool) -> Check:
-    """Explain symmetric intervals that differ from those of a profile, by less than an error."""
-    what = "The symmetric interval ignores" if by_page or count == 1 else "Symmetric ones ignore"
-    text = (
-        f"{what} skewness, and so differs by more than a quarter of a standard error at one end; "
-        + ("prefer this one." if by_page else "prefer that of the profile, if the model is right.")
-    )
-    return Check("second opinions", value, "note" if by_page else "look", text)
+    return Check("second opinions", value, level, text)
 
 
 def own_opinions(estimate: Estimate, level: float, transform: Any = None) -> list[Opinion]:
     """Return what an estimate itself holds beside its normal interval: draws, or influences."""
-    others = {text: _by_draws(estimate, level, transform, kind) for kind, text in KINDS.items()}
-    others["robust (HC0, from the influences)"] = _by_rows(estimate, level, transform)
-    known = {text: ends for text, ends in others.items() if ends is not None}
-    if not known:
+    others = dict(_others(estimate, level, transform))
+    if not others:
         return []
     own = columns_of(estimate, level, transform=transform)
-    known = {"this page": _ends(own), **known}
     return [
         Opinion(text, name, own["estimate"][k], float(low[k]), float(high[k]))
         for k, name in enumerate(estimate.names)
-        for text, (low, high) in known.items()
+        for text, (low, high) in {"this page": _ends(own), **others}.items()
     ]
 
 
-Ends = tuple[Sequence[float], Sequence[float]]
+def _others(estimate: Estimate, level: float, transform: Any) -> Iterator[tuple[str, Ends]]:
+    for kind, text in KINDS.items() if estimate.draws is not None else ():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of few replicates, which their number shows
+                low, high = map(np.atleast_1d, estimate.confidence_interval(level, kind=kind))
+        except ValueError:
+            continue
+        shown = {"estimate": low, "std_error": 0 * low, "conf_low": low, "conf_high": high}
+        # Quantiles need no scale, but are shown on that of the page.
+        yield text, _ends(Shown(transform if transform in SHOWN.values() else None)(shown))
+    by_model = not estimate.parts and "variance" not in estimate.diagnostics.notes
+    if estimate.influence is not None and estimate.rows is not None and by_model:
+        robust = replace(estimate, covariance=estimate.rows.scatter(estimate.influence))
+        ends = _ends(columns_of(robust, level, transform=transform))
+        yield "robust (HC0, from the influences)", ends
 
 
 def _ends(columns: Mapping[str, Any]) -> Ends:
     return columns["conf_low"], columns["conf_high"]
-
-
-def _by_draws(estimate: Estimate, level: float, transform: Any, kind: str) -> Ends | None:
-    if estimate.draws is None:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of few replicates, which their number shows
-            low, high = map(np.atleast_1d, estimate.confidence_interval(level, kind=kind))
-    except ValueError:
-        return None
-    if not isinstance(transform, str) or transform not in SHOWN:
-        return low.tolist(), high.tolist()  # quantiles need no scale
-    zeros = np.zeros(len(low))
-    shown = {"estimate": zeros, "std_error": zeros, "conf_low": low, "conf_high": high}
-    return _ends(Shown(transform)(shown))
-
-
-def _by_rows(estimate: Estimate, level: float, transform: Any) -> Ends | None:
-    """Return the sandwich interval where the one of the page rests on the model alone."""
-    plain = not estimate.parts and "variance" not in estimate.diagnostics.notes
-    if estimate.influence is None or estimate.rows is None or not plain:
-        return None
-    robust = replace(estimate, covariance=estimate.rows.scatter(estimate.influence))
-    return _ends(columns_of(robust, level, transform=transform))

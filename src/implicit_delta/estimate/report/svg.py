@@ -4,10 +4,8 @@ Places along an axis are percentages and heights are pixels, so that a picture f
 its letters and lines keep their size. Colors are classes of the style sheet.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +14,8 @@ from implicit_delta.core.types import Array
 from implicit_delta.estimate.report.text import escaped, tag
 
 ROOM = 0.05  # of the range, left free on either side of an axis
-NEAR_ZERO = 0.6  # of the range: a zero that is not farther away is on the axis
+NEAR_NULL = 0.6  # of the range: a null that is not farther away is on the axis
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-LETTER = 0.027  # of the width of a narrow screen, which a letter takes
 TINY = 5  # letters of a text that has room beside the edge
 SHORT, LONG = 7, 12  # letters of a label, of which five, three or two fit on a narrow screen
 EDGE = 0.06  # of the width: a long text so close to an edge is flush with it
@@ -39,29 +36,19 @@ class Axis:
     most: int = 5  # ticks
 
     @classmethod
-    def of(cls, numbers: Iterable[float], null: float = 0.0, most: int = 5) -> Axis:
+    def of(cls, numbers: Iterable[float], null: float = 0.0, most: int = 5) -> "Axis":
         """Hold all finite numbers, and the null if it is close; NaN is none."""
         known = [x for x in numbers if math.isfinite(x)] or [0.0]
         low, high = min(known), max(known)
-        width = high / 2 - low / 2 or abs(high) / 2 or 0.5  # halves do not overflow
-        if null < low and low / 2 - null / 2 <= NEAR_ZERO * width:
+        half = high / 2 - low / 2 or abs(high) / 2 or 0.5  # halves do not overflow
+        if null < low and low / 2 - null / 2 <= NEAR_NULL * half:
             low = null
-        if null > high and null / 2 - high / 2 <= NEAR_ZERO * width:
+        if null > high and null / 2 - high / 2 <= NEAR_NULL * half:
             high = null
-        width = high / 2 - low / 2 or width
+        half = high / 2 - low / 2 or half
         limit = float(np.finfo(np.float64).max)
-        ends = max(low - 2 * ROOM * width, -limit), min(high + 2 * ROOM * width, limit)
+        ends = max(low - 2 * ROOM * half, -limit), min(high + 2 * ROOM * half, limit)
         return cls(*ends, null, most)
-
-    def marks(self) -> list[tuple[float, str, str]]:
-        """Places of lines with their labels and kinds: the null, and ticks with room beside it."""
-        if not self.low <= self.null <= self.high:
-            return [(tick, text, "grid") for tick, text in self.ticks()]
-        null, own = self.share(self.null), f"{self.null:.6g}"
-        ticks = [
-            (tick, text) for tick, text in self.ticks() if abs(self.share(tick) - null) > CLOSE
-        ]
-        return [*((tick, text, "grid") for tick, text in ticks), (self.null, own, "zero")]
 
     def share(self, x: float) -> float:
         """Place of a number, from 0 to 1; what lies outside is at the edge."""
@@ -86,6 +73,14 @@ class Axis:
                 break
         return list(zip(ticks, labels, strict=True))
 
+    def marks(self) -> list[tuple[float, str, str]]:
+        """Places of lines with their labels and kinds: the null, and ticks with room beside it."""
+        if not self.low <= self.null <= self.high:
+            return [(tick, text, "grid") for tick, text in self.ticks()]
+        null = self.share(self.null)
+        free = [(x, text) for x, text in self.ticks() if abs(self.share(x) - null) > CLOSE]
+        return [*((x, text, "grid") for x, text in free), (self.null, f"{self.null:.6g}", "zero")]
+
     def _step(self, most: int) -> float:
         raw = min((self.high / 2 - self.low / 2) / most * 2, 1e308)  # which may overflow
         power = 10.0 ** math.floor(math.log10(raw)) if raw > 1e-300 else 1e-300
@@ -96,58 +91,22 @@ def _label(tick: float, step: float) -> str:
     if abs(tick) < step / 2:
         return "0"
     if 1e-4 <= abs(tick) < 1e7:
-        return f"{tick:,.{min(max(0, -math.floor(math.log10(step) + 1e-9) + _half(step)), 12)}f}"
+        half = f"{step:.1e}".startswith("2.5")  # steps of 2.5 need one more decimal
+        return f"{tick:,.{min(max(0, -math.floor(math.log10(step) + 1e-9) + half), 12)}f}"
     digits, power = f"{tick:.2e}".split("e")
     return f"{float(digits):g}e{int(power)}"
 
 
-def _half(step: float) -> int:
-    """One more decimal for steps of 2.5."""
-    return int(f"{step:.1e}".startswith("2.5"))
-
-
 def strip(axis: Axis, value: float, spans: Spans, label: str, tone: str = "") -> str:
     """Draw one interval, or its pieces: a line with its ends, and a dot at the value."""
-    shapes = [_grid(axis), *_interval(axis, value, spans, 5)]
-    return picture(shapes, 2 * MIDDLE, label, f"strip {tone}".strip())
-
-
-def single(axis: Axis, value: float, spans: Spans, texts: Mapping[float, str], label: str) -> str:
-    """Draw one interval alone, with texts above some of its numbers."""
-    kinds, free = {value: "main"}, _apart(axis, texts)
-    above = [_text(axis, x, text, -4, kinds.get(x, "end")) for x, text in free.items()]
-    shapes = [_grid(axis), *_interval(axis, value, spans, 7), *above]
-    return picture(shapes, 2 * MIDDLE, label, "strip single")
-
-
-def _apart(axis: Axis, texts: Mapping[float, str]) -> dict[float, str]:
-    """Leave out texts that would lie on an earlier one."""
-    free: dict[float, str] = {}
-    for x, text in texts.items():
-        gaps = (
-            abs(axis.share(x) - axis.share(y)) - LETTER * (len(text) + len(other)) / 2
-            for y, other in free.items()
-        )
-        if all(gap > 0 for gap in gaps):
-            free[x] = text
-    return free
-
-
-def _interval(axis: Axis, value: float, spans: Spans, radius: float) -> list[str]:
-    shapes = []
+    shapes = [_grid(axis)]
     for low, high in spans:
         if not math.isnan(low) and not math.isnan(high):
             shapes.append(_line(axis.at(low), MIDDLE, axis.at(high), MIDDLE, "span"))
             shapes += [_end(axis, x) for x in (low, high)]
     if math.isfinite(value):
-        shapes.append(tag("circle", class_="dot", cx=axis.at(value), cy=MIDDLE, r=radius))
-    return shapes
-
-
-def _text(axis: Axis, x: float, text: str, y: float, kind: str = "end") -> str:
-    share = axis.share(x) if len(text) > TINY else 0.5
-    anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
-    return tag("text", escaped(text), class_=kind, x=axis.at(x), y=f"{y:g}", text_anchor=anchor)
+        shapes.append(tag("circle", class_="dot", cx=axis.at(value), cy=MIDDLE, r=5))
+    return picture(shapes, 2 * MIDDLE, label, f"strip {tone}".strip())
 
 
 def bar(axis: Axis, value: float, label: str) -> str:
@@ -159,22 +118,16 @@ def bar(axis: Axis, value: float, label: str) -> str:
 
 def stacked(shares: Sequence[float], label: str) -> str:
     """Draw shares that add to one, side by side."""
-    shapes, left = [], 0.0
-    for k, share in enumerate(shares):
-        shapes.append(_rect(left, share, f"part part{k}", y=0, height=28))
-        left += share
+    lefts = np.cumsum([0.0, *shares]).tolist()
+    parts = zip(lefts, shares, strict=False)
+    shapes = [_rect(*part, f"part part{k}", y=0, height=28) for k, part in enumerate(parts)]
     return picture(shapes, 28, label, "stack")
 
 
 def scale(axis: Axis) -> str:
     """Draw the numbers below strips of one axis."""
-    texts = [_text(axis, tick, label, 15, "tick") for tick, label, _ in axis.marks()]
+    texts = (_text(axis, tick, label) for tick, label, _ in axis.marks())
     return tag("svg", *texts, class_="scale", height=20, aria_hidden="true")
-
-
-def _rect(left: float, width: float, kind: str, **place: float) -> str:
-    across = {"x": f"{100 * left:.2f}%", "width": f"{100 * width:.2f}%"}
-    return tag("rect", class_=kind, **across, **place)
 
 
 def band(value: Array, low: Array, high: Array, null: float, label: str) -> tuple[str, Axis]:
@@ -183,19 +136,16 @@ def band(value: Array, low: Array, high: Array, null: float, label: str) -> tupl
     axis = Axis.of([*low, *high], null)
     across = np.linspace(0, 1000, len(value))
 
-    def points(y: Array) -> str:
+    def points(y: Array) -> list[str]:
         heights = (200 * (1 - axis.share(float(one))) for one in y)
-        return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, heights, strict=True))
+        return [f"{a:.1f},{b:.1f}" for a, b in zip(across, heights, strict=True)]
 
-    back = " ".join(reversed(points(low).split()))
-    levels = [
-        _line("0", 200 * (1 - axis.share(tick)), "1000", 200 * (1 - axis.share(tick)), kind)
-        for tick, _, kind in axis.marks()
-    ]
+    around = " ".join([*points(high), *points(low)[::-1]])
+    heights = [(200 * (1 - axis.share(tick)), kind) for tick, _, kind in axis.marks()]
     shapes = [
-        *levels,
-        tag("polygon", class_="band", points=f"{points(high)} {back}"),
-        tag("polyline", class_="curve", points=points(value)),
+        *(_line("0", y, "1000", y, kind) for y, kind in heights),
+        tag("polygon", class_="band", points=around),
+        tag("polyline", class_="curve", points=" ".join(points(value))),
     ]
     inner = tag("svg", *shapes, viewBox="0 0 1000 200", preserveAspectRatio="none")
     return picture([inner], 200, label, "wide"), axis
@@ -203,24 +153,34 @@ def band(value: Array, low: Array, high: Array, null: float, label: str) -> tupl
 
 def _thinned(value: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Take neighbors together where there are more points than a screen shows."""
-    count = min(len(value), MOST_POINTS)
-    starts = np.linspace(0, len(value), count + 1).astype(int)[:-1]
-    middle = np.add.reduceat(value / len(value), starts) * len(value)
-    sizes = np.diff([*starts, len(value)])
-    return middle / sizes, np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    groups = np.array_split(np.arange(len(value)), min(len(value), MOST_POINTS))
+    starts = [int(group[0]) for group in groups]
+    middle = np.array([np.sum(value[group] / len(group)) for group in groups])
+    return middle, np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
 
 
 def picture(shapes: Iterable[str], height: float, label: str, kind: str) -> str:
     """Wrap shapes, with a title for those who do not see them."""
+    alternative = {"role": "img", "aria_label": label}
     title = tag("title", escaped(label))
-    told = {"role": "img", "aria_label": label}
-    return tag("svg", title, *shapes, class_=kind, height=f"{height:g}", **told)
+    return tag("svg", title, *shapes, class_=kind, height=f"{height:g}", **alternative)
 
 
 def _grid(axis: Axis) -> str:
     """Draw the ticks of an axis through a strip."""
     places = ((axis.at(tick), kind) for tick, _, kind in axis.marks())
     return "".join(_line(x, 0, x, 2 * MIDDLE, kind) for x, kind in places)
+
+
+def _text(axis: Axis, x: float, text: str) -> str:
+    share = axis.share(x) if len(text) > TINY else 0.5
+    anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
+    return tag("text", escaped(text), class_="tick", x=axis.at(x), y=15, text_anchor=anchor)
+
+
+def _rect(left: float, width: float, kind: str, **place: float) -> str:
+    across = {"x": f"{100 * left:.2f}%", "width": f"{100 * width:.2f}%"}
+    return tag("rect", class_=kind, **across, **place)
 
 
 def _line(x1: str, y1: float, x2: str, y2: float, kind: str) -> str:
