@@ -1,13 +1,13 @@
 """Data sets that share parameters, fitted together: ``m1 + m2``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.core.arguments import Counter
+from implicit_delta.core.precision import DOUBLE
 from implicit_delta.core.rounding import is_symmetric
 from implicit_delta.core.types import Array
 from implicit_delta.core.warn import warn
@@ -16,20 +16,25 @@ from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.constraints import Constraints, Rows
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.language import VectorLanguage
-from implicit_delta.models.loglik import from_loglik, notes_of
-from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout, of_arrays
 from implicit_delta.models.objective import objective_of
-from implicit_delta.models.printing import log_likelihood_of, name_of_model
-from implicit_delta.models.redraws import redraw
-from implicit_delta.models.residual_outputs import ResidualOutputs
+from implicit_delta.models.outputs import pseudo_options
+from implicit_delta.models.parametrization import LinearMap
+from implicit_delta.models.penalty import NO_PENALTY, InChart, Penalty, Ridge
+from implicit_delta.models.printing import name_of_model
+from implicit_delta.models.processes import processes_of
+from implicit_delta.models.redraws import on_the_way
+from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.sharded.at_hand import AtHand
+from implicit_delta.models.sharded.described import OutputFacts, outputs_of_shard
+from implicit_delta.models.sharded.rows import SumOver
+from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.sources import Source
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
-from implicit_delta.models.written_penalty import penalty_of
-from implicit_delta.models.written_rows import TermsOf, can_be_written, written_rows
 
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
@@ -44,9 +49,10 @@ def combine(*models: FittedModel, **named: FittedModel) -> FittedModel:
     Parameters
     ----------
     *models, **named : FittedModel
-        Fitted models with names (``start={"S": 100.0}``), of `from_loglik`, `from_residuals` or
-        `measurement` (or of a backend that knows its log-likelihood with all constants). Keywords
-        name the sources of error in `Estimate.budget`.
+        Fitted models with names (``start={"S": 100.0}``, or those of a library) and a
+        log-likelihood: of `from_loglik`, `from_residuals`, `measurement`, of statsmodels or
+        scikit-learn, of networks, of shards. Keywords name the sources of error in
+        `Estimate.budget`.
 
     Returns
     -------
@@ -76,12 +82,12 @@ def combine(*models: FittedModel, **named: FittedModel) -> FittedModel:
     parts = [part for name, model in given for part in _parts(name, model)]
     if len(parts) < 2:
         raise TypeError("combine takes two models or more: `combine(m1, m2)`, or `m1 + m2`.")
-    labels = _labels([name for name, _ in parts], [model for _, model in parts])
-    found = [model for _, model in parts]
-    layout = _joint_layout(found)
+    names, found = [name for name, _ in parts], [model for _, model in parts]
+    labels, layout = _labels(names, found), _joint_layout(found)
     _warn_of_strangers(found, labels)
     _check_other_data(found, labels)
-    return _fitted(found, labels, layout)
+    under = _constraints([model for _, model in given], layout)
+    return _fitted(found, labels, [name is not None for name in names], under, layout)
 
 
 def measurement(covariance: Any = None, /, **values: tuple[float, float] | float) -> FittedModel:
@@ -170,15 +176,27 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
 
 
 def _parts(name: str | None, model: Any) -> list[tuple[str | None, FittedModel]]:
-    """Take a model as one part, or as the parts that it was made of."""
-    written = isinstance(model, FittedModel) and can_be_written(model)
-    if not written or model.space.whole is not None:
+    """Take a model as one part, or as the data sets that it was made of."""
+    _check_part(model)
+    sources = model.facts.sources
+    if not sources or name is not None:
+        return [(name, model)]
+    return [
+        (source.name if source.is_named else None, _restored(model, shard))
+        for source, shard in zip(sources, model.rows.engine.shards, strict=True)
+    ]
+
+
+def _check_part(model: Any) -> None:
+    """Refuse what has no log-likelihood of rows, or no names."""
+    if not isinstance(model, FittedModel) or not model.rows.symmetric or model.facts.no_terms:
         raise TypeError(
-            f"combine takes models of from_loglik, from_residuals or measurement, not "
-            f"{name_of_model(model)}. Others add by their "
-            "log-likelihoods: write one function of all parameters."
+            f"combine takes models with a log-likelihood, and not {name_of_model(model)}. Of "
+            "estimates alone, `measurement(covariance, **values)` makes one."
         )
-    if model.space.layout is None:
+    if obstacle := _obstacle(model):
+        raise UnsupportedModelError(f"A model cannot be added to others: {obstacle}.")
+    if model.space.names is None:
         raise ValueError(
             "Parameters are shared by name, and this model has none: give them, "
             '`from_loglik(loglik, start={"S": 100.0, "mu": 5.2})`.'
@@ -188,10 +206,25 @@ def _parts(name: str | None, model: Any) -> list[tuple[str | None, FittedModel]]
             "A model with fixed parameters would fix them for all: combine first, and fix then, "
             f"`(m1 + m2).fix({_spelled_fixed(model)})`."
         )
-    model, sources = replace(model, rows=written_rows(model.rows)), model.facts.sources
-    if not sources or name is not None:
-        return [(name, model)]
-    return [(source.name, _restored(model, i)) for i, source in enumerate(sources)]
+
+
+def _obstacle(model: FittedModel) -> str:
+    """Tell why the objective of a model is no log-likelihood that adds to others."""
+    covariance, pseudo = model.facts.host.covariance, pseudo_options(model)
+    if covariance is not None:
+        return (
+            f"its covariance ({covariance.name}) is that of this fit alone. Fit it without "
+            "`cov_type`, and use `infer(m1 + m2, psi, robust=True)`"
+        )
+    if pseudo:
+        return f"with {pseudo} its terms are no log-densities"
+    if model.facts.no_rows:
+        return "its terms are not those of rows"
+    if model.penalty.early_stop:
+        return "its training stopped early. Use `polish(model)` before"
+    if processes_of(model).is_collective:
+        return "its rows are on several ranks, which would each add the other data"
+    return ""
 
 
 def _spelled_fixed(model: FittedModel) -> str:
@@ -199,11 +232,10 @@ def _spelled_fixed(model: FittedModel) -> str:
     return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.space.fixed.items())
 
 
-def _restored(model: FittedModel, i: int) -> FittedModel:
-    joint = _function(model)
-    assert isinstance(joint, Stacked)
-    part = joint.parts[i]
-    return replace(part.model, theta=np.asarray(model.theta)[part.places])
+def _restored(model: FittedModel, shard: Shard) -> FittedModel:
+    """Take the model of one data set as it was given, at the joint maximum."""
+    given: FittedModel = shard.part
+    return replace(given, theta=np.asarray(model.theta)[shard.places])
 
 
 def _labels(names: Sequence[str | None], models: Sequence[FittedModel]) -> list[str]:
@@ -272,12 +304,14 @@ def _data(model: FittedModel) -> set[str]:
 
 def _source(model: FittedModel) -> Any:
     """Take the user's function, or the rows of a backend."""
-    function = unwrapped(_function(model))
-    return function.rows if isinstance(function, TermsOf) else function
+    return unwrapped(getattr(model.rows, "loglik", model.rows))
 
 
 def _own_name(model: FittedModel) -> str:
-    function = getattr(_function(model), "function", _function(model))
+    function = getattr(model.rows, "loglik", None)
+    if function is None:
+        return model.facts.source.removeprefix("from_")
+    function = getattr(function, "function", function)
     if isinstance(function, _Measured):
         assert model.space.names is not None
         return ", ".join(model.space.names)
@@ -285,60 +319,123 @@ def _own_name(model: FittedModel) -> str:
     return "" if name in ("<lambda>", "loglik", "") else name
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A part of a combined model, and where its parameters are among all, (k,) of d."""
+def _fitted(
+    models: Sequence[FittedModel],
+    labels: Sequence[str],
+    named: Sequence[bool],
+    under: Constraints | None,
+    layout: Layout,
+) -> FittedModel:
+    own = [model.weights for model in models]
+    kinds = {w.kind for w in own if np.ptp(w.values) > 0 or w.values.size > 1}
+    if len(kinds) > 1:
+        raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
+    places = [_places(model, layout) for model in models]
+    shards = [
+        _shard(model, label, where, len(layout.names))
+        for model, label, where in zip(models, labels, places, strict=True)
+    ]
+    ends = np.cumsum([0, *(model.n for model in models)])
+    sources = tuple(
+        Source(label, slice(int(a), int(b)), is_named, model.facts.noise_rule is not None)
+        for label, a, b, is_named, model in zip(
+            labels, ends[:-1], ends[1:], named, models, strict=True
+        )
+    )
+    weights = Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency"))
+    start = _start(models, places, len(layout.names))
+    rows = SumOver(
+        AtHand(tuple(shards)),
+        tuple(model.n for model in models),
+        start,
+        weights.values,
+        output_facts=_outputs(models),
+    )
+    precisions = [model.facts.precision for model in models]
+    facts = Facts(
+        source=_maker(models),
+        notes={"log-likelihood": " + ".join(labels)},
+        df=min(model.facts.df for model in models),
+        sources=sources,
+        precision=next((own for own in precisions if own.is_single), DOUBLE),
+    )
+    space = Space(layout.names, layout, under, language=VectorLanguage(layout))
+    model = FittedModel(start, rows, weights, _penalty(models, places, start.size), space, facts)
+    return model.at(constrained_maximum(model))
 
-    model: FittedModel
-    places: NDArray[np.intp]
-    d: int
 
-    @property
-    def rows(self) -> LoglikRows:
-        """Rows of the part."""
-        return _rows(self.model)
-
-    def wide(self, rows: Any) -> Array:
-        """Put derivatives (n, k) among those of all parameters, (n, d)."""
-        columns = np.asarray(rows, dtype=np.float64)
-        found = np.zeros((len(columns), self.d))
-        found[:, self.places] = columns
-        return found
+def _maker(models: Sequence[FittedModel]) -> str:
+    """Name the function that made all of them, from functions of a user, or the sum."""
+    makers = {model.facts.source for model in models}
+    written = all(isinstance(model.rows, DifferencedRows) for model in models)
+    return makers.pop() if written and len(makers) == 1 else "combine"
 
 
-@dataclass(frozen=True, eq=False)
-class Stacked:
-    """The terms of all parts, one below the other, or another function of their rows."""
+def _shard(model: FittedModel, label: str, places: NDArray[np.intp], d: int) -> Shard:
+    """Take a data set as a part: penalties and constraints are those of the whole."""
+    bare = replace(model, penalty=NO_PENALTY, space=Space())
+    return Shard(on_the_way(bare), model, label, places=places)
 
-    parts: tuple[Placed, ...]
-    pick: Callable[[LoglikRows], Callable[[Array], Any] | None]
-    wide: bool = False
 
-    def __call__(self, theta: Array) -> Array:
-        """Evaluate each part at its own parameters."""
-        plain = np.asarray(theta)
-        found = []
-        for part in self.parts:
-            function = self.pick(part.rows)
-            assert function is not None
-            rows = function(plain[part.places])
-            found.append(part.wide(rows) if self.wide else np.asarray(rows, dtype=np.float64))
-        return np.concatenate(found)
+def _places(model: FittedModel, layout: Layout) -> NDArray[np.intp]:
+    """Find the parameters of a part among all."""
+    where = {name: j for j, name in enumerate(layout.names)}
+    return np.array([where[name] for name in model.space.names or ()])
 
-    def log_likelihood(self, theta: Array, weights: Weights) -> float:
-        """Sum those of the parts, with all their constants."""
-        plain = np.asarray(theta)
-        return sum(log_likelihood_of(p.model.at(plain[p.places])) for p in self.parts)
 
-    @property
-    def estimated(self) -> int:
-        """The number of noise variances that were estimated."""
-        return sum(part.model.facts.noise_rule is not None for part in self.parts)
+def _outputs(models: Sequence[FittedModel]) -> OutputFacts | None:
+    """Describe the outputs of all parts, if each has as many."""
+    known = [outputs_of_shard(model) for model in models]
+    found = [own for own in known if own is not None]
+    if len(found) < len(known) or len({own.size for own in found}) > 1:
+        return None
+    return OutputFacts(
+        is_linear=all(own.is_linear for own in found),
+        size=found[0].size,
+        pseudo="",
+        can_be_overdispersed=all(own.can_be_overdispersed for own in found),
+        noise=None,
+    )
 
-    @property
-    def __name__(self) -> str:
-        """Names of the parts."""
-        return " + ".join(getattr(self.pick(p.rows), "__name__", "loglik") for p in self.parts)
+
+def _penalty(models: Sequence[FittedModel], places: Sequence[NDArray[np.intp]], d: int) -> Penalty:
+    """Add the penalties up, each one of its own parameters."""
+    ridges: list[Ridge] = []
+    functions: list[Any] = []
+    for model, where in zip(models, places, strict=True):
+        own = LinearMap.selecting(where, d)
+        ridges += [own.ridge(ridge) for ridge in model.penalty.ridges]
+        if model.penalty.functions:
+            functions.append(InChart(replace(model.penalty, ridges=()), own))
+    return Penalty(tuple(ridges), tuple(functions))
+
+
+def _joint_layout(models: Sequence[FittedModel]) -> Layout:
+    """Name all parameters once, in order of appearance."""
+    shapes: dict[str, tuple[int, ...] | None] = {}
+    for model in models:
+        own = _layout(model)
+        for name in own.spoken:
+            shape = own.blocks[name].shape
+            if shapes.setdefault(name, shape) != shape:
+                raise ValueError(
+                    f"{name!r} has the shape {shape} in one model and {shapes[name]} in another."
+                )
+    return of_arrays(shapes)
+
+
+def _layout(model: FittedModel) -> Layout:
+    return model.space.layout or Layout(model.space.names or ())
+
+
+def _start(models: Sequence[FittedModel], places: Sequence[NDArray[np.intp]], d: int) -> Array:
+    """Average the maxima of the parts, each with its own precision."""
+    total, weight = np.zeros(d), np.zeros(d)
+    for model, where in zip(models, places, strict=True):
+        precision = objective_of(model).units ** -2.0
+        total[where] += precision * np.asarray(model.theta)
+        weight[where] += precision
+    return total / weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +443,7 @@ class PlacedRows:
     """Rows of the constraints of a part, as those of all parameters."""
 
     rows: Rows
-    part: Placed
+    chart: LinearMap
 
     @property
     def linear(self) -> bool:
@@ -355,169 +452,25 @@ class PlacedRows:
 
     def value(self, theta: Array) -> Array:
         """Evaluate at the parameters of the part."""
-        return self.rows.value(np.asarray(theta)[self.part.places])
+        return self.rows.value(self.chart.point(np.asarray(theta)))
 
     def slope(self, theta: Array) -> Array:
         """Differentiate, with zeros for the other parameters."""
-        return self.part.wide(self.rows.slope(np.asarray(theta)[self.part.places]))
+        own = self.rows.slope(self.chart.point(np.asarray(theta)))
+        return np.asarray(self.chart.pull(theta, own.T).T)
 
 
-@dataclass(frozen=True, eq=False)
-class SummedPenalty:
-    """Penalties of all parts."""
-
-    parts: tuple[Placed, ...]
-
-    def __call__(self, theta: Array) -> float:
-        """Add them up."""
-        plain = np.asarray(theta)
-        return sum(p.model.penalty.value(plain[p.places]) for p in self.parts)
-
-
-@dataclass(frozen=True, eq=False)
-class RedrawnParts:
-    """Draw new data of every part."""
-
-    parts: tuple[Placed, ...]
-    single: bool = False  # only those of one term, which cannot be drawn by rows
-
-    def __call__(
-        self, rows: LoglikRows, theta: Array, weights: Weights, rng: np.random.Generator
-    ) -> LoglikRows:
-        """Draw at the parameters of the combined model."""
-        theta = np.asarray(theta)
-        drawn = [
-            p
-            if self.single and p.model.n > 1
-            else replace(p, model=redraw(p.model.at(theta[p.places]), rng))
-            for p in self.parts
-        ]
-        sizes = [p.model.n for p in drawn], [p.model.n for p in self.parts]
-        if sizes[0] != sizes[1]:
-            raise UnsupportedModelError(
-                f"The simulated parts have {sizes[0]} terms, and the data {sizes[1]}: simulate "
-                "as many."
-            )
-        return rows.of(**_functions(tuple(drawn), rows.counter))
-
-
-def _functions(parts: tuple[Placed, ...], counter: Counter) -> dict[str, Any]:
-    """Stack the functions of the parts that all of them have."""
-    has_scores = all(part.rows.scores is not None for part in parts)
-    has_residuals = all(part.rows.outputs is not None for part in parts)
-    outputs = ResidualOutputs(
-        Stacked(parts, _slopes, wide=True), Stacked(parts, _residuals), counter
-    )
-    return {
-        "loglik": Stacked(parts, _loglik),
-        "scores": Stacked(parts, _scores, wide=True) if has_scores else None,
-        "outputs": outputs if has_residuals else None,
-    }
-
-
-def _loglik(rows: LoglikRows) -> Callable[[Array], Any]:
-    return rows.loglik
-
-
-def _scores(rows: LoglikRows) -> Callable[[Array], Any] | None:
-    return rows.scores
-
-
-def _slopes(rows: LoglikRows) -> Callable[[Array], Any] | None:
-    return None if rows.outputs is None else rows.outputs.slopes
-
-
-def _residuals(rows: LoglikRows) -> Callable[[Array], Any] | None:
-    return None if rows.outputs is None else rows.outputs.residuals
-
-
-def _rows(model: FittedModel) -> LoglikRows:
-    assert isinstance(model.rows, LoglikRows)
-    return model.rows
-
-
-def _function(model: FittedModel) -> Callable[[Array], Any]:
-    return _rows(model).loglik
-
-
-def _fitted(models: Sequence[FittedModel], labels: Sequence[str], layout: Layout) -> FittedModel:
-    own = [model.weights for model in models]
-    kinds = {w.kind for w in own if np.ptp(w.values) > 0 or w.values.size > 1}
-    if len(kinds) > 1:
-        raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
-    d = len(layout.names)
-    where = {name: j for j, name in enumerate(layout.names)}
-    parts = tuple(
-        Placed(m, np.array([where[name] for name in m.space.names or ()]), d) for m in models
-    )
-    ends = np.cumsum([0, *(model.n for model in models)])
-    sources = tuple(
-        Source(label, slice(int(a), int(b)))
-        for label, a, b in zip(labels, ends[:-1], ends[1:], strict=True)
-    )
-    penalized = any(model.penalty for model in models)
-    under, counter = _constraints(parts), Counter()
-    rows = LoglikRows(
-        n=int(ends[-1]),
-        d=d,
-        draw=RedrawnParts(parts) if all(p.rows.draw is not None for p in parts) else None,
-        measure=RedrawnParts(parts, single=True) if any(m.n == 1 for m in models) else None,
-        counter=counter,
-        is_bounded=under is not None,
-        climbs=True,
-        **_functions(parts, counter),
-    )
-    facts = Facts(
-        source="from_loglik" if rows.outputs is None else "from_residuals",
-        notes=notes_of(rows),
-        df=min(model.facts.df for model in models),
-        sources=sources,
-    )
-    model = FittedModel(
-        _start(parts),
-        rows,
-        Weights(np.concatenate([w.values for w in own]), next(iter(kinds), "frequency")),
-        penalty_of(SummedPenalty(parts) if penalized else None, 0.0),
-        Space(layout.names, layout, under, language=VectorLanguage(layout)),
-        facts,
-    )
-    return model.at(constrained_maximum(model))
-
-
-def _joint_layout(models: Sequence[FittedModel]) -> Layout:
-    """Name all parameters once, in order of appearance."""
-    shapes: dict[str, tuple[int, ...] | None] = {}
-    for model in models:
-        assert model.space.layout is not None
-        for name in model.space.layout.spoken:
-            shape = model.space.layout.blocks[name].shape
-            if shapes.setdefault(name, shape) != shape:
-                raise ValueError(
-                    f"{name!r} has the shape {shape} in one model and {shapes[name]} in another."
-                )
-    return of_arrays(shapes)
-
-
-def _start(parts: Sequence[Placed]) -> Array:
-    """Average the maxima of the parts, each with its own precision."""
-    total, weight = np.zeros(parts[0].d), np.zeros(parts[0].d)
-    for part in parts:
-        precision = objective_of(part.model).units ** -2.0
-        total[part.places] += precision * np.asarray(part.model.theta)
-        weight[part.places] += precision
-    return total / weight
-
-
-def _constraints(parts: Sequence[Placed]) -> Constraints | None:
+def _constraints(models: Sequence[FittedModel], layout: Layout) -> Constraints | None:
+    """Join the constraints of all models, as they were given."""
     given = [
-        (part, part.model.space.constraints)
-        for part in parts
-        if part.model.space.constraints is not None
+        (LinearMap.selecting(_places(model, layout), len(layout.names)), model.space.constraints)
+        for model in models
+        if model.space.constraints is not None
     ]
     if not given:
         return None
     return Constraints(
-        tuple(PlacedRows(rows, part) for part, own in given for rows in own.parts),
+        tuple(PlacedRows(rows, chart) for chart, own in given for rows in own.parts),
         np.concatenate([own.low for _, own in given]),
         np.concatenate([own.high for _, own in given]),
         tuple(label for _, own in given for label in own.labels),

@@ -9,6 +9,7 @@ from scipy.special import chdtrc
 from implicit_delta.core.types import Array
 from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.objective import objective_of
+from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.printing import log_likelihood_of
 
 if TYPE_CHECKING:
@@ -50,12 +51,13 @@ class FitStatistics:
         count, free = model.weights.count, free_parameters(model)
         rows = model.rows
         outputs = rows.outputs if isinstance(rows, LoglikRows) else None
-        several = getattr(getattr(rows, "loglik", None), "estimated", 0)  # of data sets together
+        several = sum(source.is_scaled for source in model.facts.sources)
         likelihood = None if outputs is None else outputs.likelihood
         estimated = int(likelihood is not None and model.facts.noise_rule is not None)
-        squares = np.nan
-        if outputs is not None and not several:
-            squares = model.weights.values @ outputs.residuals(np.asarray(model.theta)) ** 2
+        residuals = None
+        if model.facts.source == "from_residuals" and not several:
+            residuals = squared_residuals(model)
+        squares = np.nan if residuals is None else model.weights.values @ residuals
         noise = np.nan if likelihood is None else likelihood.noise
         return cls(
             log_likelihood=np.nan if model.penalty.given else log_likelihood_of(model),

@@ -15,7 +15,7 @@ from implicit_delta.core.labels import near_match
 from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Constraints, Linear
 from implicit_delta.models.named_theta import Layout
-from implicit_delta.models.rows import DifferencedRows
+from implicit_delta.models.redraws import on_the_way
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -75,10 +75,8 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     under = with_equalities(limits, fixed, _layout(model), theta)
     facts = model.facts.with_training(before=None)
     space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
-    rows = model.rows
-    rows = rows.for_climbing() if isinstance(rows, DifferencedRows) else rows
     facts = facts.with_host(covariance=None)
-    return replace(model, theta=theta, rows=rows, space=space, facts=facts)
+    return on_the_way(replace(model, theta=theta, space=space, facts=facts))
 
 
 def without_constraints(model: "FittedModel") -> "FittedModel":

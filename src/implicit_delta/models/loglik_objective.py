@@ -36,6 +36,7 @@ from implicit_delta.models.outer_products import (
     worth_a_metric,
 )
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.runaway import OF_A_PART
 from implicit_delta.models.traced_loglik import (
     looks_smooth,
     rows_along,
@@ -355,10 +356,11 @@ class LoglikObjective:
             axes = self.units[:, None] * vectors / np.sqrt(values)
             matrix, error = self._second_differences(theta, axes)
             values = np.ones(1)
-        elif abs(values[0]) <= 1e-9 and not self.rows.climbs:
+        elif abs(values[0]) <= 1e-9 and not (self.rows.climbs or OF_A_PART.get()):
             flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
             self._check_flat(theta, flat)
-        self._check_certain(error, max(abs(values).min(), FLAT * max(values[-1], 1.0)))
+        least = abs(values).max() if OF_A_PART.get() else abs(values).min()
+        self._check_certain(error, max(least, FLAT * max(values[-1], 1.0)))
         return matrix
 
     def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:

@@ -72,9 +72,17 @@ class LinearMap:
         kept = np.setdiff1d(np.arange(b.size), last)
         return cls(origin, identity.tocsc()[:, kept].tocsr(), kept)
 
+    @classmethod
+    def selecting(cls, places: NDArray[np.intp], size: int) -> "LinearMap":
+        """Take the entries at these places of a longer vector, which it has each once."""
+        each = np.arange(places.size)
+        ones = (np.ones(places.size), (each, places))
+        basis = scipy.sparse.csr_array(ones, shape=(places.size, size))
+        return cls(np.zeros(places.size), basis, places)
+
     @property
     def size(self) -> int:
-        return self.kept.size
+        return int(self.basis.shape[1])
 
     def point(self, z: Array) -> Array:
         return np.asarray(self.origin + self.basis @ z)
@@ -93,4 +101,55 @@ class LinearMap:
 
     def ridge(self, ridge: Ridge) -> Ridge:
         """Write a ridge on b as one on theta."""
-        return Ridge(ridge.strength, ridge.center - self.origin, ridge.name, self.basis)
+        if ridge.basis is None:
+            return Ridge(ridge.strength, ridge.center - self.origin, ridge.name, self.basis)
+        center = ridge.center - ridge.basis @ self.origin
+        return Ridge(ridge.strength, center, ridge.name, ridge.basis @ self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Some parameters alone, as coordinates; the others are where a point has them.
+
+    Attributes
+    ----------
+    around : (d,) array
+        The point.
+    free : (k,) array of int
+        Places of the coordinates.
+    """
+
+    around: Array
+    free: NDArray[np.intp]
+
+    linear = fixes = True
+
+    @property
+    def size(self) -> int:
+        return self.free.size
+
+    def point(self, z: Array) -> Array:
+        theta = np.array(self.around)
+        theta[self.free] = z
+        return theta
+
+    def coordinates(self, theta: Array) -> Array:
+        return theta[self.free]
+
+    def part(self, covariance: Array) -> Array:
+        """Take the part of a covariance of all parameters that is of the free ones, (k, k)."""
+        return covariance[np.ix_(self.free, self.free)]
+
+    def slope(self, theta: Array) -> Array:
+        return self.push(theta, np.eye(self.size))
+
+    def push(self, theta: Array, v: Array) -> Array:
+        moved = np.zeros((self.around.size, *v.shape[1:]))
+        moved[self.free] = v
+        return moved
+
+    def pull(self, theta: Array, g: Array) -> Array:
+        return g[self.free]
+
+    def second_order(self, gradient: Array, z: Array, v: Array) -> Array:
+        return np.zeros_like(v)

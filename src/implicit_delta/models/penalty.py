@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from implicit_delta.core.types import Array
 from implicit_delta.linalg.arrays import squared_length
 from implicit_delta.models.constraints import Chart
+
+if TYPE_CHECKING:
+    from implicit_delta.models.parametrization import Parametrization
 
 EARLY_STOP = "training that stopped early"
 
@@ -165,7 +168,7 @@ class InChart:
     """A penalty in the coordinates of a chart."""
 
     penalty: Penalty
-    chart: Chart
+    chart: "Parametrization"
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The same model with other weights or with new data."""
+"""The same model with other weights, with new data, or on the way to its maximum."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
-from implicit_delta.models.rows import LocalRows, MeasuredRows, RedrawableRows
+from implicit_delta.models.rows import ClimbingRows, LocalRows, MeasuredRows, RedrawableRows
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -23,6 +23,12 @@ def reweight(model: "FittedModel", weights: Any) -> "FittedModel":
         weights=fresh,
         facts=model.facts if same else model.facts.with_host(covariance=None),
     )
+
+
+def on_the_way(model: "FittedModel") -> "FittedModel":
+    """Build the same model for a climb, where derivatives may be uncertain."""
+    rows = model.rows
+    return replace(model, rows=rows.for_climbing()) if isinstance(rows, ClimbingRows) else model
 
 
 def influences_of(model: "FittedModel", theta: Array, v: Array) -> Array:

@@ -148,6 +148,14 @@ class LocalRows(Protocol):
 
 
 @runtime_checkable
+class ClimbingRows(Protocol):
+    """Rows that refuse derivatives which are uncertain; `LocalRows.at` ends a climb."""
+
+    def for_climbing(self) -> Rows:
+        """Allow derivatives that are uncertain, on the way to a maximum."""
+
+
+@runtime_checkable
 class ComposableRows(Protocol):
     """Rows of functions of theta, which can be composed with a chart; others are `Restricted`."""
 
@@ -197,9 +205,6 @@ class DifferencedRows(Protocol):
 
     def around(self, theta: Array, weights: Weights, penalty: Penalty) -> "LocalObjective":
         """Make the objective, to be differentiated in the units of the parameters at theta."""
-
-    def for_climbing(self) -> Rows:
-        """Allow derivatives that are uncertain, on the way to a maximum."""
 
     def arrived(self) -> Rows:
         """Refuse derivatives that are uncertain; keep nothing that was computed on the way."""

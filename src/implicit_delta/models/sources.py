@@ -11,10 +11,23 @@ from implicit_delta.models.objective import objective_of
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of a combined model: its name and its rows among all."""
+    """A data set of a combined model.
+
+    Attributes
+    ----------
+    name : str
+    rows : slice
+        Its rows among all.
+    is_named : bool
+        Whether a user has given the name.
+    is_scaled : bool
+        Whether its noise variance was estimated.
+    """
 
     name: str
     rows: slice
+    is_named: bool = False
+    is_scaled: bool = False
 
     @property
     def single(self) -> bool:

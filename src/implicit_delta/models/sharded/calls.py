@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta.core.types import Array
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models import batches
+from implicit_delta.models.constraints import Chart
+from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import curvature_noise, tangent_model, whitened_rows
+from implicit_delta.models.parametrization import Held
 from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.redraws import redraw, reweight
+from implicit_delta.models.redraws import on_the_way, redraw, reweight
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
@@ -64,7 +68,7 @@ class Sum(Call):
 
     def __call__(self, shard: Shard, *arguments: Any) -> Any:
         zeros = np.zeros(() if self.like is None else arguments[self.like].shape)
-        if shard.silent:
+        if shard.silent if self.like is None else shard.is_idle:
             return zeros
         found = super().__call__(shard, *arguments)
         return found if self.like is None else shard.spread(found, zeros)
@@ -95,7 +99,7 @@ class SumBlocks:
 
 def rough_score(shard: Shard, theta: Array) -> Array:
     """Gradient of the objective, roughly, (d,)."""
-    if shard.silent:
+    if shard.is_idle:
         return np.zeros_like(theta)
     found = objective_of(shard.model).rough_score(shard.own(theta))
     return shard.spread(found, np.zeros_like(theta))
@@ -104,7 +108,7 @@ def rough_score(shard: Shard, theta: Array) -> Array:
 def batch_score(shard: Shard, rows: NDArray[np.integer[Any]], theta: Array) -> Array:
     """Gradient of the weighted sum of the terms of some rows, (d,)."""
     zeros = np.zeros_like(theta)
-    if not len(rows) or shard.silent:
+    if not len(rows) or shard.is_idle:
         return zeros
     share = len(rows) / shard.model.n
     return shard.spread(share * batches.batch_score(shard.model, shard.own(theta), rows), zeros)
@@ -112,7 +116,8 @@ def batch_score(shard: Shard, rows: NDArray[np.integer[Any]], theta: Array) -> A
 
 def units(shard: Shard, d: int) -> Array:
     """Standard errors of single parameters, from these rows, (d,)."""
-    return shard.spread(objective_of(shard.model).units, np.full(d, np.inf))
+    none = np.full(d, np.inf)
+    return shard.spread(objective_of(shard.model).units, none) if shard.model.d else none
 
 
 def whitened(shard: Shard, theta: Array, v: Array) -> list[Whitened]:
@@ -123,7 +128,7 @@ def whitened(shard: Shard, theta: Array, v: Array) -> list[Whitened]:
 def noise(shard: Shard, seed: int, theta: Array, count: int) -> Array | None:
     """Draw vectors with the Gauss-Newton matrix of the shard as covariance, (d, count)."""
     rng, zeros = np.random.default_rng(seed), np.zeros((theta.size, count))
-    if shard.silent:
+    if shard.is_idle:
         return zeros
     found = curvature_noise(shard.model, shard.own(theta), rng, count)
     return None if found is None else shard.spread(found, zeros)
@@ -147,9 +152,24 @@ def reads_psi(shard: Shard) -> bool:
     return getattr(shard.model.space.language, "watch", None) is not None
 
 
-def placed(shard: Shard, places: NDArray[np.intp]) -> Shard:
-    """Take these entries of theta as the parameters of the shard."""
-    return replace(shard, places=places)
+def at(shard: Shard, theta: Array) -> Shard:
+    """Take another theta; a shard without parameters has none."""
+    return replace(shard, model=shard.model.at(shard.own(theta))) if shard.model.d else shard
+
+
+def climbing(shard: Shard, share: None) -> Shard:
+    """Allow derivatives that are uncertain, on the way to a maximum."""
+    return replace(shard, model=on_the_way(shard.model))
+
+
+def held(shard: Shard, chart: Chart) -> Shard:
+    """Hold the parameters of a shard that are none of the coordinates of all."""
+    assert shard.places is not None
+    known = np.isin(shard.places, chart.free)
+    point = chart.point(chart.coordinates(chart.around))[shard.places]
+    own: Any = Held(point, np.flatnonzero(known))
+    model = shard.model if known.all() else restricted(shard.model, own)
+    return replace(shard, model=model, places=np.searchsorted(chart.free, shard.places[known]))
 
 
 def reweighted(shard: Shard, weights: Array) -> Shard:
@@ -186,9 +206,20 @@ def with_penalty(shard: Shard, penalty: Penalty) -> "FittedModel":
     return replace(shard.model, penalty=penalty)
 
 
-def redrawn(shard: Shard, seed: int) -> "FittedModel":
-    """Draw new targets."""
-    return redraw(shard.model, np.random.default_rng(seed))
+def redrawn(shard: Shard, seed: int | np.random.Generator) -> "FittedModel":
+    """Draw new targets, as many."""
+    drawn = redraw(shard.model, np.random.default_rng(seed))
+    if drawn.n != shard.model.n:
+        raise UnsupportedModelError(
+            f"The simulated parts have {drawn.n} terms, and the data {shard.model.n}: simulate as "
+            "many."
+        )
+    return drawn
+
+
+def measured_again(shard: Shard, seed: int | np.random.Generator) -> "FittedModel | Shard":
+    """Draw what was measured once, which is a single term."""
+    return redrawn(shard, seed) if shard.model.n == 1 else shard
 
 
 def tangent(shard: Shard, theta: Array) -> "FittedModel":

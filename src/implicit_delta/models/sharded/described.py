@@ -78,7 +78,7 @@ def described(shard: Shard) -> Described:
         theta,
         replace(model.space, language=VectorLanguage()),
         _facts(model),
-        _outputs(model),
+        outputs_of_shard(model),
         replace(model.penalty, functions=()),
         bool(model.penalty.functions),
         pulls(model, theta),
@@ -119,7 +119,8 @@ def _facts(model: FittedModel) -> Facts:
     )
 
 
-def _outputs(model: FittedModel) -> OutputFacts | None:
+def outputs_of_shard(model: FittedModel) -> OutputFacts | None:
+    """Describe the outputs of a model, if it has any."""
     own = model.rows.outputs
     if own is None:
         return None

@@ -22,7 +22,7 @@ class Engine(Processes, ABC):
     evaluations, or rows where these are asked for. Sums are in float64, in the order of the parts.
 
     An engine has three members: `count`, `each` and `changed`; one that can reduce on the way, as
-    an all-reduce does, has its own `sum`.
+    an all-reduce does, has its own `sum`. It is the `processes` of its rows.
 
     Attributes
     ----------
@@ -36,6 +36,15 @@ class Engine(Processes, ABC):
     def maker(self) -> str:
         """The function that makes such models."""
         return "from_shards"
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that work on the shards."""
+        return self
+
+    def seeds(self, rng: np.random.Generator) -> list[Any]:
+        """Draw a seed for each shard."""
+        return [int(seed) for seed in rng.integers(2**62, size=self.count)]
 
     @property
     def own_rows(self) -> str:

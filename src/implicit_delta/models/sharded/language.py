@@ -81,7 +81,7 @@ class ShardLanguage:
         return str(self.engine.first(Call("space.language.psi_warning"), psi))
 
     def at(self, theta: Array) -> "ShardLanguage":
-        return self._changed(Call("at"), plain(theta))
+        return self._changed(calls.at, plain(theta))
 
     def along(self, chart: Chart) -> "ShardLanguage":
         return self._changed(Call(restricted), chart)

@@ -66,7 +66,7 @@ class SumOutputs:
         self, theta: Array, weights: Array, rng: np.random.Generator, count: int
     ) -> Array | None:
         """Add up draws of the shards, each with a seed of its own."""
-        engine, seeds = self.rows.weighted(weights).engine, self.rows.seeds(rng)
+        engine, seeds = self.rows.weighted(weights).engine, self.rows.engine.seeds(rng)
         own = list(engine.each(calls.noise, plain(theta), count, shares=seeds))
         return None if any(drawn is None for drawn in own) else np.sum(own, axis=0)
 

@@ -15,6 +15,8 @@ from implicit_delta.models.constraints import Chart
 from implicit_delta.models.coordinates import restricted
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.processes import Processes
+from implicit_delta.models.refit_fixed import check_unchanged
 from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import Rows
 from implicit_delta.models.sharded import calls
@@ -73,20 +75,18 @@ class SumOver:
         Where the models of the shards are.
     sent : (n,) array
         Weights that they have: recognized by identity.
-    origin : Origin
+    origin : Origin or None
+        None for several data sets, each with some of the parameters, those of `Shard.places`.
     output_facts : OutputFacts or None
         None without outputs.
-    is_placed : bool
-        Whether shards have some of the parameters each, those of `Shard.places`.
     """
 
     engine: Engine
     sizes: tuple[int, ...]
     theta: Array
     sent: Array
-    origin: Origin
+    origin: Origin | None = None
     output_facts: OutputFacts | None = None
-    is_placed: bool = False
     cache: LastCache = field(default_factory=LastCache)
 
     @property
@@ -106,8 +106,8 @@ class SumOver:
         return self.engine.counter.count
 
     @property
-    def processes(self) -> Engine:
-        return self.engine
+    def processes(self) -> Processes:
+        return self.engine.processes
 
     @property
     def outputs(self) -> SumOutputs | None:
@@ -117,8 +117,14 @@ class SumOver:
         rows, point = self.weighted(weights.values), plain(theta)
         if np.array_equal(point, self.theta):
             return rows
-        moved: SumOver = rows.changed(Call("at"), [point] * self.engine.count, theta=point)
+        moved: SumOver = rows.changed(calls.at, [point] * self.engine.count, theta=point)
         return moved
+
+    def for_climbing(self) -> "SumOver":
+        if self.origin is not None:
+            return self
+        found: SumOver = self.changed(calls.climbing, [None] * self.engine.count)
+        return found
 
     def weighted(self, weights: Array) -> "SumOver":
         """Send these weights, unless the shards have them."""
@@ -133,14 +139,13 @@ class SumOver:
         return replace(self, engine=engine, cache=LastCache(), **others)
 
     def along(self, chart: Chart) -> Rows:
-        if self.is_placed:
+        if self.origin is None and not chart.fixes:
             return Restricted(self, chart)
-        origin = replace(self.origin, is_penalized=False)
         found: SumOver = self.changed(
-            Call(restricted),
+            calls.held if self.origin is None else Call(restricted),
             [chart] * self.engine.count,
             theta=chart.coordinates(self.theta),
-            origin=origin,
+            origin=self.origin and replace(self.origin, is_penalized=False),
         )
         return found
 
@@ -205,9 +210,16 @@ class SumOver:
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "SumOver":
         """Draw new targets, with a seed for each shard: they depend on the sharding."""
         rows = self.at(theta, weights)
-        drawn: SumOver = rows.changed(calls.redrawn, self.seeds(rng))
+        drawn: SumOver = rows.changed(calls.redrawn, self.engine.seeds(rng))
         drawn.engine.first(Call("n"))  # what cannot be drawn is refused now
         return drawn
+
+    def measured_again(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "SumOver":
+        if self.origin is not None or 1 not in self.sizes:
+            return self
+        rows = self.at(theta, weights)
+        found: SumOver = rows.changed(calls.measured_again, self.engine.seeds(rng))
+        return found
 
     def log_likelihood(self, theta: Array, weights: Weights) -> float:
         facts = self.output_facts
@@ -216,7 +228,10 @@ class SumOver:
         return float(self.at(theta, weights).engine.sum(Sum(log_likelihood_of)))
 
     def check_unchanged(self, theta: Array) -> None:
-        self.origin.check_unchanged(theta)
+        if self.origin is None:
+            list(self.engine.each(Call(check_unchanged)))
+        else:
+            self.origin.check_unchanged(theta)
 
     def strongest(
         self, theta: Array, weights: Weights, v: Array, errors: Array, k: int
@@ -260,10 +275,6 @@ class SumOver:
         """Send the clusters of the rows once, and not with each draw."""
         found: SumOver = self.changed(calls.coded, self.split(clusters.codes))
         return found
-
-    def seeds(self, rng: np.random.Generator) -> list[int]:
-        """Draw a seed for each shard."""
-        return [int(seed) for seed in rng.integers(2**62, size=self.engine.count)]
 
     @property
     def starts(self) -> NDArray[np.intp]:

@@ -10,13 +10,13 @@ from typing import Any
 from implicit_delta.core.arguments import Counter
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
-from implicit_delta.models.sharded.calls import Call, reweighted
+from implicit_delta.models.sharded.calls import at, reweighted
 from implicit_delta.models.sharded.engine import Change, Engine
 from implicit_delta.models.sharded.shard import Ask, Shard, answered, built, label_of
 from implicit_delta.models.user_calls import isolated_cache
 
 KEEP = 2**28  # bytes of arrays in built models that stay in memory
-LAST_COUNTS = (Call("at"), reweighted)  # what such a change did before does not matter
+LAST_COUNTS = (at, reweighted)  # what such a change did before does not matter
 MOST_OBJECTS = 100_000  # looked at for their size
 
 

@@ -47,6 +47,11 @@ class Shard:
     codes: NDArray[np.intp] | None = None
     places: NDArray[np.intp] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether its derivatives are zero: no row counts, or no parameter of it varies."""
+        return self.silent or not self.model.d
+
     def own(self, value: Any) -> Any:
         """Take the entries of an array, (d,) or (d, k), that are those of the shard."""
         part = self.places is not None and isinstance(value, np.ndarray)
@@ -108,7 +113,8 @@ def answered(shard: Shard, ask: Ask, arguments: tuple[Any, ...], name: bool = Tr
     """Ask a shard; an error names its part."""
     before = shard.model.rows.passes
     try:
-        value = ask(shard, *arguments)
+        with of_a_part():
+            value = ask(shard, *arguments)
     except Exception as error:
         if not name:
             raise
