@@ -7,7 +7,7 @@ from opaque import Diagonal, steps
 from scipy.stats import norm
 
 import implicit_delta as idm
-from implicit_delta.linalg.inverse_root import inverse_root
+from implicit_delta.linalg.krylov import inverse_root
 from implicit_delta.testing import check_method
 
 CASES = [normal(), linear(), logistic(), poisson(), quadratic(), weibull()]

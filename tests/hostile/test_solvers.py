@@ -9,7 +9,7 @@ import pytest
 
 import implicit_delta as idm
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.linalg.inverse_root import inverse_root
+from implicit_delta.linalg.krylov import inverse_root
 from implicit_delta.linalg.solvers import cholesky, conjugate_gradient
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel

@@ -16,7 +16,7 @@ from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.linalg.arrays import covariance_root, pseudo_solve, symmetric
-from implicit_delta.linalg.inverse_root import inverse_root
+from implicit_delta.linalg.krylov import inverse_root
 from implicit_delta.linalg.solvers import conjugate_gradient, factorize
 from implicit_delta.models.covariance import parameter_covariance
 from implicit_delta.models.facts import Curvature

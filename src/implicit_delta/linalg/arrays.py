@@ -1,11 +1,18 @@
-"""Guarded ratios, sums of squares and the symmetric part of a matrix."""
+"""Guarded ratios, roots of covariances, and checks of a symmetric matrix."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.linalg import rq
 
 from implicit_delta.core.types import Array
+from implicit_delta.errors import NotAMaximumError
+
+Operator = Callable[[Array], Array]
+
+MOST_NAMED = 8
+DOMINANT = 0.1  # of the largest entry: four categories beside a constant have one half each
 
 
 def ratio(above: Any, below: Any, otherwise: float = 0.0) -> Array:
@@ -54,3 +61,20 @@ def pseudo_solve(V: Array, v: Array) -> Array:
 def _errors(V: Array) -> Array:
     errors = np.sqrt(np.maximum(np.diag(V), 0.0))
     return np.where(errors > 0, errors, 1.0)
+
+
+def check_finite(values: Array) -> None:
+    """Raise NotAMaximumError if the matrix or a product with it is not finite."""
+    if not np.isfinite(values).all():
+        raise NotAMaximumError.not_finite()
+
+
+def flat_along(step: Array, curvature: float, weight: Array | None = None) -> NotAMaximumError:
+    """Describe a flat direction, (d,), by the parameters that dominate it.
+
+    Of several directions, or of one in other units, `weight` has the size of each entry.
+    """
+    weight = np.abs(step) if weight is None else weight
+    large = np.flatnonzero(weight > DOMINANT * weight.max())
+    first = np.argsort(-weight[large], kind="stable")[:MOST_NAMED]
+    return NotAMaximumError.flat(curvature, sorted(large[first]))

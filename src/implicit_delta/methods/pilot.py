@@ -7,8 +7,8 @@ import numpy as np
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
+from implicit_delta.linalg.krylov import Krylov
 from implicit_delta.linalg.solvers import Factor
-from implicit_delta.linalg.solvers.descent import Descent
 from implicit_delta.methods.base import refuse_flat
 from implicit_delta.models.batches import batch_score
 from implicit_delta.models.facts import Curvature
@@ -40,19 +40,15 @@ class Pilot:
             what = "psi does not change with the parameters: its derivative is exactly zero."
             refuse_flat(what, model)
         try:
-            descent = Descent(
+            krylov = Krylov(
                 lambda v: model.information(model.theta, v, curvature),
                 np.asarray(jacobian.T, dtype=np.float64),
             )
-            _descend(descent)
+            _iterate(krylov)
         except NotAMaximumError as error:
             raise error.named(model.space.names) from None
-        moving = [bool(lengths) for lengths in descent.lengths]
-        spectra = [
-            descent.spectrum(k) if moves else (np.ones(1), np.ones(1))
-            for k, moves in enumerate(moving)
-        ]
-        return cls(descent.lower, [values for values, _ in spectra], [w for _, w in spectra])
+        spectra = [_spectrum(krylov, k) for k in range(krylov.solved)]
+        return cls(krylov.lower, [values for values, _ in spectra], [w for _, w in spectra])
 
     def steps(self, pace: float, tolerance: float) -> float:
         """Gradient steps after which less than the tolerance of every variance is missing.
@@ -65,12 +61,21 @@ class Pilot:
         )
 
 
-def _descend(descent: Descent) -> None:
-    while descent.active.size and descent.iterations < MOST_PRODUCTS:
-        before = descent.lower.copy()
-        descent.step()
-        gain = descent.iterations * (descent.lower - before)
-        descent.retire((gain <= ROUGH * descent.lower) | descent.at_rounding())
+def _iterate(krylov: Krylov) -> None:
+    while krylov.active.size and krylov.iterations < MOST_PRODUCTS:
+        before = krylov.lower.copy()
+        krylov.step()
+        gain = krylov.iterations * (krylov.lower - before)
+        krylov.retire(gain <= ROUGH * krylov.lower)
+
+
+def _spectrum(krylov: Krylov, k: int) -> tuple[Array, Array]:
+    """Ritz values of A in the space searched for a column, and their shares of b' A^-1 b."""
+    if not krylov.lengths[k]:
+        return np.ones(1), np.ones(1)
+    values, vectors = krylov.spectrum(k)
+    shares = vectors[0] ** 2 / values
+    return values, shares / shares.sum()
 
 
 def _steps(decay: Array, shares: Array, tolerance: float) -> float:

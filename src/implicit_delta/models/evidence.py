@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from implicit_delta.core.types import Array
-from implicit_delta.linalg.lanczos import Lanczos
+from implicit_delta.linalg.krylov import Krylov
 from implicit_delta.models.outputs import curvature_noise, displacement, is_formable
 from implicit_delta.models.penalty import NO_PENALTY
 
@@ -86,20 +86,21 @@ def _quadrature(model: "FittedModel") -> Spectrum:
     bare = replace(model, penalty=NO_PENALTY)
     noise = curvature_noise(bare, model.theta, np.random.default_rng(SEED), PROBES)
     assert noise is not None
-    lanczos, before = Lanczos.started(noise, keep=False), np.inf
-    for step in range(1, MOST_STEPS + 1):
-        lanczos.extend(lambda v: bare.information(model.theta, v, "ggn"))
-        if step % CHECK_EVERY == 0 or lanczos.exhausted or step == MOST_STEPS:
-            spectrum = _nodes(lanczos)
+    krylov = Krylov(lambda v: bare.information(model.theta, v, "ggn"), probes=noise)
+    before = np.inf
+    while krylov.active.size and krylov.iterations < MOST_STEPS:
+        krylov.step()
+        if krylov.iterations % CHECK_EVERY == 0 or not krylov.active.size:
+            spectrum = _nodes(krylov)
             strength = Evidence.of(spectrum, way, model.penalty.given.floor).strength
-            if abs(strength - before) <= SETTLED * strength or lanczos.exhausted:
-                return spectrum
+            if abs(strength - before) <= SETTLED * strength:
+                break
             before = strength
     return spectrum
 
 
-def _nodes(lanczos: Lanczos) -> Spectrum:
-    pairs = zip(lanczos.spectra(), lanczos.lengths, strict=True)
-    parts = [(values, (size * vectors[0]) ** 2) for (values, vectors), size in pairs]
+def _nodes(krylov: Krylov) -> Spectrum:
+    pairs = ((krylov.spectrum(k), size) for k, size in enumerate(krylov.first_size))
+    parts = [(values, size * vectors[0] ** 2) for (values, vectors), size in pairs]
     nodes, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Spectrum(np.maximum(nodes, 0.0), weights / len(parts))

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigvalsh_tridiagonal
 
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
+from implicit_delta.linalg.krylov import Krylov
 from implicit_delta.linalg.solvers import Factor, Solution, conjugate_gradient
 from implicit_delta.linalg.solvers.factor import try_to_factorize
-from implicit_delta.linalg.solvers.probe import CHANCE, Probe
+from implicit_delta.linalg.solvers.floor import CHANCE, Probe, random_vector
 
 # Fewer parameters are differentiated one by one, for about the same, and their curvature is formed
 # anyway, for the bias.
@@ -141,11 +141,11 @@ def outer_products(
     if factor is None:
         return None
     found = OuterProducts(factor, score, theta)
-    probe = Probe(np.empty((theta.size, 0)), np.float64)
-    nothing = np.empty((theta.size, 0))
+    start, nothing = random_vector(theta.size), np.empty((theta.size, 0))
+    probe = Probe(Krylov(found.product, probes=start), nothing)
     try:
-        while len(probe.diagonal) < MOST_STEPS and not probe.exhausted:
-            probe.ride(found.product, nothing)
+        while probe.steps < MOST_STEPS and not probe.exhausted:
+            probe.krylov.step()
             if probe.due(False):
                 sight = probe.look()
                 if sight.floor >= ENOUGH * sight.ritz:
@@ -157,7 +157,7 @@ def outer_products(
 
 def _of_use(found: OuterProducts, probe: Probe) -> OuterProducts | None:
     sight = probe.look()
-    largest = eigvalsh_tridiagonal(probe.diagonal, probe.beside[:-1])[-1]
+    largest = probe.krylov.ritz(probe.column, -1)
     known = not sight.flat and sight.floor >= LEAST and largest <= MOST
     if not known or probe.noise > NOISE * sight.floor:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.linalg.solvers.descent import Descent
+from implicit_delta.linalg.krylov import Krylov
 from implicit_delta.optimize.base import Maximizer
 from implicit_delta.optimize.objective import Maximum
 from implicit_delta.optimize.scaled import ScaledObjective
@@ -129,17 +129,16 @@ def _newton_direction(
     """
     step, gains = gradient, 0.0
     try:
-        descent = Descent(lambda v: scaled.curve(z, v), gradient[:, None], flat=0.0)
-        while descent.active.size and descent.iterations < most:
-            descent.step()
-            step, gain = descent.x[0], descent.lower[0] - gains
+        krylov = Krylov(lambda v: scaled.curve(z, v), gradient[:, None], flat=0.0)
+        while krylov.active.size and krylov.iterations < most:
+            krylov.step()
+            step, gain = krylov.x[0], krylov.lower[0] - gains
             gains += gain
-            if descent.iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
+            if krylov.iterations * gain <= min(LOOSEST, max(math.sqrt(gains), TIGHTEST)) * gains:
                 return step, True, False
-            descent.retire(descent.at_rounding())
     except NotAMaximumError:
         return step, False, True
-    return descent.x[0], not descent.active.size, False
+    return krylov.x[0], not krylov.active.size, False
 
 
 def _line_search(scaled: ScaledObjective, here: _Iterate) -> tuple[Array, float] | None:

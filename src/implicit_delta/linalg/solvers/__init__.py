@@ -11,7 +11,8 @@ cholesky [[0.666667]]
 conjugate_gradient(rtol=1e-08) [[0.666667]]
 """
 
-from implicit_delta.linalg.solvers.base import Operator, Solution, Solver
+from implicit_delta.linalg.arrays import Operator
+from implicit_delta.linalg.solvers.base import Solution, Solver
 from implicit_delta.linalg.solvers.direct import Cholesky, cholesky
 from implicit_delta.linalg.solvers.factor import Factor, factorize
 from implicit_delta.linalg.solvers.flat import FlatFactor, stiffened

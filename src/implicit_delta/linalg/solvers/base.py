@@ -1,22 +1,17 @@
 """Abstract linear solver and its solution."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
 
 from implicit_delta.core.factored import Covariance
 from implicit_delta.core.named import Named
 from implicit_delta.core.types import Array
-from implicit_delta.errors import NotAMaximumError
+from implicit_delta.linalg.arrays import Operator
 
 if TYPE_CHECKING:
     from implicit_delta.linalg.solvers.factor import Factor
     from implicit_delta.linalg.solvers.flat import FlatFactor
-
-Operator = Callable[[Array], Array]
 
 # A flat direction of A is no error if b has none of it: less than UNSEEN of its length, which is
 # the error of a numerical derivative, or so little that the direction, with the curvature that
@@ -123,9 +118,3 @@ class Solver(Named, ABC):
         ConvergenceError
             The requested accuracy was not reached.
         """
-
-
-def check_finite(values: Array) -> None:
-    """Raise NotAMaximumError if the matrix or a product with it is not finite."""
-    if not np.isfinite(values).all():
-        raise NotAMaximumError.not_finite()

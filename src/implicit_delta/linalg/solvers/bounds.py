@@ -5,13 +5,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
 
+from implicit_delta.core.rounding import EPS
 from implicit_delta.core.types import Array
 from implicit_delta.linalg.arrays import ratio
+from implicit_delta.linalg.krylov import Krylov
 from implicit_delta.linalg.solvers.base import NEGLIGIBLE, UNSEEN
-from implicit_delta.linalg.solvers.descent import ROUNDING, Descent
-from implicit_delta.linalg.solvers.probe import CHANCE, INDISTINCT, Probe, Sight
+from implicit_delta.linalg.solvers.floor import CHANCE, INDISTINCT, Probe, Sight
 
 FEWEST, PATIENCE = 30, 3  # steps of the probe, and for each of the columns, if these may do
 ENOUGH = 0.3  # of the smallest Ritz value: a floor that hardly gains by further steps
@@ -29,31 +29,28 @@ class Bounds:
     """Bounds on b' A^-1 b for every column (K,), from the scalars of the iteration."""
 
     def __init__(
-        self, descent: Descent, rtol: float, certify: bool, floor: float, probe: Probe | None
+        self, krylov: Krylov, rtol: float, certify: bool, floor: float, probe: Probe | None
     ) -> None:
-        self.descent, self.rtol, self.certify, self.floor = descent, rtol, certify, floor
+        self.krylov, self.rtol, self.certify, self.floor = krylov, rtol, certify, floor
         self.probe, self.probing, self.sight = probe, probe is not None, Sight()
         self.ritz = self.probed = math.inf  # smallest over all columns, and of the probe
-        self.streak = np.zeros(descent.size.size, dtype=int)
+        K = krylov.solved
+        self.lower, self.size = krylov.lower[:K], krylov.size[:K]
+        self.streak = np.zeros(K, dtype=int)
         # By rounding of the operator: its error relative to the floor, of residuals, and of lower.
-        self.relative, self.slip, self.blur = np.zeros((3, descent.size.size))
-        self.radau = np.full(descent.size.size, 1 / floor if floor > 0 else math.inf)
+        self.relative, self.slip, self.blur = np.zeros((3, K))
+        self.radau = np.full(K, 1 / floor if floor > 0 else math.inf)
 
     def step(self) -> None:
         """Take a step in all active columns and, in the same call of the operator, of the probe."""
-        descent, probe = self.descent, self.probe
-        if probe is None or not self.probing:
-            descent.step()
-        elif descent.active.size:
-            descent.step(lambda block: probe.ride(descent.operator, block))
-        else:
-            probe.ride(descent.operator, np.empty((probe.vector.size, 0), dtype=descent.type))
-            descent.iterations += 1
-        descent.products += self.probing
-        self._refuse_flat()
-        self._advance()
+        moved, probe = self.krylov.running, self.probe
+        if probe is not None and self.probing:
+            probe.watch()
+        self.krylov.step()
+        self._refuse_flat(moved)
+        self._advance(moved)
         self._retire()
-        if probe is not None and self.probing and probe.due(not descent.active.size):
+        if probe is not None and self.probing and probe.due(not self.krylov.running.size):
             self._look(probe)
             self._retire()
 
@@ -65,7 +62,7 @@ class Bounds:
     @property
     def bounded(self) -> bool:
         """Whether there is a floor that no curvature has contradicted."""
-        return 0 < self.floor <= min(self.descent.smallest_curvature, self.smallest) * (1 + 1e-6)
+        return 0 < self.floor <= min(self.krylov.smallest_curvature, self.smallest) * (1 + 1e-6)
 
     @property
     def tight(self) -> NDArray[np.bool_]:
@@ -74,24 +71,24 @@ class Bounds:
 
     def pick(self, guess: Array) -> Array:
         """Return the number next to a guess of b' A^-1 b that is so, in terms of its root."""
-        low, high = np.sqrt(self.descent.lower), self._upper_root()
+        low, high = np.sqrt(self.lower), self._upper_root()
         margin = WITHIN * self.rtol * low
         near = np.clip(np.sqrt(guess), np.minimum(high - margin, low + margin), low + margin)
         return np.asarray(np.where(self.tight, near**2, guess))
 
     def distance(self, value: Array) -> Array:
         """Return how far the root of a value may be from that of b' A^-1 b, relative to it."""
-        root, low = np.sqrt(value), np.sqrt(self.descent.lower)
+        root, low = np.sqrt(value), np.sqrt(self.lower)
         return np.asarray(ratio(np.maximum(self._upper_root() - root, root - low), low))
 
     def _upper_root(self) -> Array:
-        return np.asarray(np.sqrt(self.descent.lower + self.error(self.floor)))
+        return np.asarray(np.sqrt(self.lower + self.error(self.floor)))
 
     @property
     def settled(self) -> bool:
         """Whether all columns are done, or were so until the probe found smaller curvatures."""
-        active = self.descent.active
-        if self.probe is None or not all(self.descent.lengths[column] for column in active):
+        active = self.krylov.running
+        if self.probe is None or not all(self.krylov.lengths[column] for column in active):
             return not active.size
         self._update_ritz(active)
         return bool(np.all(self.gap(SAFETY * self.ritz)[active] <= self.rtol))
@@ -101,7 +98,7 @@ class Bounds:
         """The largest part of b along flat directions, and its weight, once all is done."""
         if self.probe is None or not self.sight.flat:
             return 0.0, 0.0
-        return self.probe.flat_part(self.descent.lower)
+        return self.probe.flat_part(self.lower)
 
     @property
     def probability(self) -> float:
@@ -120,9 +117,9 @@ class Bounds:
             return self.certify and self.floor > 0 and not self.probability
         if self.probability:
             return False
-        mu = min(self.estimated_mu(), max(self.sight.likely, ROUNDING))
+        mu = min(self.estimated_mu(), max(self.sight.likely, EPS))
         reasons = (
-            self.descent.active.size > 0,
+            self.krylov.running.size > 0,
             self.flat_part[1] > NEGLIGIBLE,
             self.probed < INDISTINCT * self.probe.noise,
             np.any(self.gap(mu) > self.rtol),
@@ -131,12 +128,10 @@ class Bounds:
 
     def error(self, mu: float) -> Array:
         """Bound b' A^-1 b - lower, given a lower bound mu on the eigenvalues."""
-        bound = np.asarray(self.descent.shrinkage * self.descent.size / mu)
+        bound = np.asarray(self.krylov.shrinkage[: self.size.size] * self.size / mu)
         if mu == self.floor:
-            moving = self.descent.size > 0
-            radau = np.multiply(
-                self.radau, self.descent.size, out=np.zeros_like(bound), where=moving
-            )
+            moving = self.size > 0
+            radau = np.multiply(self.radau, self.size, out=np.zeros_like(bound), where=moving)
             bound = np.minimum(bound, radau)
         if not self.slip.any():
             return bound
@@ -144,32 +139,30 @@ class Bounds:
         length = np.sqrt(ratio(bound, 1 - self.relative)) + self.slip / math.sqrt(mu)
         return np.asarray(length**2 + 2 * self.blur)
 
-    def measure_rounding(self, b: Array) -> None:
-        """Let the rounding of the operator enter the bounds, from two more products with x.
+    def measure_rounding(self, b: Array) -> Array:
+        """Let the rounding of the operator enter the bounds, from two more products with x; x'r.
 
         A product with x / 3, times 3, has the same exact value and is rounded otherwise. With |Ex|
         the error of one, 2 b'x - x'Ax, which is a bound for any x, is off by at most |x| |Ex|, and
         no curvature of A is smaller than mu - |E|, where E is about |Ex| / |x|.
         """
-        descent, x = self.descent, self.descent.x.astype(np.float64)
-        images = np.asarray(descent.operator(x.T), dtype=np.float64).T
-        again = 3 * np.asarray(descent.operator(x.T / 3), dtype=np.float64).T
+        krylov, x = self.krylov, self.krylov.x.astype(np.float64)
+        images = np.asarray(krylov.operator(x.T), dtype=np.float64).T
+        again = 3 * np.asarray(krylov.operator(x.T / 3), dtype=np.float64).T
         residuals = b.T - images
         error = ROUNDED * np.linalg.norm(again - images, axis=1)
         size = np.linalg.norm(x, axis=1)
         self.relative = np.minimum(ratio(error, self.floor * size), 1.0)
         self.blur = size * error
-        recurrent = np.empty_like(residuals)
-        recurrent[descent.order] = descent.residuals
-        self.slip = np.linalg.norm(residuals - recurrent, axis=1) + error
-        descent.lower = np.einsum("kd,kd->k", x, b.T + residuals) - self.blur
-        descent.residuals[:] = residuals[descent.order]
-        descent.products += 2 * descent.order.size
-        descent.iterations += 2
+        self.slip = np.linalg.norm(residuals - krylov.residuals(), axis=1) + error
+        self.lower[:] = np.einsum("kd,kd->k", x, b.T + residuals) - self.blur
+        krylov.products += 2 * len(x)
+        krylov.iterations += 2
+        return np.asarray(x @ residuals.T)
 
     def gap(self, mu: float) -> Array:
         """Return ``sqrt(upper / lower) - 1``."""
-        excess = ratio(self.error(mu), self.descent.lower)
+        excess = ratio(self.error(mu), self.lower)
         return np.asarray(excess / (1 + np.sqrt(1 + excess)))
 
     def estimated_mu(self) -> float:
@@ -177,41 +170,41 @@ class Bounds:
         self._update_ritz(np.arange(self.streak.size))
         return self._current_mu()
 
-    def _refuse_flat(self) -> None:
+    def _refuse_flat(self, moved: NDArray[np.int_]) -> None:
         """Raise if a column sees a direction whose curvature is the rounding of products.
 
         Some eigenvalue is at most ``b'b / b' A^-1 b``, the mean of all of them with the shares that
         they have in ``b' A^-1 b``, and so at most ``b'b / lower``.
         """
-        descent = self.descent
-        if descent.preconditioner is not None or not descent.active.size:
+        if self.krylov.preconditioner is not None or not moved.size:
             return
-        curvatures = descent.first_size[descent.active] / descent.lower[descent.active]
+        curvatures = self.krylov.first_size[moved] / self.lower[moved]
         rounding = self.probe.noise if self.probe is not None else 0.0
-        if curvatures.min() <= max(descent.flat * descent.largest_curvature, rounding):
-            raise descent.flat_along(descent.x[descent.active], curvatures)
+        if curvatures.min() <= max(self.krylov.flat * self.krylov.largest_curvature, rounding):
+            raise self.krylov.flat_along(self.krylov.x[moved], curvatures)
 
-    def _advance(self) -> None:
+    def _advance(self, moved: NDArray[np.int_]) -> None:
         """Update the Gauss-Radau weights after a step of the iteration.
 
         With mu close to the smallest eigenvalue the difference of nearly equal numbers may lose
         its sign to rounding; from there on only the simpler bound holds.
         """
-        for column in self.descent.active[np.isfinite(self.radau[self.descent.active])]:
-            gamma, delta = self.descent.lengths[column][-1], self.descent.ratios[column][-1]
+        for column in moved[np.isfinite(self.radau[moved])]:
+            gamma, delta = self.krylov.lengths[column][-1], self.krylov.ratios[column][-1]
             rest = self.radau[column] - gamma
             lost = not rest > 1e-8 * gamma
             self.radau[column] = math.inf if lost else rest / (self.floor * rest + delta)
 
     def _retire(self) -> None:
-        self.descent.retire(self._agree() | self.descent.at_rounding())
+        probe = [] if self.probe is None else [not self.probing]
+        self.krylov.retire(np.append(self._agree(), probe).astype(bool))
 
     def _agree(self) -> NDArray[np.bool_]:
         """Whether the bounds of each column agree, (K,)."""
         if self.certify and self.bounded:
             return self.tight
-        needed = max(3, self.descent.iterations // 10)
-        moving = np.isin(np.arange(self.streak.size), self.descent.active)
+        needed = max(3, self.krylov.iterations // 10)
+        moving = np.isin(np.arange(self.streak.size), self.krylov.running)
         promising = moving & (self.gap(self._current_mu()) <= self.rtol)
         fresh = promising & ((self.streak == 0) | (self.streak >= needed - 1) | self._sure())
         self._update_ritz(np.flatnonzero(fresh))
@@ -231,9 +224,9 @@ class Bounds:
         if sight.floor * self.rtol > probe.noise:
             self.floor = sight.floor
             self.probing = not np.all(self.tight) and sight.floor < ENOUGH * sight.ritz
-        elif not self.descent.active.size:
-            most = max(FEWEST, PATIENCE * max(map(len, self.descent.lengths)))
-            self.probing = sight.steps < most or len(probe.diagonal) < FEWEST
+        elif not self.krylov.running.size:
+            most = max(FEWEST, PATIENCE * max(map(len, self.krylov.lengths[: self.size.size])))
+            self.probing = sight.steps < most or probe.steps < FEWEST
         self.probing &= not probe.exhausted
 
     def _current_mu(self) -> float:
@@ -241,16 +234,6 @@ class Bounds:
 
     def _update_ritz(self, columns: NDArray[np.int_]) -> None:
         for column in columns:
-            if self.descent.lengths[column]:
-                lengths, ratios = self.descent.lengths[column], self.descent.ratios[column]
-                self.ritz = min(self.ritz, _smallest_ritz(lengths, ratios))
-
-
-def _smallest_ritz(lengths: list[float], ratios: list[float]) -> float:
-    """Return the smallest eigenvalue of the Lanczos matrix that conjugate gradients imply."""
-    inverse, ratio = 1.0 / np.array(lengths), np.array(ratios[:-1])
-    diagonal = inverse.copy()
-    diagonal[1:] += ratio * inverse[:-1]
-    beside = np.sqrt(ratio) * inverse[:-1]
-    smallest = eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0]
-    return max(float(smallest), ROUNDING * float(diagonal.max()))
+            if self.krylov.lengths[column]:
+                least = EPS / min(self.krylov.lengths[column])
+                self.ritz = min(self.ritz, max(self.krylov.ritz(column), least))

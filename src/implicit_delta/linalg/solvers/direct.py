@@ -7,8 +7,8 @@ import numpy as np
 
 from implicit_delta.core.factored import MANY, Covariance, Factored
 from implicit_delta.core.types import Array
-from implicit_delta.linalg.arrays import ratio, symmetric
-from implicit_delta.linalg.solvers.base import Operator, Solution, Solver
+from implicit_delta.linalg.arrays import Operator, ratio, symmetric
+from implicit_delta.linalg.solvers.base import Solution, Solver
 from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize
 from implicit_delta.linalg.solvers.flat import (
     INDISTINCT,

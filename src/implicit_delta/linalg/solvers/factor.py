@@ -7,13 +7,11 @@ from scipy.linalg import cho_solve, eigh, lapack, solve_triangular
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.linalg.solvers.base import check_finite
+from implicit_delta.linalg.arrays import check_finite, flat_along
 
 FLAT = 1e-10  # eigenvalues of the unit-diagonal matrix below this are taken for zero
 NORM_SLACK = 10.0  # LAPACK's estimate of a condition number is rarely off by more than 3
 RITZ_VECTORS, RITZ_STEPS = 4, 8
-MOST_NAMED = 8
-DOMINANT = 0.1  # of the largest entry: four categories beside a constant have one half each
 
 
 @dataclass(frozen=True)
@@ -127,25 +125,13 @@ def not_positive(matrix: Array) -> NotAMaximumError:
     scale, scaled = unit_diagonal(matrix)
     value, direction = _smallest_eigenpair(scaled)
     if value > -FLAT:
-        return flat_along(scale, direction, value)
+        step = scale * direction
+        return flat_along(step, value / float(step @ step), np.abs(direction))
     step = scale * direction
     smallest, _ = _smallest_eigenpair(matrix)
     # In badly scaled units eigh cannot resolve the smallest eigenvalue; the step is still a proof.
     resolved = smallest < -matrix.shape[0] * np.finfo(float).eps * np.abs(matrix).max()
     return NotAMaximumError.saddle(smallest if resolved else value / float(step @ step))
-
-
-def flat_along(
-    scale: Array, direction: Array, value: float, weight: Array | None = None
-) -> NotAMaximumError:
-    """Describe a flat direction of the scaled matrix by the parameters that dominate it.
-
-    Of several directions, `weight` has the length of each parameter's move.
-    """
-    step, weight = scale * direction, np.abs(direction) if weight is None else weight
-    dominant = np.argsort(-weight, kind="stable")[:MOST_NAMED]
-    positions = sorted(dominant[weight[dominant] > DOMINANT * weight.max()])
-    return NotAMaximumError.flat(value / float(step @ step), positions)
 
 
 def _smallest_eigenpair(matrix: Array) -> tuple[float, Array]:

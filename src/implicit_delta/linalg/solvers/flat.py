@@ -8,11 +8,11 @@ from scipy.linalg import eigh
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError
-from implicit_delta.linalg.solvers.base import NEGLIGIBLE, UNSEEN, Operator
+from implicit_delta.linalg.arrays import Operator, flat_along
+from implicit_delta.linalg.solvers.base import NEGLIGIBLE, UNSEEN
 from implicit_delta.linalg.solvers.factor import (
     FLAT,
     Factor,
-    flat_along,
     not_positive,
     try_to_factorize,
     unit_diagonal,
@@ -109,7 +109,7 @@ class FlatFactor:
         """
         needed = self.absent & np.any(b != 0, axis=1)
         if needed.any():
-            raise flat_along(np.ones(len(b)), needed.astype(float), 0.0)
+            raise flat_along(needed.astype(float), 0.0)
         scaled = self.factor.scale[:, None] * b
         parts = self.directions.T @ scaled
         curvatures = np.maximum(np.abs(self.curvatures), self.error)
@@ -124,10 +124,11 @@ class FlatFactor:
         moves = self.directions @ (parts / np.linalg.norm(parts, axis=0))
         part, direction = parts[:, 0], moves[:, 0]
         value = float(self.curvatures @ part**2 / (part @ part))
-        if value > -FLAT:
-            return flat_along(self.factor.scale, direction, value, np.abs(moves).max(axis=1))
         step = self.factor.scale * direction
-        return NotAMaximumError.saddle(value / float(step @ step))
+        curvature = value / float(step @ step)
+        if value > -FLAT:
+            return flat_along(step, curvature, np.abs(moves).max(axis=1))
+        return NotAMaximumError.saddle(curvature)
 
     def _cut(self, scaled: Array) -> Array:
         return np.asarray(scaled - self.directions @ (self.directions.T @ scaled))

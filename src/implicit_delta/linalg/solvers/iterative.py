@@ -11,12 +11,11 @@ from implicit_delta.core.budget import check_budget
 from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, NotAMaximumError, between
-from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.linalg.solvers.base import Operator, Solution, Solver
-from implicit_delta.linalg.solvers.basis import MEMORY, room
+from implicit_delta.linalg.arrays import Operator, symmetric
+from implicit_delta.linalg.krylov import MEMORY, Krylov, room
+from implicit_delta.linalg.solvers.base import Solution, Solver
 from implicit_delta.linalg.solvers.bounds import Bounds
-from implicit_delta.linalg.solvers.descent import Descent
-from implicit_delta.linalg.solvers.probe import Probe
+from implicit_delta.linalg.solvers.floor import Probe, random_vector
 
 MOST_ITERATIONS = 10_000
 FORETOLD_EVERY = 10  # iterations
@@ -102,25 +101,26 @@ class ConjugateGradient(Solver):
     ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
         bounds = self._iterated(operator, b, floor)
-        guess = _guess(bounds)
+        guess, left = _guess(bounds), bounds.krylov.residual_products()
         if single and bounds.bounded:
-            bounds.measure_rounding(b)
-        return _solution(bounds, b, guess)
+            left = bounds.measure_rounding(b)
+        return _solution(bounds, b, guess, left)
 
     def _iterated(self, operator: Operator, b: Array, floor: float) -> Bounds:
         """Iterate until the bounds agree."""
         known = floor if self.preconditioner is None else 0.0
         most = self.max_iterations or min(max(1_000, 10 * b.shape[0]), MOST_ITERATIONS)
-        unbounded = self.certify and not known and self.preconditioner is None
+        unbounded = self.certify and not known and self.preconditioner is None and b.any()
         kept = room(self.memory, b.shape[0], b.shape[1] + unbounded, b.dtype)
-        descent = Descent(operator, b, self.preconditioner, kept=kept)
-        probe = Probe(b, descent.type, kept) if unbounded and descent.active.size else None
-        bounds = Bounds(descent, self.rtol, self.certify, known, probe)
+        start = random_vector(b.shape[0]) if unbounded else None
+        krylov = Krylov(operator, b, start, preconditioner=self.preconditioner, kept=kept)
+        probe = Probe(krylov, b) if unbounded else None
+        bounds = Bounds(krylov, self.rtol, self.certify, known, probe)
         budget = math.inf if self.budget is None else self.budget
         with progress("conjugate gradients", total=self.budget, unit="product") as bar:
-            while (descent.active.size or bounds.probing) and descent.iterations < most:
-                before = descent.products
-                if before + descent.active.size + bounds.probing > budget:
+            while krylov.active.size and krylov.iterations < most:
+                before = krylov.products
+                if before + krylov.active.size > budget:
                     break
                 try:
                     bounds.step()
@@ -128,9 +128,9 @@ class ConjugateGradient(Solver):
                     if not bounds.settled:
                         raise
                     break
-                _show(bar, bounds, descent.products - before)
+                _show(bar, bounds, krylov.products - before)
         if not bounds.settled:
-            raise _unfinished(self, bounds, descent.active, most)
+            raise _unfinished(self, bounds, krylov.running, most)
         return bounds
 
 
@@ -141,33 +141,31 @@ def _guess(bounds: Bounds) -> Array:
     """Estimate b' A^-1 b, (K,), between its bounds."""
     remaining = BIAS * bounds.error(max(bounds.smallest, bounds.estimated_mu()))
     if not bounds.bounded:
-        return np.asarray(bounds.descent.lower + remaining)
+        return np.asarray(bounds.lower + remaining)
     remaining = np.minimum(remaining, bounds.error(bounds.floor) / 2)
-    return bounds.pick(bounds.descent.lower + remaining)
+    return bounds.pick(bounds.lower + remaining)
 
 
-def _solution(bounds: Bounds, b: Array, diagonal: Array) -> Solution:
-    descent, probe = bounds.descent, bounds.probe
+def _solution(bounds: Bounds, b: Array, diagonal: Array, left: Array) -> Solution:
+    krylov, probe = bounds.krylov, bounds.probe
     mu = bounds.floor if bounds.bounded else bounds.estimated_mu()
     gap = bounds.gap(mu)
-    quadratic = (descent.x @ b).T
-    quadratic[:, descent.order] += descent.x @ descent.residuals.T
-    quadratic = symmetric(quadratic)
+    quadratic = symmetric((krylov.x @ b).T + left)
     if bounds.bounded:
         diagonal = bounds.pick(diagonal)
         gap = bounds.distance(diagonal)
     np.fill_diagonal(quadratic, diagonal)
     residual = float(gap.max(initial=0.0)) + (probe.noise / mu if probe else 0.0)
-    seen = bounds.smallest if descent.preconditioner is None else descent.smallest_curvature
+    seen = bounds.smallest if krylov.preconditioner is None else krylov.smallest_curvature
     return Solution(
-        x=descent.x.T,
+        x=krylov.x.T,
         quadratic=quadratic,
         residual=residual,
-        smallest_curvature=min(descent.smallest_curvature, seen) if descent.products else math.nan,
-        products=descent.products,
-        iterations=descent.iterations,
-        lower=descent.lower,
-        upper=descent.lower + bounds.error(mu),
+        smallest_curvature=min(krylov.smallest_curvature, seen) if krylov.products else math.nan,
+        products=krylov.products,
+        iterations=krylov.iterations,
+        lower=bounds.lower,
+        upper=bounds.lower + bounds.error(mu),
         guaranteed=bounds.probability == 1,
         probability=bounds.probability,
         doubtful=bounds.doubtful,
@@ -178,11 +176,11 @@ def _solution(bounds: Bounds, b: Array, diagonal: Array) -> Solution:
 def _show(bar: Any, bounds: Bounds, products: int) -> None:
     """Advance the bar, and foretell the products from the pace at which the bounds close."""
     bar.update(products)
-    if bar.disable or bounds.descent.iterations % FORETOLD_EVERY:
+    if bar.disable or bounds.krylov.iterations % FORETOLD_EVERY:
         return
     gap = float(bounds.gap(bounds.estimated_mu()).max(initial=0.0))
     if bounds.rtol < gap < 1:
-        bar.total = math.ceil(bounds.descent.products * math.log(bounds.rtol) / math.log(gap))
+        bar.total = math.ceil(bounds.krylov.products * math.log(bounds.rtol) / math.log(gap))
         bar.refresh()
 
 
@@ -192,9 +190,9 @@ def _unfinished(
     mu = bounds.estimated_mu()
     mu = bounds.floor if solver.certify and bounds.bounded else mu
     worst = int(active[np.argmax(bounds.gap(mu)[active])])
-    low = math.sqrt(bounds.descent.lower[worst])
-    high = math.sqrt(bounds.descent.lower[worst] + bounds.error(mu)[worst])
-    if bounds.descent.iterations < most and solver.budget is not None:
+    low = math.sqrt(bounds.lower[worst])
+    high = math.sqrt(bounds.lower[worst] + bounds.error(mu)[worst])
+    if bounds.krylov.iterations < most and solver.budget is not None:
         known = between(worst, low, high)
-        return ConvergenceError.over_budget(solver.budget, bounds.descent.products + 1, known)
+        return ConvergenceError.over_budget(solver.budget, bounds.krylov.products + 1, known)
     return ConvergenceError.unfinished_solve(solver, most, worst, low, high)

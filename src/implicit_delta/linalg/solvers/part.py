@@ -10,8 +10,9 @@ and conjugate gradients preconditioned by P take the more steps the more of A is
 import numpy as np
 
 from implicit_delta.core.types import Array
-from implicit_delta.linalg.arrays import ratio, symmetric
-from implicit_delta.linalg.solvers.base import Operator, Solution
+from implicit_delta.linalg.arrays import Operator, ratio, symmetric
+from implicit_delta.linalg.krylov import Krylov
+from implicit_delta.linalg.solvers.base import Solution
 from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize
 
 GOAL, ACCURATE = 1e-10, 1e-9  # of the error of x, in the norm of A: steps end, and the result holds
@@ -28,7 +29,8 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
     factor = try_to_factorize(part)
     if factor is None:
         return None
-    x, steps = _descend(operator, b, factor)
+    krylov = _descend(operator, b, factor)
+    x = krylov.x.T
     remainder = b - operator(x)
     quadratic = symmetric(b.T @ x + x.T @ remainder)
     lower = np.diag(quadratic).copy()
@@ -43,29 +45,19 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
         quadratic=quadratic,
         residual=float(np.max(lengths)),
         smallest_curvature=float(np.linalg.eigvalsh(symmetric(weak.T @ operator(weak)))[0]),
-        products=(steps + 2) * b.shape[1] + weak.shape[1],
-        iterations=steps + 3,
+        products=krylov.products + b.shape[1] + weak.shape[1],
+        iterations=krylov.iterations + 2,
         lower=lower,
         upper=upper,
         by_part=True,
     )
 
 
-def _descend(operator: Operator, b: Array, factor: Factor) -> tuple[Array, int]:
-    """Preconditioned conjugate gradients, a column each: x (d, K), and the number of steps."""
-    x = factor.solve(b)
-    goal = GOAL**2 * np.sum(b * x, axis=0)
-    residual = b - operator(x)
-    direction = ahead = factor.solve(residual)
-    left = np.sum(residual * ahead, axis=0)
+def _descend(operator: Operator, b: Array, factor: Factor) -> Krylov:
+    """Precondition by the part, until what is left of ``b' A^-1 b`` is small for each column."""
+    krylov = Krylov(operator, b, preconditioner=factor.solve)
     most = max(MOST_STEPS, b.shape[0] // (COLUMNS * b.shape[1]))
-    for step in range(most):
-        if np.all(left <= goal):
-            return x, step
-        image = operator(direction)
-        length = ratio(left, np.sum(direction * image, axis=0))
-        x, residual = x + length * direction, residual - length * image
-        ahead = factor.solve(residual)
-        before, left = left, np.sum(residual * ahead, axis=0)
-        direction = ahead + ratio(left, before) * direction
-    return x, most
+    while krylov.active.size and krylov.iterations < most:
+        krylov.step()
+        krylov.retire(krylov.size <= GOAL**2 * krylov.first_size)
+    return krylov

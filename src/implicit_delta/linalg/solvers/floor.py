@@ -1,16 +1,14 @@
-"""Lower bound on the eigenvalues of a matrix, by the Lanczos process from a random vector."""
+"""Lower bound on the eigenvalues of a matrix, from the recurrence of a random vector."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
+from scipy.linalg import eigh_tridiagonal
 
 from implicit_delta.core.types import Array
 from implicit_delta.linalg.arrays import ratio
-from implicit_delta.linalg.solvers.base import Operator, check_finite
-from implicit_delta.linalg.solvers.basis import Basis
+from implicit_delta.linalg.krylov import Krylov
 
 CHANCE = 1e-3  # that a floor is wrong, over random starts
 LEAST = CHANCE * math.sqrt(math.pi / 2)  # |N(0, 1)| is below this with that probability
@@ -64,43 +62,47 @@ class Probe:
     eigenvalues, and the part of z along these flat directions shows whether b has any.
     """
 
-    def __init__(self, b: Array, kind: Any, kept: int = 0) -> None:
-        z = np.random.default_rng(0).standard_normal(b.shape[:1])
-        self.b, self.kind, self.size = b, kind, float(z @ z)
-        self.vector: Array = np.asarray(z / math.sqrt(self.size), dtype=kind)
-        self.previous = np.zeros_like(self.vector)
-        self.basis = Basis(kept, self.vector.size, kind)
-        self.diagonal: list[float] = []
-        self.beside: list[float] = []
+    def __init__(self, krylov: Krylov, b: Array) -> None:
+        self.krylov, self.column, self.b = krylov, krylov.solved, b
+        self.size = float(krylov.first_size[self.column])
         self.shares: list[Array] = []  # of each vector in each column of b
-        self.noise = self.largest = 0.0
         self._next_look, self._idle = FIRST_LOOK, False
+
+    @property
+    def steps(self) -> int:
+        """The number of steps taken."""
+        return len(self.krylov.lengths[self.column])
+
+    @property
+    def noise(self) -> float:
+        """The rounding in products."""
+        return float(self.krylov.noise[self.column])
 
     @property
     def exhausted(self) -> bool:
         """Whether z has no further eigenvectors."""
-        return bool(self.beside) and self.beside[-1] == 0
+        return bool(self.krylov.ended[self.column])
 
     @property
     def ending(self) -> bool:
         """Whether z has hardly any further eigenvectors."""
-        return bool(self.beside) and self.beside[-1] <= ENDING * self.largest
+        last = self.krylov.tridiagonal(self.column)[1][-1]
+        return bool(last <= ENDING * self.krylov.largest[self.column])
 
-    def ride(self, operator: Operator, block: Array) -> Array:
-        """Apply A to a block (d, k), which may be empty, and in the same call take a step."""
-        images = np.asarray(operator(np.column_stack([block, self.vector])))
-        self._extend(images[:, -1])
-        return images[:, :-1]
+    def watch(self) -> None:
+        """Note the newest vector, before a step, by its share in each column of b."""
+        if not self.exhausted:
+            self.shares.append(self.b.T @ self.krylov.vector(self.column))
 
     def due(self, idle: bool) -> bool:
         """Whether it is time to look: after some more steps, or once nothing else is to do."""
-        due = self.exhausted or len(self.diagonal) >= self._next_look or (idle and not self._idle)
+        due = self.exhausted or self.steps >= self._next_look or (idle and not self._idle)
         self._idle = idle
         return due
 
     def look(self) -> Sight:
         """Find out what the recurrence says of the spectrum."""
-        count, limit = len(self.diagonal), self._limit()
+        count, limit = self.steps, self._limit()
         flat, first = 0.0, 0
         if self._ritz(0) <= limit:
             values, vectors = self._below(limit)
@@ -119,6 +121,7 @@ class Probe:
         One random flat direction stands for all: on average it has an equal share of each.
         """
         values, vectors = self._below(self._limit())
+        vectors[1::2] *= -1  # the vectors of the recurrence are residuals, of alternating sign
         mix = vectors @ vectors[0]
         count = max(1.0, self.size * float(mix @ mix))
         squares = count * (mix @ np.array(self.shares)) ** 2 / (mix @ mix)
@@ -126,29 +129,6 @@ class Probe:
         weights = squares / max(abs(values[0]), FLAT * self._ritz(-1), self.noise)
         part = math.sqrt(np.max(ratio(squares, lengths)))
         return part, float(np.max(ratio(weights, quadratic)))
-
-    def _extend(self, image: Array) -> None:
-        if self.exhausted:
-            return
-        last = self.beside[-1] if self.beside else 0.0
-        along = float(np.dot(self.vector, image))
-        check_finite(np.array(along))
-        self.largest = max(self.largest, abs(along))
-        # A symmetric product repeats the last entry; the difference is the rounding in it, blown
-        # up where the step before was short.
-        repeated = abs(float(np.dot(self.previous, image)) - last)
-        if repeated:  # never of a matrix of zeros
-            self.noise = max(self.noise, repeated * min(1.0, last / self.largest))
-        ahead = image - along * self.vector - last * self.previous
-        self.basis.append(self.vector, 1.0)
-        self.basis.clean(ahead)
-        size = float(np.linalg.norm(ahead))
-        # A remainder of rounding size would point anywhere; the space is complete.
-        size = 0.0 if size <= 100 * np.finfo(self.kind).eps * self.largest else size
-        self.shares.append(self.b.T @ self.vector)
-        self.diagonal.append(along)
-        self.beside.append(size)
-        self.previous, self.vector = self.vector, (ahead / (size or 1.0)).astype(self.kind)
 
     def _limit(self) -> float:
         """Return the largest Ritz value that counts as flat.
@@ -158,17 +138,15 @@ class Probe:
         error = max(-self._ritz(0), self.noise if self.exhausted else 0.0)
         return max(FLAT * self._ritz(-1), INDISTINCT * error)
 
-    def _ritz(self, k: int) -> float:
-        """Return the k-th Ritz value in ascending order; -1 is the largest."""
-        k %= len(self.diagonal)
-        picked = {"select": "i", "select_range": (k, k)}
-        return float(eigvalsh_tridiagonal(self.diagonal, self.beside[:-1], **picked)[0])
-
     def _below(self, limit: float) -> tuple[Array, Array]:
         """Return Ritz values up to a limit, ascending, and their coordinates as columns."""
+        diagonal, beside = self.krylov.tridiagonal(self.column)
         picked = {"select": "v", "select_range": (-math.inf, limit)}
-        values, vectors = eigh_tridiagonal(self.diagonal, self.beside[:-1], **picked)
+        values, vectors = eigh_tridiagonal(diagonal, beside[:-1], **picked)
         return values, vectors
+
+    def _ritz(self, k: int) -> float:
+        return self.krylov.ritz(self.column, k)
 
     def _floor(self, low: float, high: float, most: float) -> float:
         """Find the largest x up to ``high`` that is no eigenvalue; 0 if ``low`` may be one."""
@@ -182,7 +160,7 @@ class Probe:
     def _sum(self, x: float, most: float) -> float:
         """Sum the squared polynomials at x, up to ``most``."""
         before, p, last, total = 0.0, 1.0, 0.0, 1.0
-        for along, size in zip(self.diagonal, self.beside, strict=True):
+        for along, size in zip(*self.krylov.tridiagonal(self.column), strict=True):
             if size == 0:
                 return most
             before, p, last = p, ((x - along) * p - last * before) / size, size
@@ -190,3 +168,8 @@ class Probe:
             if total >= most:
                 return most
         return total
+
+
+def random_vector(d: int) -> Array:
+    """Draw the start of a probe, (d, 1), the same at every call."""
+    return np.random.default_rng(0).standard_normal((d, 1))
