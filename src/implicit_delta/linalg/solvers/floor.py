@@ -124,7 +124,7 @@ class Probe:
         vectors[1::2] *= -1  # the vectors of the recurrence are residuals, of alternating sign
         mix = vectors @ vectors[0]
         count = max(1.0, self.size * float(mix @ mix))
-        squares = count * (mix @ np.array(self.shares)) ** 2 / (mix @ mix)
+        squares = count * (mix @ np.array(self.shares[: self.steps])) ** 2 / (mix @ mix)
         lengths = np.einsum("dk,dk->k", self.b, self.b, dtype=np.float64)
         weights = squares / max(abs(values[0]), FLAT * self._ritz(-1), self.noise)
         part = math.sqrt(np.max(ratio(squares, lengths)))

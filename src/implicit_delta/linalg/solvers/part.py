@@ -36,7 +36,8 @@ def solve_with_part(operator: Operator, b: Array, part: Array) -> Solution | Non
     lower = np.diag(quadratic).copy()
     missing = np.sum(factor.half_transpose(remainder) ** 2, axis=0)
     upper = lower + missing
-    if not np.all(missing <= ACCURATE**2 * upper):
+    # The steps end at a share of b' P^-1 b: of a part with little of A that is no accuracy.
+    if not np.all(np.maximum(missing, GOAL**2 * krylov.first_size) <= ACCURATE**2 * upper):
         return None
     weak = factor.weak_directions()
     lengths = ratio(np.linalg.norm(remainder, axis=0), np.linalg.norm(b, axis=0))
