@@ -1,10 +1,12 @@
 """Upper and lower limits: closed forms, bounds, mixtures, coverage, runaway parameters."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import erf
-from scipy.stats import binom, norm
+from scipy.special import erf, pdtr, xlogy
+from scipy.stats import binom, chi2, norm
 
 import implicit_delta as idm
 
@@ -200,7 +202,7 @@ def test_bad_sides_and_levels_are_refused(call, words):
 
 def test_a_limit_prints_its_side_and_level():
     found = idm.limit(poisson(), lambda th: th[0], name="rate")
-    assert repr(found) == "rate <= 5.2719 at 95% confidence, estimate 3.5000"
+    assert repr(found) == "rate <= 5.2719 at 95% confidence, estimate 3.5000 (likelihood ratio)"
     assert found.wald == pytest.approx(3.5 + Z95 * np.sqrt(3.5 / 4), rel=1e-6)
     assert "upper limits" in found.profile.summary()
 
@@ -321,3 +323,146 @@ def test_printed_ends_have_the_digits_of_the_interval_in_any_unit(unit, factor):
     assert float(repr(path).split()[-3]) == pytest.approx(path.interval.high, rel=1e-3)
     assert f"{found:.3g}" == f"{value:.3g}"
     assert f"{found}" == str(found)
+
+
+def counting(n, background):
+    """One count over a known background, and how such counts are drawn."""
+
+    def loglik(th, n=n):
+        return np.array([xlogy(n, th.s + background) - th.s - background])
+
+    return idm.from_loglik(
+        loglik,
+        start={"s": max(n - background, 1.0)},
+        bounds={"s": (0, None)},
+        simulate=lambda th, rng: partial(loglik, n=rng.poisson(th.s + background)),
+    )
+
+
+def cls_of_counts(n, b, level=0.95):
+    """Sums of Poisson probabilities: their ratio is one less the level."""
+    return brentq(lambda s: pdtr(n, s + b) / pdtr(n, b) - 1 + level, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("n", "garwood"), [(0, 2.9957), (1, 4.7439), (2, 6.2958), (3, 7.7537), (10, 16.9622)]
+)
+def test_counts_without_background_have_their_classical_limit(n, garwood):
+    """Garwood (1936): half the quantile of chi-squared with 2n + 2 degrees of freedom."""
+    expected = chi2.ppf(0.95, 2 * n + 2) / 2
+    assert expected == pytest.approx(garwood, abs=5e-5)
+    for method in (None, "toys", "cls-toys"):
+        found = idm.limit(counting(n, 0.0), "s", method=method)
+        assert found.value == pytest.approx(expected, rel=1e-6)
+        assert found.monte_carlo_error == 0
+
+
+@pytest.mark.parametrize("level", [0.68, 0.9, 0.95])
+@pytest.mark.parametrize(("n", "b"), [(0, 3.0), (1, 0.5), (3, 3.0), (4, 10.0), (14, 10.0)])
+def test_cls_of_a_count_is_its_ratio_of_sums(n, b, level):
+    found = idm.limit(counting(n, b), "s", level)
+    assert found.method == "cls-toys"
+    assert found.value == pytest.approx(cls_of_counts(n, b, level), rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "b"), [(0, 3.5), (2, 1.0), (6, 3.0)])
+def test_toys_of_a_count_are_classical(n, b):
+    """Garwood's limit of the sum less the background; zero where it is below."""
+    found = idm.limit(counting(n, b), "s", method="toys")
+    assert found.value == pytest.approx(max(chi2.ppf(0.95, 2 * n + 2) / 2 - b, 0), abs=1e-6)
+
+
+@pytest.mark.parametrize(("n", "b"), [(0, 0.0), (1, 0.0), (4, 3.0), (5, 1.0), (8, 2.0)])
+def test_lower_limits_of_a_count_are_classical(n, b):
+    low = chi2.ppf(0.05, 2 * n) / 2 if n else 0.0
+    found = idm.limit(counting(n, b), "s", side="lower", method="toys")
+    assert found.value == pytest.approx(max(low - b, 0.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("x", [-2.0, -0.5, 0.0, 0.4, 2.0, 5.0])
+@pytest.mark.parametrize("level", [0.68, 0.9, 0.95])
+def test_asymptotic_cls_of_a_normal_mean_is_exact(x, level):
+    r"""\Phi(x - u) / \Phi(x) = 1 - level, whether the mean is at its bound or not."""
+    expected = x - norm.ppf((1 - level) * norm.cdf(x))
+    found = idm.limit(bounded_mean(x), lambda th: th[0], level, method="cls")
+    assert found.value == pytest.approx(expected, rel=1e-5)
+    assert found.method == "cls"
+
+
+@pytest.mark.parametrize("b", [0.5, 3.0, 20.0])
+def test_asymptotic_cls_of_no_event_is_exact(b):
+    found = idm.limit(counting(0, b), "s", method="cls")
+    assert found.value == pytest.approx(-np.log(0.05), rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["cls", "cls-toys", "toys"])
+def test_limits_follow_monotone_transforms_and_units(method):
+    model = counting(3, 1.0)
+    plain = idm.limit(model, "s", method=method).value
+    for psi, back in (
+        (lambda th: np.log(th.s), np.exp),
+        (lambda th: 1000 * th.s, lambda x: x / 1000),
+        (lambda th: th.s / (th.s + 1.0), lambda x: x / (1 - x)),
+    ):
+        assert back(idm.limit(model, psi, method=method).value) == pytest.approx(plain, rel=1e-6)
+    falling = idm.limit(model, lambda th: 1 / (1 + th.s), side="lower", method=method).value
+    assert 1 / falling - 1 == pytest.approx(plain, rel=1e-6)
+
+
+PEAK = np.exp(-0.5 * (np.arange(6) - 2.5) ** 2)
+
+
+def spectrum(counts):
+    """Bins with an unknown background, and a signal in the middle."""
+
+    def loglik(th, n=counts):
+        mean = np.maximum(th.b + th.s * PEAK, 1e-300)
+        return n * np.log(mean) - mean
+
+    return idm.from_loglik(
+        loglik,
+        start={"b": 3.0, "s": 1.0},
+        bounds={"b": (0.1, None), "s": (0, None)},
+        simulate=lambda th, rng: partial(loglik, n=rng.poisson(th.b + th.s * PEAK)),
+    )
+
+
+def test_toys_say_how_uncertain_they_are():
+    """Two seeds differ by their Monte-Carlo errors, and the same seed by nothing."""
+    model = spectrum(np.array([3, 1, 4, 6, 2, 3]))
+    one, other = (idm.limit(model, "s", method="toys", toys=200, rng=k) for k in (1, 2))
+    again = idm.limit(model, "s", method="toys", toys=200, rng=1)
+    assert again.value == one.value
+    assert 0 < one.monte_carlo_error < 0.25 * one.value
+    gap = np.hypot(one.monte_carlo_error, other.monte_carlo_error)
+    assert abs(one.value - other.value) < 4.5 * gap  # once in 10^5
+    assert float(repr(one).split()[4]) == pytest.approx(one.monte_carlo_error, rel=0.05)
+
+
+def test_models_of_many_events_and_smooth_ones_keep_asymptotic_limits():
+    assert idm.limit(bounded_mean(1.0), lambda th: th[0]).method == "likelihood"
+    assert idm.limit(poisson(), lambda th: th[0]).method == "likelihood"  # how it is drawn?
+    assert idm.limit(counting(300, 3.0), "s").method == "cls"
+    assert idm.limit(counting(100, 3.0), "s").method == "cls-toys"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: idm.limit(poisson(), lambda th: th[0], method="toys"), "simulate="),
+        (lambda: idm.limit(poisson(), lambda th: th[0], method="cls"), "null="),
+        (lambda: idm.limit(counting(2, 1.0), "s", side="lower", method="cls"), "null="),
+        (lambda: idm.limit(counting(2, 1.0), "s", method="Bayes"), "cls-toys"),
+        (lambda: idm.limit(counting(2, 1.0), "s", toys=2), "toys"),
+        (lambda: idm.limit(counting(2, 1.0), "s", method="cls", null=-2.0), "null"),
+    ],
+)
+def test_methods_that_cannot_be_are_refused_with_what_works(call, words):
+    with pytest.raises((ValueError, idm.ImplicitDeltaError), match=words):
+        call()
+
+
+def test_null_says_where_there_is_no_signal():
+    bound = idm.limit(counting(4, 3.0), "s", method="cls-toys").value
+    given = idm.limit(counting(4, 3.0), "s", method="cls-toys", null=0.0).value
+    assert given == pytest.approx(bound, rel=1e-6)

@@ -45,7 +45,7 @@ _HOMES = {
     "Interval": "estimate",
     "Likelihood": "likelihoods",
     "LikelihoodRatio": "inference.likelihood_ratio",
-    "Limit": "inference.profile.limit",
+    "Limit": "inference.limits.limit",
     "Method": "methods.base",
     "NonlinearityWarning": "errors",
     "NotAMaximumError": "errors",
@@ -91,7 +91,7 @@ _HOMES = {
     "join": "estimate",
     "lbfgs": "optimize",
     "likelihood_ratio": "inference.likelihood_ratio",
-    "limit": "inference.profile.limit",
+    "limit": "inference.limits.limit",
     "measurement": "models.combined",
     "nelder_mead": "optimize",
     "newton_krylov": "optimize",
@@ -143,13 +143,13 @@ if TYPE_CHECKING:
     from implicit_delta.inference.infer import infer as infer
     from implicit_delta.inference.likelihood_ratio import LikelihoodRatio as LikelihoodRatio
     from implicit_delta.inference.likelihood_ratio import likelihood_ratio as likelihood_ratio
+    from implicit_delta.inference.limits.limit import Limit as Limit
+    from implicit_delta.inference.limits.limit import limit as limit
     from implicit_delta.inference.polish import Polished as Polished
     from implicit_delta.inference.polish import polish as polish
     from implicit_delta.inference.profile.contour import contour as contour
     from implicit_delta.inference.profile.door import profile as profile
     from implicit_delta.inference.profile.joint_region import Contour as Contour
-    from implicit_delta.inference.profile.limit import Limit as Limit
-    from implicit_delta.inference.profile.limit import limit as limit
     from implicit_delta.inference.profile.many import Profiles as Profiles
     from implicit_delta.inference.profile.result import Profile as Profile
     from implicit_delta.inference.refit import refit as refit

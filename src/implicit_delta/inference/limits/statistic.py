@@ -1,0 +1,146 @@
+"""The likelihood-ratio statistic of one side: fits with psi free and with psi at a value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from implicit_delta.core.types import Array
+from implicit_delta.errors import EvaluationError
+from implicit_delta.evaluation import Evaluation
+from implicit_delta.models.constrained_fit import box, scaled
+from implicit_delta.models.fixed import without_constraints
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.objective import objective_of
+
+HUGE = 1e300  # stands for an objective that is not defined
+STEPS = {"ftol": 1e-11, "maxiter": 200}  # of log-likelihood; a deviance that decides is of size 1
+REACHED = 1e-6  # of `length`: psi is at its value
+INSIDE = 1e-6  # of the way from a bound to the estimate
+
+
+class Fit(NamedTuple):
+    """The maximum of an objective, where it is (d,), and psi there."""
+
+    value: float
+    theta: Array
+    psi: float
+
+
+NOWHERE = Fit(-np.inf, np.zeros(0), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic:
+    r"""The deviance of a value of psi from the maximum, zero where the maximum lies beyond it.
+
+    For upper limits :math:`q_\psi = 2 (L(\hat\theta) - L(\hat\theta_\psi))` if
+    :math:`\hat\psi < \psi`, within the constraints: the :math:`\tilde q_\mu` of Cowan, Cranmer,
+    Gross and Vitells (2011, eq. 16), where these say that psi is not negative.
+
+    Attributes
+    ----------
+    model : FittedModel
+    psi : callable
+        (d,) to float.
+    sign : {1, -1}
+        Of upper and of lower limits.
+    length : float
+        A unit of psi: the distance from the estimate to the limit of the likelihood.
+    units : (d,) array
+        Of the parameters.
+    ends : (2, d) array
+        Bounds of the parameters.
+    rows : sequence of dict
+        Other constraints, for scipy.
+    """
+
+    model: FittedModel
+    psi: Callable[[Array], float]
+    sign: int
+    length: float
+    units: Array
+    ends: Array
+    rows: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(cls, model: FittedModel, psi: Any, sign: int, length: float) -> "Statistic":
+        """Bind psi to a model."""
+        evaluation = Evaluation.of(without_constraints(model), psi)
+        center, constraints = np.array(model.theta), model.space.constraints
+        slope = abs(model.score(center))  # of a log-likelihood that is a line the only unit
+        units = 1 / np.maximum(1 / objective_of(model).units, slope)
+        ends, rows = np.array([[-np.inf], [np.inf]]) * np.ones(center.size), []
+        if constraints is not None:
+            ends = np.array(box(constraints, center))
+            several = np.count_nonzero(constraints.slope(center), axis=1) > 1
+            if several.any() or not constraints.linear.all():
+                rows = scaled(constraints, center, units)
+
+        def value(theta: Array) -> float:
+            with np.errstate(all="ignore"):
+                try:
+                    return float(evaluation(theta)[0])
+                except EvaluationError:  # a logarithm at its end: next to it
+                    return float(evaluation(theta + INSIDE * (center - theta))[0])
+
+        return cls(model, value, sign, length, units, ends, rows)
+
+    def free(self, data: FittedModel, start: Array) -> Fit:
+        """Maximize the objective of some data within the constraints."""
+        return self._climbed(data, start, self.ends, [])
+
+    def at(self, psi: float, data: FittedModel, start: Array) -> Fit:
+        """Maximize where psi has a value; `NOWHERE` if it never has."""
+
+        def gap(x: Array) -> float:
+            return (self.psi(x * self.units) - psi) / self.length
+
+        found = self._climbed(data, start, self.ends, [{"type": "eq", "fun": gap}])
+        return found if abs(found.psi - psi) <= REACHED * self.length else NOWHERE
+
+    def farthest(self, sign: int) -> Fit | None:
+        """Fit at the bound of a parameter where psi is the smallest (largest), if there is one.
+
+        Each bound that psi runs to is a candidate; of several with the same psi the likeliest.
+        """
+        fits, theta = [], np.array(self.model.theta)
+        for side, row in zip((-1, 1), self.ends, strict=True):
+            for j in np.flatnonzero(np.isfinite(row) & (self.ends[0] < self.ends[1])):
+                inside, there, ends = theta.copy(), theta.copy(), self.ends.copy()
+                there[j] = ends[0, j] = ends[1, j] = row[j]
+                if abs(theta[j] - row[j]) < self.units[j]:
+                    inside[j] = np.clip(row[j] - side * self.units[j], *self.ends[:, j])
+                if sign * (self.psi(there) - self.psi(inside)) > 0:
+                    fits.append(self._climbed(self.model, there, ends, []))
+        return max(fits, key=lambda fit: (sign * fit.psi, fit.value), default=None)
+
+    def deviance(self, psi: float, free: Fit, at: Fit) -> float:
+        """Deviance of psi on its side, from two fits."""
+        return 0.0 if self.sign * (free.psi - psi) >= 0 else max(2 * (free.value - at.value), 0.0)
+
+    def _climbed(
+        self, data: FittedModel, start: Array, ends: Array, rows: Sequence[Mapping[str, Any]]
+    ) -> Fit:
+        """Climb by sequential quadratic programming, in natural units."""
+        objective, units = objective_of(data).objective, self.units
+
+        def fall(x: Array) -> float:
+            with np.errstate(all="ignore"):
+                value = -objective(x * units)
+            return value if np.isfinite(value) else HUGE
+
+        low, high = ends / units
+        with np.errstate(all="ignore"):
+            found = minimize(
+                fall,
+                np.clip(start / units, low, high),
+                method="SLSQP",
+                bounds=np.transpose([low, high]),
+                constraints=[*self.rows, *rows],
+                options=STEPS,
+            )
+        x = np.clip(found.x, low, high)
+        return Fit(-fall(x), x * units, self.psi(x * units))
