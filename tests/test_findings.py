@@ -7,8 +7,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
+import statsmodels.formula.api as smf
 
 import implicit_delta as idm
 from implicit_delta.core.findings import Finding, report
@@ -101,6 +103,24 @@ CASES = {  # code: model, psi, options, level
         "refuse",
     ),
     "host_results": (poisson, lambda b: b[1] * RESULTS.llf, {}, "warn"),
+    "same_rows": (
+        lambda: stepped(away=0.0),
+        idm.Average(lambda b: np.full(9, b[1]), sample="independent"),
+        {},
+        "warn",
+    ),
+    "smoothing_change": (
+        lambda: stepped(away=0.0),
+        idm.Smoothed(lambda b: float(b[1] > 0.77), draws=200, rng=0),
+        {},
+        "warn",
+    ),
+    "few_units": (
+        lambda: stepped(away=0.0),
+        slope,
+        {"method": idm.Bootstrap(20, rng=0), "clusters": np.arange(n) // 15},
+        "warn",
+    ),
     "bent_draws": (
         lambda: stepped(away=0.0),
         lambda b: np.exp(3 * b[1]),
@@ -172,6 +192,34 @@ def test_joined_estimates_keep_the_findings_of_both():
     assert {finding.code for finding in found} == {"dispersion", "shrinkage"}
 
 
+def test_what_estimates_share_is_a_finding_of_their_join():
+    model = line()
+    first, other = (idm.infer(model, psi) for psi in (slope, lambda b: b[0]))
+    with pytest.warns(idm.ImplicitDeltaWarning, match="same fitted model") as caught:
+        joined = idm.join(first, other, independent=True)
+    (one,) = joined.diagnostics.findings
+    assert one.code == "shared_data"
+    assert joined.diagnostics.warnings == (str(one),) == tuple(str(w.message) for w in caught)
+    assert joined.contrast([1, -1]).diagnostics.findings == (one,)
+
+
+def test_polish_keeps_what_it_has_found():
+    model = stepped(away=-1.5)
+    psi = idm.Average(lambda b: np.full(9, b[1]), sample="independent")
+    with pytest.warns(idm.ImplicitDeltaWarning) as caught:
+        found = idm.polish(model, psi).findings
+    assert [one.code for one in found] == ["same_rows"]
+    assert len(caught) == len(found)
+
+
+def test_a_note_is_in_the_list_only():
+    data = pd.DataFrame({"x": x, "y": y})
+    model = idm.from_statsmodels(smf.logit("y ~ x", data).fit(disp=0))
+    found = idm.infer(model, idm.average_comparison("x")).diagnostics.findings
+    assert [(one.level, one.code) for one in found] == [("note", "default_values")]
+    assert f"from {x.min():.4g} to {x.max():.4g}" in found[0].text
+
+
 def test_levels():
     found = [Finding(level, level, level.title()) for level in ("note", "warn", "refuse", "error")]
     with (
@@ -197,6 +245,20 @@ def test_every_code_has_a_section_and_every_section_a_code():
     page = (Path(__file__).parents[1] / "docs" / "trust" / "refusals.md").read_text()
     sections = re.findall(r"^### `(\w+)`$", page.split("## Findings")[1], re.MULTILINE)
     assert sorted(sections) == sorted(codes)
+
+
+def test_only_report_warns_of_results():
+    """Data and hosts are checked where they enter, in `models` for the most part."""
+    root = Path(idm.__file__).parent
+    for room in ("evaluation", "methods", "inference", "estimate"):
+        for path in (root / room).rglob("*.py"):
+            nodes = ast.walk(ast.parse(path.read_text()))
+            warned = "warn" in {
+                ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)
+            }
+            assert not warned or path.name == "statsmodels_names.py" or "profile" in path.parts, (
+                path
+            )
 
 
 def test_checks_neither_raise_nor_warn():

@@ -49,10 +49,17 @@ class Finding:
         return self.level == "error" or (self.level == "refuse" and strict)
 
 
-def report(findings: Iterable[Finding | None], strict: bool) -> None:
-    """Warn of findings in their order, and raise the first error or refusal."""
-    for finding in filter(None, findings):
+def present(*findings: Finding | None) -> tuple[Finding, ...]:
+    """Leave out what was not found."""
+    return tuple(filter(None, findings))
+
+
+def report(findings: Iterable[Finding | None], strict: bool = False) -> tuple[Finding, ...]:
+    """Warn of findings in their order, raise the first error or refusal; return what there is."""
+    found = present(*findings)
+    for finding in found:
         if finding.raises(strict):
             raise finding.error(f"{finding}{ANYWAY * (finding.level == 'refuse')}")
         if finding.level != "note":
             warn(str(finding), finding.warning)
+    return found

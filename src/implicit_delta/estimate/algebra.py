@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.labels import distinct
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import SmallSampleWarning
 from implicit_delta.estimate.checks import checked_names, real_numbers
 from implicit_delta.estimate.combination import (
@@ -24,7 +24,7 @@ from implicit_delta.estimate.combination import (
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.expressions import read_expression
 from implicit_delta.estimate.held import changed, covariance_of, parts_of
-from implicit_delta.estimate.joint import base_of, check_positive, joint_diagnostics
+from implicit_delta.estimate.joint import base_of, check_positive, joint_diagnostics, with_findings
 from implicit_delta.estimate.lineage import Lineage, mark_of
 from implicit_delta.estimate.maps import chosen, selection, smallest
 from implicit_delta.estimate.quantiles import welch_df
@@ -34,6 +34,16 @@ from implicit_delta.estimate.slopes import Slopes, slopes_of
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
 
+COMBINED_DF = Finding(
+    "warn",
+    "combined_df",
+    "The degrees of freedom of a combination do not follow from those of its parts "
+    "(Satterthwaite's; the smallest are taken), and may be fewer.",
+    remedies=(
+        "Of one model, ask for the combination itself: `infer(model, lambda m: C @ psi(m), ...)`.",
+    ),
+    warning=SmallSampleWarning,
+)
 NOTHING_LEFT = "none: the estimates cancel, whatever the data"
 
 
@@ -94,13 +104,16 @@ def join(
         raise ValueError(f"independent is True or False, not {independent!r}")
     lineage = Lineage.joined(estimates, independent)
     labels = distinct([name for estimate in estimates for name in estimate.names])
+    report(lineage.findings)
+    base = base_of(lineage)
+    diagnostics = joint_diagnostics(estimates, lineage)
     found = _made(
-        base_of(lineage),
+        base,
         lineage.jacobian,
         np.concatenate([np.atleast_1d(estimate.value) for estimate in estimates]),
         labels if names is None else checked_names(names, len(labels)),
         lineage,
-        diagnostics=joint_diagnostics(estimates, lineage),
+        diagnostics=with_findings(diagnostics, base.diagnostics.findings),
         draws=_paired(estimates, lineage),
     )
     if len(lineage.leaves) > 1:
@@ -226,6 +239,8 @@ def _made(
     if not same:
         notes = {name: note for name, note in diagnostics.notes.items() if name != "question"}
         diagnostics = replace(diagnostics, notes=notes)
+    df, uncertain = _degrees(lineage)
+    diagnostics = with_findings(diagnostics, report([uncertain]))
     return type(base)(
         value=np.asarray(value),
         covariance=V,  # type: ignore[arg-type]
@@ -236,7 +251,7 @@ def _made(
         parts=parts,  # type: ignore[arg-type]
         draws=draws,
         errors_add=base.errors_add,
-        df=_degrees(lineage),
+        df=df,
         target=base.target,
         acceleration=None
         if places is None or base.acceleration is None
@@ -249,7 +264,7 @@ def _made(
     )
 
 
-def _degrees(lineage: Lineage) -> Array:
+def _degrees(lineage: Lineage) -> tuple[Array, Finding | None]:
     """Degrees of freedom: Welch's between separate samples, else the smallest that take part."""
     variances, dfs, several, each = [], [], 0, False
     for leaf, own in zip(lineage.leaves, lineage.columns(), strict=True):
@@ -261,16 +276,10 @@ def _degrees(lineage: Lineage) -> Array:
             variances.append(combine(rows, V).diagonal())
         several = several + taken
         each |= bool(np.ndim(leaf.df)) and bool(np.any(taken))
-    if each and np.any(several > 1):
-        warn(
-            "The degrees of freedom of a combination do not follow from those of its parts "
-            "(Satterthwaite's; the smallest are taken), and may be fewer. Of one model, ask for "
-            "the combination itself: `infer(model, lambda m: C @ psi(m), ...)`.",
-            SmallSampleWarning,
-        )
+    unknown = COMBINED_DF if each and np.any(several > 1) else None
     if len(dfs) > 1 and lineage.independent:
-        return welch_df(variances, dfs)
-    return np.asarray(np.min(dfs, axis=0))
+        return welch_df(variances, dfs), unknown
+    return np.asarray(np.min(dfs, axis=0)), unknown
 
 
 def _paired(estimates: Sequence[Estimate], lineage: Lineage) -> Array | None:

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta.core.factored import Covariance, Factored, block_diagonal
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.labels import distinct
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.combination import added, without_sources
 from implicit_delta.estimate.diagnostics import Diagnostics
 from implicit_delta.estimate.held import covariance_of, parts_of
@@ -68,15 +67,16 @@ def base_of(lineage: Lineage) -> Estimate:
         part: block_diagonal([p.get(part, zero) for p, zero in zip(pieces, none, strict=True)])
         for part in dict.fromkeys(part for piece in pieces for part in piece)
     }
+    found: list[Finding | None] = []
     for i, j in combinations(range(len(leaves)), 2):
         if lineage.separates(leaves[i], leaves[j]):
             continue
         for part, V in _crosses(leaves[i], leaves[j], pieces[i], pieces[j]).items():
             parts[part][columns[i], columns[j]] = V
             parts[part][columns[j], columns[i]] = V.T
-        _warn_of_samples(leaves[i], leaves[j])
         taking = [abs(lineage.jacobian[:, columns[k]]).sum(axis=0) > 0 for k in (i, j)]
-        _warn_of_kinds((leaves[i], leaves[j]), (pieces[i], pieces[j]), taking)
+        found.append(_other_samples(leaves[i], leaves[j]))
+        found.append(_other_kinds((leaves[i], leaves[j]), (pieces[i], pieces[j]), taking))
     adds = any(leaf.errors_add for leaf in leaves)
     total: Any
     if apart:
@@ -92,7 +92,7 @@ def base_of(lineage: Lineage) -> Estimate:
         covariance=total,
         names=names,
         method=" and ".join(dict.fromkeys(leaf.method for leaf in leaves)),
-        diagnostics=joint_diagnostics(leaves, lineage),
+        diagnostics=with_findings(joint_diagnostics(leaves, lineage), report(found)),
         influence=influence,
         parts=parts if any(leaf.parts for leaf in leaves) else {},
         errors_add=adds,
@@ -233,50 +233,59 @@ def _fits(one: Estimate, other: Estimate) -> set[str]:
     return set() if "" in found else found
 
 
-def _warn_of_samples(one: Estimate, other: Estimate) -> None:
-    """Warn of a response with other values in rows that their order or a counting index pairs."""
+def _other_samples(one: Estimate, other: Estimate) -> Finding | None:
+    """Find a response with other values in rows that their order or a counting index pairs."""
     a, b = one.rows, other.rows
     assert a is not None
     assert b is not None
     if not (a.counted or b.counted or matched_by_order(a, b)):
-        return
+        return None
     pairs = same_rows(a, b, "they")
-    if same_response(a, b, pairs) is False:
-        warn(
-            f"{one.names[0]!r} and {other.names[0]!r} are taken for fits to the same "
-            f"{a.n if pairs is None else pairs[0].size} rows, those with the same place or number "
-            f"in an index that counts 0, 1, 2, ..., but {a.response.rpartition(' ')[0]!r} has "
-            "other values in each. For separate samples use `join(a, b, independent=True)`; for "
-            "rows of one data frame keep its index, without `reset_index`.",
-            ImplicitDeltaWarning,
-        )
+    if same_response(a, b, pairs) is not False:
+        return None
+    count = a.n if pairs is None else pairs[0].size
+    return Finding(
+        "warn",
+        "other_samples",
+        f"{one.names[0]!r} and {other.names[0]!r} are taken for fits to the same {count} rows, "
+        f"those with the same place or number in an index that counts 0, 1, 2, ..., but "
+        f"{a.response.rpartition(' ')[0]!r} has other values in each.",
+        number=float(count),
+        remedies=(
+            "For separate samples use `join(a, b, independent=True)`; for rows of one data frame "
+            "keep its index, without `reset_index`.",
+        ),
+    )
 
 
-def _warn_of_kinds(
+def _other_kinds(
     leaves: Sequence[Estimate],
     pieces: Sequence[Mapping[str, Array]],
     taking: Sequence[NDArray[np.bool_]],
-) -> None:
-    """Warn of two kinds of variance that scale influences differently.
+) -> Finding | None:
+    """Find two kinds of variance that scale influences differently.
 
     What two estimates share cancels in their difference only on one scale: of one coefficient with
     two standard errors ``a - b`` has the difference of these for an error.
     """
     kinds = [str(leaf.diagnostics.notes.get("variance", MODEL_BASED)) for leaf in leaves]
     if kinds[0] == kinds[1]:
-        return
+        return None
     one, two = map(_scales, leaves, pieces, taking)
     apart = np.nan_to_num(np.abs(np.log(one[:, None] / two)))
     k, m = np.unravel_index(np.argmax(apart), apart.shape)
-    if apart[k, m] > np.log(OTHER_SCALE):
-        first, second = leaves[0].names[k], leaves[1].names[m]
-        warn(
-            f"{first!r} and {second!r} have two kinds of variance ({kinds[0]}; {kinds[1]}), whose "
-            f"standard errors are {one[k]:.3g} and {two[m]:.3g} times those of their influences. "
-            "In a difference that gap counts as an error, which may be far too large. Ask for "
-            "both with the same `robust=`: `infer(model, psi, robust=True)`.",
-            ImplicitDeltaWarning,
-        )
+    if not apart[k, m] > np.log(OTHER_SCALE):
+        return None
+    first, second = leaves[0].names[k], leaves[1].names[m]
+    return Finding(
+        "warn",
+        "other_kinds",
+        f"{first!r} and {second!r} have two kinds of variance ({kinds[0]}; {kinds[1]}), whose "
+        f"standard errors are {one[k]:.3g} and {two[m]:.3g} times those of their influences. "
+        "In a difference that gap counts as an error, which may be far too large.",
+        number=float(np.exp(apart[k, m])),
+        remedies=("Ask for both with the same `robust=`: `infer(model, psi, robust=True)`.",),
+    )
 
 
 def _scales(leaf: Estimate, pieces: Mapping[str, Array], taking: NDArray[np.bool_]) -> Array:
@@ -388,7 +397,20 @@ def joint_diagnostics(estimates: Sequence[Estimate], lineage: Lineage) -> Diagno
         notes["rows"] = BY_ORDER
     if sum(bool(np.any(leaf.parts.get("training", 0.0))) for leaf in lineage.leaves) > 1:
         notes["training"] = TRAINED
+    found = with_findings(found, lineage.findings)
     return found if notes == found.notes else replace(found, notes=notes)
+
+
+def with_findings(known: Diagnostics, found: tuple[Finding, ...]) -> Diagnostics:
+    """Add findings and, of those that were warned of, the texts."""
+    if not found:
+        return known
+    texts = [str(finding) for finding in found if finding.level != "note"]
+    return replace(
+        known,
+        findings=tuple(dict.fromkeys(known.findings + found)),
+        warnings=tuple(dict.fromkeys([*known.warnings, *texts])),
+    )
 
 
 def worst(found: Sequence[Diagnostics]) -> Diagnostics:

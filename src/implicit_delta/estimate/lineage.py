@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_delta.core.factored import Covariance, Factored, equal
+from implicit_delta.core.findings import Finding, present
 from implicit_delta.estimate.held import covariance_of
 from implicit_delta.estimate.maps import after, identity, nothing, stacked
-from implicit_delta.estimate.separate import warn_of_shared
+from implicit_delta.estimate.separate import shared_data
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -37,6 +38,8 @@ class Lineage:
         Whether the estimate is linear in its leaves.
     mark : bytes
         Digest of the estimate that it is the lineage of: of a changed copy it is not.
+    findings : tuple of Finding
+        About leaves that were called independent.
     """
 
     leaves: tuple[Estimate, ...]
@@ -44,6 +47,7 @@ class Lineage:
     apart: frozenset[frozenset[str]] = frozenset()
     straight: bool = True
     mark: bytes = b""
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, estimate: Estimate) -> Lineage:
@@ -61,10 +65,13 @@ class Lineage:
         leaves = _distinct([leaf for parent in parents for leaf in parent.leaves])
         jacobian = stacked([parent._over(leaves) for parent in parents], axis=0)
         apart = frozenset[frozenset[str]]().union(*(parent.apart for parent in parents))
-        if independent:
-            apart |= _separate(parents)
         straight = all(parent.straight for parent in parents)
-        return cls(leaves, jacobian, apart, straight)
+        if not independent:
+            return cls(leaves, jacobian, apart, straight)
+        pairs = list(_separate(parents))
+        apart |= {frozenset((one.identity, two.identity)) for one, two in pairs}
+        findings = present(*(shared_data(two, one) for one, two in pairs))
+        return cls(leaves, jacobian, apart, straight, findings=findings)
 
     @property
     def independent(self) -> bool:
@@ -134,18 +141,13 @@ def _distinct(leaves: Iterable[Estimate]) -> tuple[Estimate, ...]:
     return tuple(found)
 
 
-def _separate(parents: Sequence[Lineage]) -> frozenset[frozenset[str]]:
+def _separate(parents: Sequence[Lineage]) -> Iterator[tuple[Estimate, Estimate]]:
     """Pair the leaves of different parents, none of which may be in two of them."""
-    pairs = set()
-    for i, parent in enumerate(parents):
-        for other in parents[:i]:
-            for one in parent.leaves:
-                for two in other.leaves:
-                    if alike(one, two):
-                        raise ValueError(
-                            f"independent=True, but {two.names[0]!r} is on both sides: an estimate "
-                            "is not independent of itself. Leave independent=True out."
-                        )
-                    warn_of_shared(two, one)
-                    pairs.add(frozenset((one.identity, two.identity)))
-    return frozenset(pairs)
+    for parent, other in ((a, b) for i, a in enumerate(parents) for b in parents[:i]):
+        for one, two in product(parent.leaves, other.leaves):
+            if alike(one, two):
+                raise ValueError(
+                    f"independent=True, but {two.names[0]!r} is on both sides: an estimate "
+                    "is not independent of itself. Leave independent=True out."
+                )
+            yield one, two

@@ -4,9 +4,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from implicit_delta.core.factored import Covariance
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.quantiles import deviations
 
 NO_BCA = (
@@ -64,13 +63,19 @@ def _bca_levels(tails: Array, value: Array, draws: Array, acceleration: Array) -
         )
     levels = ndtr(bias + shifted / slowed)
     beyond = np.minimum(levels, 1 - levels) * len(draws) < 1
-    if np.any(beyond):
-        warn(
-            f"kind='bca' reads the replicates at the level {levels[beyond][0]:.2g}, beyond the "
-            f"outermost of {len(draws)}, so that the interval ends there. Use more replicates.",
-            ImplicitDeltaWarning,
-        )
+    report([_beyond(float(levels[beyond][0]), len(draws)) if np.any(beyond) else None])
     return np.asarray(levels)
+
+
+def _beyond(level: float, count: int) -> Finding:
+    return Finding(
+        "warn",
+        "few_draws",
+        f"kind='bca' reads the replicates at the level {level:.2g}, beyond the outermost of "
+        f"{count}, so that the interval ends there.",
+        number=level,
+        remedies=("Use more replicates.",),
+    )
 
 
 def check_replicates(

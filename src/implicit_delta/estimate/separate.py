@@ -1,4 +1,4 @@
-"""Warnings of what two estimates share that are said to be from separate samples."""
+"""Data that two estimates share which are said to be from separate samples."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.labels import HASHED
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate.rows import (
     Pairs,
     Rows,
@@ -36,19 +35,21 @@ OTHER_ROWS = OTHERS.format("Rows", "`df.index = 'a' + df.index.astype(str)` befo
 OTHER_CLUSTERS = OTHERS.format("Clusters", "`clusters='a' + df['village'].astype(str)`.")
 
 
-def warn_of_shared(one: Estimate, other: Estimate) -> None:
-    """Warn of estimates that are called independent and share a model, rows or clusters."""
+def shared_data(one: Estimate, other: Estimate) -> Finding | None:
+    """Find a model, rows or clusters that estimates share which are called independent."""
     found = None
     if one.rows is not None and other.rows is not None:
         found = _shared(one, other, one.rows, other.rows)
     found = found or _evaluated_alike(one, other)
-    if found:
-        warn(
-            f"independent=True, but {one.names[0]!r} and {other.names[0]!r} {found[0]}, so that "
-            "their errors depend on each other, and those of differences and sums of them are "
-            f"wrong. {found[1]}",
-            ImplicitDeltaWarning,
-        )
+    if found is None:
+        return None
+    return Finding(
+        "warn",
+        "shared_data",
+        f"independent=True, but {one.names[0]!r} and {other.names[0]!r} {found[0]}, so that "
+        "their errors depend on each other, and those of differences and sums of them are wrong.",
+        remedies=(found[1],),
+    )
 
 
 def _shared(one: Estimate, other: Estimate, a: Rows, b: Rows) -> tuple[str, str] | None:

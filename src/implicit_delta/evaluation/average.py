@@ -9,9 +9,9 @@ import numpy as np
 from implicit_delta.core.clusters import Clusters
 from implicit_delta.core.dependence import add_errors as add_errors
 from implicit_delta.core.factored import Covariance, quadratic
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.summary import Groups, Summary
 from implicit_delta.models.moments import Moments
 
@@ -172,26 +172,35 @@ def checked_units(values: Array, sample: Sample, n: int) -> Array:
                 'sample="independent" or, if some may be the same, sample="unknown".'
             )
         )
-    _check_spread(m, not np.any(np.ptp(rows, axis=0)))
+    _check_count(m)
     return rows
 
 
-def _check_spread(m: int, same: bool) -> None:
-    """Refuse one row, and warn of rows that are all the same."""
+def _check_count(m: int) -> None:
+    """Refuse one row."""
     if m < 2:
         raise EvaluationError(
             "h returned one row, from which the sampling error of an average cannot be estimated. "
             "For an estimate about this very row, or if h averages itself, pass a plain function, "
             "without `Average`."
         )
-    if same:
-        warn(
-            f"h is the same for all {m} evaluation rows, so that the average has no sampling "
-            "error of its own. That is right where no row differs, as the effect of a treatment in "
-            "a linear model; it is wrong if h averages or sums by itself. Return one value per "
-            "row, not averaged; or pass a plain function, without `Average`.",
-            ImplicitDeltaWarning,
-        )
+
+
+def same_rows(m: int, spread: Array) -> Finding | None:
+    """Find rows that are all the same."""
+    if np.any(spread):
+        return None
+    return Finding(
+        "warn",
+        "same_rows",
+        f"h is the same for all {m} evaluation rows, so that the average has no sampling "
+        "error of its own. That is right where no row differs, as the effect of a treatment in "
+        "a linear model; it is wrong if h averages or sums by itself.",
+        number=float(m),
+        remedies=(
+            "Return one value per row, not averaged; or pass a plain function, without `Average`.",
+        ),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +240,7 @@ def sampling_of_mean(
 def sampling_of_moments(moments: Moments, total: bool) -> Sampling:
     """Error of the mean or total of rows that were added up where they live."""
     m = moments.rows
-    _check_spread(m, not np.any(moments.high - moments.low))
+    _check_count(m)
     return Sampling(moments.products / (m - 1) * (m if total else 1 / m))
 
 

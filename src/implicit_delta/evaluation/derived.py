@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning
+from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation.spread import numbers
 from implicit_delta.models.prediction import Predictor
 
@@ -33,8 +33,8 @@ INVOLVED = 1e-2  # share of a column in a linear relation of columns of length 1
 Names: TypeAlias = tuple[Any, ...]  # the column, and others that it depends on besides
 
 
-def check_derived(predictor: Predictor, variable: Any) -> None:
-    """Refuse a variable of which another column of the model is a function, row by row."""
+def check_derived(predictor: Predictor, variable: Any) -> Finding | None:
+    """Refuse a variable of which another column is a function; find labels that exclude it."""
     table = predictor.table
     columns = Columns.of(_some_rows(table), variable, predictor.needed())
     for names in columns.functions():
@@ -42,14 +42,21 @@ def check_derived(predictor: Predictor, variable: Any) -> None:
             len(table) <= ENOUGH or any(Columns.of(table, variable, names).functions())
         ):
             raise EvaluationError(_refusal(variable, *names))
-    if apart := [name for name in columns.exclusive() if predictor.reads(name)]:
-        warn(
-            f"{variable!r} and {', '.join(map(repr, apart))} are never 1 in the same row, as the "
-            f"0/1 columns of one factor are: rows that have another label keep it while "
-            f"{variable!r} is set to 1. Fit with the factor itself, `C(label)` in a formula or a "
-            "OneHotEncoder in a pipeline, and compare two of its labels.",
-            ImplicitDeltaWarning,
-        )
+    apart = [name for name in columns.exclusive() if predictor.reads(name)]
+    if not apart:
+        return None
+    return Finding(
+        "warn",
+        "exclusive_columns",
+        f"{variable!r} and {', '.join(map(repr, apart))} are never 1 in the same row, as the "
+        f"0/1 columns of one factor are: rows that have another label keep it while "
+        f"{variable!r} is set to 1.",
+        number=float(len(apart)),
+        remedies=(
+            "Fit with the factor itself, `C(label)` in a formula or a OneHotEncoder in a "
+            "pipeline, and compare two of its labels.",
+        ),
+    )
 
 
 def _refusal(variable: Any, name: Any, *others: Any) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from implicit_delta.core.cache import LastCache
 from implicit_delta.core.factored import block_diagonal
+from implicit_delta.core.findings import Finding, present, report
 from implicit_delta.core.labels import distinct, places_in
 from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError, UnsupportedModelError
@@ -19,6 +20,7 @@ from implicit_delta.evaluation.average import (
     Sampling,
     checked_units,
     clusters_of,
+    same_rows,
     sampling_of_moments,
 )
 from implicit_delta.evaluation.composed import Composed, Owned, composed
@@ -32,8 +34,8 @@ from implicit_delta.evaluation.statistic import (
     OfRows,
     Statistic,
     check_function,
-    check_shift,
     checked_scores,
+    shifted,
 )
 from implicit_delta.evaluation.unit_draws import smoothed_over_units
 from implicit_delta.evaluation.values import (
@@ -110,6 +112,8 @@ class Evaluation:
         error: the AUC of a single feature.
     parts : tuple of Evaluation
         The entries of a list or dict, each bound by itself; empty for one evaluation.
+    findings : tuple of Finding
+        What was found about psi and the rows that it is about.
     """
 
     value: Array
@@ -128,16 +132,22 @@ class Evaluation:
     scale: str | tuple[str, ...] = ""
     constant: bool | NDArray[np.bool_] = False
     parts: "tuple[Evaluation, ...]" = ()
+    findings: tuple[Finding, ...] = ()
     _cache: LastCache = field(init=False, default_factory=LastCache, repr=False)
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
-        """Evaluate psi and check that a standard error of it makes sense."""
+        """Evaluate psi, check that a standard error of it makes sense, and report findings."""
         check_unchanged(model)
-        model = in_free_coordinates(model)
+        found = cls._bound(in_free_coordinates(model), psi, names)
+        report(found.findings)
+        return found
+
+    @classmethod
+    def _bound(cls, model: FittedModel, psi: Any, names: Any = None) -> "Evaluation":
         entries = entries_of(psi)
         if entries is not None:
-            return _together(model, [(e, cls.of(model, e.psi)) for e in entries], names)
+            return _together(model, [(e, cls._bound(model, e.psi)) for e in entries], names)
         if isinstance(psi, Statistic):
             return _of_statistic(model, psi, names)
         if isinstance(psi, Question):
@@ -153,7 +163,7 @@ class Evaluation:
         if isinstance(asked, Question):
             raise TypeError("A question is smooth: pass it as psi, without Smoothed around it.")
         inner = composed(_with_labels(model, asked), model.weights.shares)
-        units, sampling, groups = _units(model, inner)
+        units, sampling, groups, same = _units(model, inner)
         raw, values, blur = _first_look(model, inner)
         value = values.mean(axis=0)
         plain = cls(
@@ -167,11 +177,13 @@ class Evaluation:
             function=_PsiOfModel(model, inner, value.size),
             fitted=model,
             blur=blur,
+            findings=present(same),
         )
         if smoothed is None:
             return plain
-        surrogate, notes = smoothed.linearize(model, plain, plain.value)
-        return replace(plain, function=surrogate, notes=notes, itself=plain)
+        surrogate, notes, found = smoothed.linearize(model, plain, plain.value)
+        found = *plain.findings, *found
+        return replace(plain, function=surrogate, notes=notes, findings=found, itself=plain)
 
     @property
     def size(self) -> int:
@@ -509,6 +521,7 @@ def _together(model: FittedModel, bound: list[tuple[Entry, Evaluation]], names: 
         else lambda theta: np.concatenate([(part.itself or part)(theta) for part in parts]),
         scale=scales[0] if len(set(scales)) == 1 else scales,
         parts=parts,
+        findings=tuple(dict.fromkeys(found for part in parts for found in part.findings)),
     )
 
 
@@ -531,23 +544,25 @@ def _side_by_side(parts: tuple[Evaluation, ...], units: list[Array | None]) -> A
 
 def _units(
     model: FittedModel, psi: Psi
-) -> tuple[Array | None, Sampling | None, tuple[str, ...] | None]:
+) -> tuple[Array | None, Sampling | None, tuple[str, ...] | None, Finding | None]:
     """Evaluate each row of an average, before anything else: a bad row is then named.
 
-    With the error from sampling these, and the names of groups.
+    With the error from sampling these, the names of groups, and whether all rows are the same.
     """
     if not isinstance(psi, Composed) or psi.sample is None:
-        return None, None, None
+        return None, None, None, None
     found = moments_of(model, psi)
     if found is not None and found.rows and found.products.size:
-        return None, sampling_of_moments(found, psi.summary.total), None
+        same = same_rows(found.rows, found.high - found.low)
+        return None, sampling_of_moments(found, psi.summary.total), None, same
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
         check_order(raw, model.facts.host.labels)
     units, sampling = psi.sampled(raw, model.weights.shares)
     if psi.sample == "training":
         processes_of(model).check_order(psi.units)
-    return units, sampling, psi.summary.names(raw, psi.function.names)
+    same = same_rows(len(units), np.ptp(1.0 * np.asarray(raw), axis=0))
+    return units, sampling, psi.summary.names(raw, psi.function.names), same
 
 
 def _with_labels(model: FittedModel, psi: Any) -> Any:
@@ -585,9 +600,10 @@ def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluati
     """Read the tables of a question; as a sample, the training rows are units in first order."""
     bound = question.bound(model)
     value = bound.asked.value(model.theta)
-    units = None
+    units, same = None, None
     if question.population:
         units = checked_units(bound.asked.units(model.theta), "training", model.n)
+        same = same_rows(len(units), np.ptp(units, axis=0))
     return Evaluation(
         value=checked_value(value, "at the fitted parameters"),
         scalar=bound.scalar,
@@ -598,6 +614,7 @@ def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluati
         function=bound.asked,
         fitted=model,
         scale=question.scale,
+        findings=present(*bound.findings, same),
     )
 
 
@@ -633,7 +650,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         by_rows=training,
         solve_once=partial(_slope_of_units, model, own) if model.penalty.early_stop else None,
     )
-    pseudo, sampling, notes = None, None, over.notes
+    pseudo, sampling, notes, shift = None, None, over.notes, 0.0
     if training:
         pseudo = value + weight.sum() * ratio(slopes_of_rows(weighed, weight), weight[:, None])
     else:
@@ -642,7 +659,8 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         errors = np.hypot(over.surrogate.error, np.sqrt(np.diag(sampling.covariance)))
         notes = {**notes, "evaluation_part": way}
         if not model.penalty.early_stop:  # stands for itself: on average over trainings not off
-            notes = {**notes, "statistic_shift": check_shift(over.shift, errors)}
+            shift = float(np.max(ratio(abs(over.shift), errors)))
+            notes = {**notes, "statistic_shift": shift}
     return Evaluation(
         value=value,
         scalar=np.ndim(raw) == 0,
@@ -656,6 +674,7 @@ def _of_statistic(model: FittedModel, psi: Statistic, names: Any) -> Evaluation:
         straight=True,
         constant=over.constant,
         itself=lambda theta: function(units(theta), weight, "at another state of the training"),
+        findings=present(shifted(shift)),
     )
 
 

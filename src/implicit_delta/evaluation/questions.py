@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta.core.findings import Finding, present
 from implicit_delta.core.optional import optional
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.errors import EvaluationError, UnsupportedModelError
 from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.datagrid import row_names
@@ -33,7 +33,6 @@ How: TypeAlias = Literal["difference", "ratio", "lnratio", "oddsratio", "lnoddsr
 UNNAMED = "the outcome"
 ROUNDING = 64 * np.finfo(np.float64).eps  # of a prediction: some operations, each up to eps / 2
 UNLESS_GIVEN = (0, 1)  # values of a comparison: this very tuple, not an equal one
-ROUNDING = 64 * np.finfo(np.float64).eps  # of a prediction: some operations, each up to eps / 2
 
 
 class Worded(ABC):
@@ -47,6 +46,11 @@ class Worded(ABC):
     @abstractmethod
     def sentence(self) -> str:
         """Tell the question in words."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings about the data of the question."""
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +171,8 @@ class Question(Worded):
         fits = RowWeights.of(model, len(predictor.table))
         outcome = model.facts.host.response.name
         bound = self._read(predictor, table, weights, rows, fits, outcome)
-        self.scenarios.check(predictor)
-        self._check_smooth(bound, predictor, table, model.theta)
-        return bound
+        found = *self.scenarios.check(predictor), self._kink(bound, predictor, table, model.theta)
+        return replace(bound, findings=present(*found))
 
     def _read(
         self,
@@ -196,10 +199,12 @@ class Question(Worded):
         sentence = self.sentence(_outcome(outcome or UNNAMED, predictor, labels), len(table))
         return Bound(asked, names, single, sentence)
 
-    def _check_smooth(self, bound: "Bound", predictor: Predictor, table: Any, theta: Array) -> None:
+    def _kink(
+        self, bound: "Bound", predictor: Predictor, table: Any, theta: Array
+    ) -> Finding | None:
         """Compare slopes to the left and to the right: at a kink there are two, at a step none."""
         if not isinstance(self.scenarios, Sloped):
-            return
+            return None
         sides = [self.scenarios.one_sided(predictor, table, sign) for sign in (-1.0, 1.0)]
         sides += [[(p, abs(factor)) for p, factor in sides[0]]]  # whose rounding is in the slopes
         asked = [replace(bound.asked, sides=[side]) for side in sides]
@@ -221,14 +226,18 @@ class Question(Worded):
                 f"ReLU units do. {instead}"
             )
         k = int(np.argmax(abs(right - left) - error))
-        if abs(right - left)[k] > error[k]:
-            warn(
-                f"The prediction has kinks at values of {variable!r} that occur in the data, as "
-                "`np.maximum`, splines of degree 1 and ReLU units have: the average slope is "
-                f"{left[k]:.4g} to the left and {right[k]:.4g} to the right, and the answer their "
-                f"mean, {value[k]:.4g}. {instead}",
-                ImplicitDeltaWarning,
-            )
+        if abs(right - left)[k] <= error[k]:
+            return None
+        return Finding(
+            "warn",
+            "kink",
+            f"The prediction has kinks at values of {variable!r} that occur in the data, as "
+            "`np.maximum`, splines of degree 1 and ReLU units have: the average slope is "
+            f"{left[k]:.4g} to the left and {right[k]:.4g} to the right, and the answer their "
+            f"mean, {value[k]:.4g}.",
+            number=float(abs(right - left)[k]),
+            remedies=(instead,),
+        )
 
     def _check_unchanged(self, predictor: Predictor) -> None:
         if changed := predictor.changed():
@@ -292,6 +301,7 @@ class Bound:
     names: tuple[str, ...]
     scalar: bool
     sentence: str
+    findings: tuple[Finding, ...] = ()
 
 
 def _outcome(name: str, predictor: Predictor, labels: tuple[Any, ...]) -> str:

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.evaluation.contrasts import CONTRASTS
 from implicit_delta.evaluation.derived import check_derived
 from implicit_delta.evaluation.spread import RowWeights, numbers, spread_of
@@ -23,6 +22,7 @@ from implicit_delta.models.prediction import (
 )
 
 Flags: TypeAlias = NDArray[np.bool_]
+Found: TypeAlias = tuple[Finding | None, ...]
 Side = list[tuple[Prediction, Any]]  # predictions and their factors, (m,) or a number: their sum
 
 SHORTHANDS = {  # for the distribution of a variable in the training rows: from which to which
@@ -31,6 +31,7 @@ SHORTHANDS = {  # for the distribution of a variable in the training rows: from 
     "iqr": ("its first quartile", "its third quartile"),
     "minmax": ("its smallest value", "its largest value"),
 }
+HALF = 0.5  # of a change from 0 to 1
 MEANT = {"lnor": "lnoddsratio", "lnoravg": "lnoddsratio", "or": "oddsratio"}  # elsewhere
 # Steps of a slope, in standard deviations; near zero a share of x, as logarithms and roots bend.
 STEP, SHARE, LEAST, TINY = 1e-3, 1e-2, 1e-6, 1e-9
@@ -57,8 +58,13 @@ class Scenarios(ABC):
     def words(self, outcome: str) -> str:
         """Tell in words what is averaged, of an outcome."""
 
-    def check(self, predictor: Predictor) -> None:  # noqa: B027 (a table as it is needs none)
+    def check(self, predictor: Predictor) -> Found:
         """Refuse a change that the training rows, or their columns, say nothing about."""
+        return ()
+
+    def range_in(self, table: Any) -> Finding | None:
+        """Find default values that the data do not have."""
+        return None
 
     def fixed(self, table: Any) -> "Scenarios":
         """Replace values that depend on the distribution in the training rows by numbers."""
@@ -123,7 +129,7 @@ class Compared(Scenarios):
         low, high = SHORTHANDS[self.values] if known else self.values
         return f"if {name} = {high}", f"if {name} = {low}"
 
-    def check(self, predictor: Predictor) -> None:
+    def check(self, predictor: Predictor) -> Found:
         variable = variable_in(predictor.table, self.variable)
         column = np.asarray(column_of(predictor.table, variable))
         if column.dtype.kind in "iufb" and np.all(column == column[0]):
@@ -131,27 +137,31 @@ class Compared(Scenarios):
                 f"{variable!r} is the same in all training rows, which tell nothing about a change "
                 "of it. Compare values of a variable that varies."
             )
-        check_derived(predictor, variable)
-        self._warn_outside(variable, column)
+        return check_derived(predictor, variable), self.range_in(predictor.table)
 
-    def _warn_outside(self, variable: Any, column: NDArray[Any]) -> None:
-        """Warn of the default where most of the change would be outside of the training rows."""
+    def range_in(self, table: Any) -> Finding | None:
+        variable = variable_in(table, self.variable)
+        column = np.asarray(column_of(table, variable))
         if self.chosen or column.dtype.kind not in "iuf":
-            return
+            return None
         low, high = np.nanmin(column), np.nanmax(column)
-        if min(high, 1.0) - max(low, 0.0) < 0.5:  # half of the change
-            warn(
-                f"average_comparison({variable!r}) compares 1 with 0, but {variable!r} is from "
-                f"{low:.4g} to {high:.4g} in the training rows: most of this change is outside of "
-                f'the data. Give `values=1` for one unit more in each row, `values="iqr"`, or '
-                f"`values=(0, 1)` if it is meant.",
-                ImplicitDeltaWarning,
-            )
+        inside = float(min(high, 1.0) - max(low, 0.0))
+        if (low, high) == (0, 1):
+            return None
+        where = ": most of this change is outside of the data." if inside < HALF else "."
+        return Finding(
+            "warn" if inside < HALF else "note",
+            "default_values",
+            f"average_comparison({variable!r}) compares 1 with 0, but {variable!r} is from "
+            f"{low:.4g} to {high:.4g} in the training rows{where}",
+            number=inside,
+            remedies=(
+                'Give `values=1` for one unit more in each row, `values="iqr"`, or '
+                "`values=(0, 1)` if it is meant.",
+            ),
+        )
 
     def fixed(self, table: Any) -> "Compared":
-        if not self.chosen:
-            variable = variable_in(table, self.variable)
-            self._warn_outside(variable, np.asarray(column_of(table, variable)))
         if not isinstance(self.values, str):
             return self
         x = numbers(column_of(table, variable_in(table, self.variable)))
@@ -254,8 +264,8 @@ class Sloped(Scenarios):
     def words(self, outcome: str) -> str:
         return f"average change of {outcome} per unit of {_called(self.variable)}"
 
-    def check(self, predictor: Predictor) -> None:
-        check_derived(predictor, variable_in(predictor.table, self.variable))
+    def check(self, predictor: Predictor) -> Found:
+        return (check_derived(predictor, variable_in(predictor.table, self.variable)),)
 
     def one_sided(self, predictor: Predictor, data: Any, sign: float) -> Side:
         """Predictions whose sum is the slope to one side, exact for polynomials of degree two."""

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta.core.arguments import as_seed
+from implicit_delta.core.findings import Finding, present
 from implicit_delta.core.thresholds import CHANGE_WARNS, UNCERTAIN
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning, NotDeterministicWarning
 from implicit_delta.evaluation.normal_draws import NormalDraws, Pairs, check_draws, simulate, still
 from implicit_delta.linalg.arrays import ratio
@@ -86,8 +86,8 @@ class Smoothed:
 
     def linearize(
         self, model: FittedModel, psi: Callable[[Array], Array], value: Array
-    ) -> "tuple[Surrogate, Mapping[str, float | str]]":
-        """Find the surrogate of psi, (d,) to (K,), around the model's theta, and what to note."""
+    ) -> "tuple[Surrogate, Mapping[str, float | str], tuple[Finding, ...]]":
+        """Find the surrogate of psi, (d,) to (K,), around the model's theta; notes and findings."""
         seed = processes_of(model).broadcast_seed(as_seed(self.rng))
         width = self.width or WIDTH
         draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.facts.curvature)
@@ -97,15 +97,17 @@ class Smoothed:
             for s in (width, width / 2)
         )
         _check_moved(wide, width)
-        _warn_uncertain(wide)
-        change = _check_stable(wide, narrow, width)
+        error = float(np.max(wide.uncertainty))
+        change = np.asarray(abs(np.sqrt(narrow.variance / wide.variance) - 1))
+        doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)
         notes: dict[str, float | str] = {
             "smoothing_width": width,
-            "smoothing_change": change,
-            "smoothing_error": float(np.max(wide.uncertainty)),
+            "smoothing_change": float(np.max(change)),
+            "smoothing_error": error,
             "smoothing_seed": str(seed),
         }
-        return wide.surrogate(draws, value, width), notes
+        found = present(_uncertain(error), _unstable(change, doubt, width))
+        return wide.surrogate(draws, value, width), notes, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,27 +222,32 @@ def _named(outputs: NDArray[np.bool_]) -> str:
     return ", ".join(f"psi[{k}]" for k in np.flatnonzero(outputs)[:5])
 
 
-def _warn_uncertain(slope: _Slope) -> None:
-    error = float(np.max(slope.uncertainty))
-    if error > UNCERTAIN:
-        warn(
-            f"The slope of the smoothed psi, and with it the standard error, is uncertain by about "
-            f"{error:.0%}: another seed gives another one. Use more `draws=`, or a larger `width=` "
-            "for a psi that jumps.",
-            NotDeterministicWarning,
-        )
+def _uncertain(error: float) -> Finding | None:
+    """Find a slope that the noise of the draws leaves uncertain."""
+    if not error > UNCERTAIN:
+        return None
+    return Finding(
+        "warn",
+        "smoothing_error",
+        "The slope of the smoothed psi, and with it the standard error, is uncertain by about "
+        f"{error:.0%}: another seed gives another one.",
+        number=error,
+        remedies=("Use more `draws=`, or a larger `width=` for a psi that jumps.",),
+        warning=NotDeterministicWarning,
+    )
 
 
-def _check_stable(wide: _Slope, narrow: _Slope, width: float) -> float:
-    """Compare the standard errors at both widths, and warn of a change that is not an accident."""
-    change = abs(np.sqrt(narrow.variance / wide.variance) - 1)
-    doubt = SURE * np.hypot(narrow.uncertainty, wide.uncertainty)
-    if np.any(change > np.maximum(CHANGE_WARNS, doubt)):
-        warn(
-            f"The standard error of the smoothed psi changes by {np.max(change):.0%} when the "
-            f"width {width:g} is halved, so it depends on the width. psi is too coarse or too "
-            "curved within one standard error for a normal interval: look at the percentiles of "
-            "`Simulation()`.",
-            NonlinearityWarning,
-        )
-    return float(np.max(change))
+def _unstable(change: Array, doubt: Array, width: float) -> Finding | None:
+    """Find standard errors at two widths whose difference is not an accident."""
+    if not np.any(change > np.maximum(CHANGE_WARNS, doubt)):
+        return None
+    return Finding(
+        "warn",
+        "smoothing_change",
+        f"The standard error of the smoothed psi changes by {np.max(change):.0%} when the "
+        f"width {width:g} is halved, so it depends on the width. psi is too coarse or too "
+        "curved within one standard error for a normal interval.",
+        number=float(np.max(change)),
+        remedies=("Look at the percentiles of `Simulation()`.",),
+        warning=NonlinearityWarning,
+    )

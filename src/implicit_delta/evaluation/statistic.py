@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.thresholds import SHIFT_WARNS
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import EvaluationError, NonlinearityWarning
 from implicit_delta.evaluation.average import Average, Sample, check_alone, check_sample
 from implicit_delta.evaluation.replicated import Replicated, accepts_rng
 from implicit_delta.evaluation.smoothed import Smoothed
-from implicit_delta.linalg.arrays import ratio
 
 OF_LABELS = {"y_true", "labels_true"}  # the first argument of scikit-learn's metrics
 SAME = 1e-6  # relative: what the sums of one library differ by
@@ -228,15 +227,17 @@ def check_function(function: OfRows, units: Array, weight: Array) -> Array:
     return value
 
 
-def check_shift(shift: Array, errors: Array) -> float:
-    """Return the shift of T over draws of its units in standard errors; warn of a large one."""
-    found = float(np.max(ratio(abs(shift), errors)))
-    if found > SHIFT_WARNS:
-        warn(
-            f"Over draws of the units the statistic is on average {found:.2g} standard errors away "
-            "from its value: it bends or is near its best within the uncertainty of the model, so "
-            "that its value may be off by as much. Use more training rows, a simpler model, or "
-            "`Bootstrap()` to see how far.",
-            NonlinearityWarning,
-        )
-    return found
+def shifted(shift: float) -> Finding | None:
+    """Find a statistic that is on average far from its value over draws of its units."""
+    if not shift > SHIFT_WARNS:
+        return None
+    return Finding(
+        "warn",
+        "statistic_shift",
+        f"Over draws of the units the statistic is on average {shift:.2g} standard errors away "
+        "from its value: it bends or is near its best within the uncertainty of the model, so "
+        "that its value may be off by as much.",
+        number=shift,
+        remedies=("Use more training rows, a simpler model, or `Bootstrap()` to see how far.",),
+        warning=NonlinearityWarning,
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding, present
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.entries import entries_of
@@ -41,8 +42,9 @@ def _of_question(question: Question, data: Any) -> Any:
             "by= has a label for each row of the data, and the rows are others in each replicate. "
             "Make it a column of the data, and give its name."
         )
-    fixed = replace(question, population=False)
-    return OfEachFit(replace(fixed, scenarios=fixed.scenarios.fixed(rows_of(data))))
+    rows, scenarios = rows_of(data), question.scenarios
+    fixed = replace(question, population=False, scenarios=scenarios.fixed(rows))
+    return OfEachFit(fixed, present(scenarios.range_in(rows)))
 
 
 def _checked(psi: Any) -> Any:
@@ -93,6 +95,7 @@ class OfEachFit(Worded):
     """A question about the rows of each fit."""
 
     question: Question
+    findings: tuple[Finding, ...] = ()
 
     @property
     def __name__(self) -> str:

@@ -124,8 +124,7 @@ def assemble(
     part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
     noise = training_noise(evaluation)
     case = Case(evaluation, response, part, noise, sandwich, debias, strict)
-    found = (*filter(None, findings), *findings_of(case), *response.findings)
-    report(found, strict)
+    found = report((*findings, *findings_of(case), *response.findings), strict)
     total, target, fitted = case.total, case.target, evaluation.fitted
     own = sandwich is not None or brought is not None or response.refitted
     claimed = None if own or fitted is None else fitted.facts.host.covariance
@@ -155,7 +154,7 @@ def assemble(
                 **cost.travel,
             },
             warnings=cost.warnings,
-            findings=found,
+            findings=(*evaluation.findings, *found),
         ),
         influence=total.influence,
         parts=by_source(evaluation, response, part, total),  # type: ignore[arg-type]

@@ -139,7 +139,7 @@ def bootstrap(
     rows, seed = DrawnData.of(data, clusters), as_seed(rng)
     psi = asked_again(psi, data)
     _check_rows(psi, kind)
-    check_count(float(rows.count), *FEW_UNITS)
+    few = check_count(float(rows.count), *FEW_UNITS)
     own, *streams = np.random.SeedSequence(seed).spawn(int(replicates) + 1)
     question = FitAndPsi(fit, psi, kind)
     groups = left_out_groups(rows.count, own) if jackknife and kind == "resample" else []
@@ -187,7 +187,8 @@ def bootstrap(
         findings=first_of(uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES)),
         notes=notes,
     )
-    findings = (failed, ties, _random_fit(noise, errors) if random else None)
+    unlike = _random_fit(noise, errors) if random else None
+    findings = (*getattr(psi, "findings", ()), few, failed, ties, unlike)
     return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
 
 

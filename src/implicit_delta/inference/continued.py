@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.progress import progress
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.batches import RowNumbers, ascend
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.model import FittedModel
@@ -17,6 +17,16 @@ from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.states import LEAST
 
 Model = TypeVar("Model", bound=FittedModel)
+RUNNING_AVERAGES = Finding(
+    "warn",
+    "running_averages",
+    "The running averages of BatchNorm are still those of the last state, and not those of the "
+    "averaged weights.",
+    remedies=(
+        "With `module = averaged(model).module` call `torch.optim.swa_utils.update_bn(loader, "
+        "module)`, and make the model anew with `from_torch(module, ..., checkpoints=states)`.",
+    ),
+)
 
 
 def continue_training(
@@ -150,13 +160,7 @@ def averaged(model: Model) -> Model:
             "optimizer, batch_size=...)`. `polish` and `at` leave them behind."
         )
     if rows.running_averages:
-        warn(
-            "The running averages of BatchNorm are still those of the last state, and not those of "
-            "the averaged weights: with `module = averaged(model).module` call "
-            "`torch.optim.swa_utils.update_bn(loader, module)`, and make the model anew with "
-            "`from_torch(module, ..., checkpoints=states)`.",
-            ImplicitDeltaWarning,
-        )
+        report([RUNNING_AVERAGES])
     mean = states.mean(axis=0, dtype=np.float64).astype(trained.theta.dtype)
     facts = trained.facts.with_training(before=None)
     moved = replace(trained.at(mean), penalty=trained.penalty.given, facts=facts)

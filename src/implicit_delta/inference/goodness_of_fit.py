@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.core.arguments import as_seed
-from implicit_delta.core.findings import report
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.types import Array
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.bounded_refits import BoundedRefits
@@ -36,12 +36,15 @@ class GoodnessOfFit:
         Share of the draws that fit as badly or worse, the data themselves among them.
     failed : int
         Draws without a fit, which are left out.
+    findings : tuple of Finding
+        What was found about the draws, as in `Diagnostics`.
     """
 
     statistic: float
     draws: Array = field(repr=False)
     p_value: float
     failed: int = 0
+    findings: tuple[Finding, ...] = ()
 
     @property
     def monte_carlo_error(self) -> float:
@@ -138,10 +141,10 @@ def goodness_of_fit(
     own = float(measure(refits.model, refits.model.theta)[0])
     outcomes = refits.run(processes_of(model).broadcast_seed(as_seed(rng)), int(replicates), n_jobs)
     failures = [outcome.failure for outcome in outcomes if outcome.psi is None]
-    report((failed_replicates(failures, len(outcomes), draw.otherwise),), strict=False)
+    found = report([failed_replicates(failures, len(outcomes), draw.otherwise)])
     draws = np.array([outcome.psi[0] for outcome in outcomes if outcome.psi is not None])
     p_value = (1 + np.count_nonzero(draws >= own)) / (1 + len(draws))
-    return GoodnessOfFit(own, draws, float(p_value), len(failures))
+    return GoodnessOfFit(own, draws, float(p_value), len(failures), found)
 
 
 def _refits(

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_delta.core.findings import Finding
+from implicit_delta.core.findings import Finding, present
 from implicit_delta.core.hints import also
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.precision import cautious
@@ -166,11 +166,13 @@ def infer(
         fit=_identity(given),
     )
     try:
-        evaluation = (_as_trained if by_default else Evaluation.of)(model, psi, names)
+        if by_default:
+            evaluation, idle = _as_trained(model, psi, names)
+        else:
+            evaluation, idle = Evaluation.of(model, psi, names), None
         doubt = model.space.language.psi_warning(psi)
-        found = (Finding("warn", "host_results", doubt),) if doubt else ()
-        robust_by = sandwich(evaluation.model)
-        return ask(evaluation, sandwich=robust_by, findings=found)
+        found = present(idle, Finding("warn", "host_results", doubt) if doubt else None)
+        return ask(evaluation, sandwich=sandwich(evaluation.model), findings=found)
     except SaddlePointError:
         if not by_default or not is_network(model) or not np.any(displacement(model)):
             raise
@@ -196,12 +198,16 @@ def _takes_stops(method: Method | None, model: FittedModel) -> bool:
     return method is None or (drawn and not model.penalty.given)
 
 
-def _as_trained(model: FittedModel, psi: Asked, names: Sequence[str] | str | None) -> Evaluation:
+def _as_trained(
+    model: FittedModel, psi: Asked, names: Sequence[str] | str | None
+) -> tuple[Evaluation, Finding | None]:
     """Ask psi of a model as it was trained; what is wrong with psi is said before any work."""
     if draws_from_model(psi):
-        return Evaluation.of(as_trained(model), psi, names)
+        trained, idle = as_trained(model)
+        return Evaluation.of(trained, psi, names), idle
     asked = Evaluation.of(model, psi, names)
-    return asked.on(as_trained(asked.model))
+    trained, idle = as_trained(asked.model)
+    return asked.on(trained), idle
 
 
 def _checked_covariance(

@@ -1,22 +1,21 @@
 """Finish an optimization that stopped early."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
 
 from implicit_delta.core.budget import check_budget
-from implicit_delta.core.findings import report
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.precision import cautious
 from implicit_delta.core.types import Array, Asked
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     DriftWarning,
     EvaluationError,
-    ImplicitDeltaWarning,
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
@@ -33,11 +32,17 @@ from implicit_delta.models.refit_fixed import check_unchanged
 from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
 logger = logging.getLogger("implicit_delta")
-NO_MAXIMUM = (
+NO_MAXIMUM = Finding(
+    "warn",
+    "no_maximum",
     "psi has come to rest where the Hessian is not positive: this is no maximum, and psi may move "
-    "again if the training goes on. Its drift is by the Gauss-Newton matrix; take the same for its "
-    'error, `infer(result.model, psi, Infinitesimal(curvature="ggn"))`, or climb on to a maximum '
-    "with `polish(model)`."
+    "again if the training goes on. Its drift is by the Gauss-Newton matrix.",
+    remedies=(
+        "Take the same for its error, "
+        '`infer(result.model, psi, Infinitesimal(curvature="ggn"))`, or climb on to a maximum '
+        "with `polish(model)`.",
+    ),
+    warning=DriftWarning,
 )
 MOST_ALTERNATIONS = 50
 SETTLED = 1e-7  # of the noise variance: half of it is that of a standard error
@@ -66,6 +71,8 @@ class Polished:
         Standard errors by which an evaluation would still move, the largest.
     curvature : {"hessian", "ggn"}
         That of these standard errors: where the Hessian is not positive, the Gauss-Newton matrix.
+    findings : tuple of Finding
+        What was found on the way, as in `Diagnostics`.
     """
 
     model: FittedModel
@@ -74,6 +81,7 @@ class Polished:
     iterations: int
     drift: float = np.nan
     curvature: Curvature = "hessian"
+    findings: tuple[Finding, ...] = ()
 
 
 @overload
@@ -162,35 +170,46 @@ def polish(
     model = tangent_model(model) if tangent else model
     given = as_maximizer(maximizer)
     finished, iterations, watch = _alternated(model, psi, given, drift, budget)
-    trained, ended = model.facts.training, finished.facts.training
-    facts = finished.facts.with_training(
-        before=model.theta if trained.before is None else trained.before
-    )
+    before = model.facts.training.before
+    facts = finished.facts.with_training(before=model.theta if before is None else before)
     finished = replace(finished, facts=facts)
-    claimed = model.facts.host.covariance
-    if claimed is not None and finished.facts.host.covariance is None:
-        warn(
-            f"The parameters have moved, and the covariance of the fit ({claimed.name}) is "
-            "not that of the new ones: the inverse information is used from here on. Ask for "
-            "`robust=` or `clusters=`, or fit again to the end.",
-            ImplicitDeltaWarning,
-        )
-    if trained.replicates is not None and ended.replicates is None:
-        warn(
-            "The parameters have moved, and those of the replicates have not: the budget has no "
-            "line `initialization` from here on. Polish each replicate as a model of its own, and "
-            "give `.module` of each to `from_torch(..., replicates=)` (`.params` in JAX).",
-            ImplicitDeltaWarning,
-        )
+    found = report(_left_behind(model, finished))
     gain = finished.objective(finished.theta) - finished.objective(model.theta)
     logger.info("polish: the objective rose by %.4g in %d iterations", gain, iterations)
     if psi is None:
         return finished
-    look = watch.last if watch is not None and watch.last is not None else _look(finished, psi)
-    if look.curvature == "ggn":
-        warn(NO_MAXIMUM, DriftWarning)
-    moved = _moved(model, finished, psi, look.errors)
-    return Polished(finished, moved, gain, iterations, float(np.max(look.drift)), look.curvature)
+    evaluation = Evaluation.of(finished, psi)
+    if watch is not None and watch.last is not None:
+        look, solved = watch.last, report([NO_MAXIMUM] if watch.last.curvature == "ggn" else [])
+    else:
+        look, solved = _look(evaluation)
+    moved = _moved(model, evaluation, psi, look.errors)
+    drift, found = float(np.max(look.drift)), (*found, *evaluation.findings, *solved)
+    return Polished(finished, moved, gain, iterations, drift, look.curvature, found)
+
+
+def _left_behind(model: FittedModel, finished: FittedModel) -> Iterator[Finding]:
+    """Find what belongs to the parameters before, and not to those at the maximum."""
+    claimed, trained = model.facts.host.covariance, model.facts.training
+    if claimed is not None and finished.facts.host.covariance is None:
+        yield Finding(
+            "warn",
+            "covariance_of_fit",
+            f"The parameters have moved, and the covariance of the fit ({claimed.name}) is "
+            "not that of the new ones: the inverse information is used from here on.",
+            remedies=("Ask for `robust=` or `clusters=`, or fit again to the end.",),
+        )
+    if trained.replicates is not None and finished.facts.training.replicates is None:
+        yield Finding(
+            "warn",
+            "replicates_of_fit",
+            "The parameters have moved, and those of the replicates have not: the budget has no "
+            "line `initialization` from here on.",
+            remedies=(
+                "Polish each replicate as a model of its own, and give `.module` of each to "
+                "`from_torch(..., replicates=)` (`.params` in JAX).",
+            ),
+        )
 
 
 WITH_VARIANCE = (
@@ -267,20 +286,18 @@ def move_by_polish(evaluation: Evaluation, errors: Array) -> dict[str, str]:
     return {"polished": f"{where}{moved:.2g} standard errors{' away' * evaluation.scalar}"}
 
 
-def _look(finished: FittedModel, psi: Asked) -> Look:
-    """Standard errors and drift at a maximum."""
-    evaluation = Evaluation.of(finished, psi)
+def _look(evaluation: Evaluation) -> tuple[Look, tuple[Finding, ...]]:
+    """Standard errors and drift at a maximum, and what was found about the solve."""
     response = Infinitesimal().respond(evaluation.model, evaluation)
-    report(about_solve(response), strict=False)
+    found = report(about_solve(response))
     assert response.directions is not None
     assert response.score is not None
     errors = np.sqrt(response.covariance.diagonal())
     drift = ratio(np.abs(response.directions.T @ response.score), errors)
-    return Look(evaluation.jacobian(evaluation.model.theta), errors, drift, "hessian")
+    return Look(evaluation.jacobian(evaluation.model.theta), errors, drift, "hessian"), found
 
 
-def _moved(model: FittedModel, finished: FittedModel, psi: Asked, errors: Array) -> float | Array:
-    evaluation = Evaluation.of(finished, psi)
+def _moved(model: FittedModel, evaluation: Evaluation, psi: Asked, errors: Array) -> float | Array:
     before = (
         evaluation(model.theta)
         if model.space.constraints is None

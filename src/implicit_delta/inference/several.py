@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.labels import distinct
 from implicit_delta.evaluation.entries import Entry, merged_notes
 from implicit_delta.evaluation.questions import Worded
@@ -35,6 +36,11 @@ class Several(Worded):
         """Tell all questions in words."""
         told = [f.sentence() for f in self.functions if isinstance(f, Worded)]
         return str(merged_notes([{"question": text} for text in told if text]).get("question", ""))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings about the data of the questions."""
+        return tuple(one for f in self.functions if isinstance(f, Worded) for one in f.findings)
 
     def __call__(self, fitted: Any) -> dict[str, Any]:
         return self._answers([f(fitted) for f in self.functions])

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.rounding import is_same
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import ConvergenceError, ShrinkageWarning
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.training_gain import stopped_early
@@ -33,10 +33,10 @@ ALIKE = 1e-5  # of the gradient of a penalty, which may be by differences
 logger = logging.getLogger("implicit_delta")
 
 
-def as_trained(model: FittedModel) -> FittedModel:
-    """Tether a network whose training stopped early; any other model is returned as it is."""
+def as_trained(model: FittedModel) -> tuple[FittedModel, Finding | None]:
+    """Add the ridge that an early stop stands for; other models are returned as they are."""
     if not stopped_early(model):
-        return model
+        return model, None
     _check_trained(model)
     if not is_formable(model):
         logger.info(
@@ -44,7 +44,8 @@ def as_trained(model: FittedModel) -> FittedModel:
             "smooth psi, and some 50 for every other",
             FORETOLD,
         )
-    return early_stopped(without_idle_ridge(model))
+    idle = idle_ridge(model)
+    return early_stopped(replace(model, penalty=NO_PENALTY) if idle else model), idle
 
 
 def _check_trained(model: FittedModel) -> None:
@@ -63,8 +64,8 @@ def _check_trained(model: FittedModel) -> None:
         )
 
 
-def without_idle_ridge(model: FittedModel) -> FittedModel:
-    """Leave out an l2 that the training has not obeyed: its pull shows in the score.
+def idle_ridge(model: FittedModel) -> Finding | None:
+    """Find an l2 that the training has not obeyed: its pull shows in the score.
 
     At a maximum the slope of the likelihood along theta is that of the ridge. Where it is not even
     half of it, and not by the noise of the last steps, the ridge was never there, was another one,
@@ -73,23 +74,30 @@ def without_idle_ridge(model: FittedModel) -> FittedModel:
     theta, l2 = model.theta, model.penalty.floor
     pull = model.penalty.score(theta)
     if not l2 or not is_same(pull, l2 * theta, ALIKE):
-        return model
+        return None
     size = float(theta @ theta)
     supported = float((model.score(theta) + pull) @ theta) / size
     own = model.information(theta, theta, "ggn") - model.penalty.curvature(theta, theta)
     noise = np.sqrt(max(float(theta @ own), 0.0)) / size
     if supported + NOISE * noise >= OBEYED * l2:
-        return model
-    warn(
+        return None
+    return Finding(
+        "warn",
+        "idle_ridge",
         f"l2={l2:.3g} is not what this training obeyed: at its weights the slope of the "
-        f"log-likelihood supports a ridge of {max(supported, 0.0):.2g}. Usual causes: the training "
-        "stopped before the penalty could act; a decoupled weight decay (AdamW), which stands for "
-        "n * weight_decay times the root of the mean squared gradient, and not for "
-        "n * weight_decay; or a guess. It is left out, and the standard error is that with a ridge "
-        'by the evidence: leave l2= out, or give l2="evidence".',
-        ShrinkageWarning,
+        f"log-likelihood supports a ridge of {max(supported, 0.0):.2g}.",
+        number=max(supported, 0.0),
+        causes=(
+            "the training stopped before the penalty could act; a decoupled weight decay (AdamW), "
+            "which stands for n * weight_decay times the root of the mean squared gradient, and "
+            "not for n * weight_decay; or a guess",
+        ),
+        remedies=(
+            "It is left out, and the standard error is that with a ridge by the evidence: leave "
+            'l2= out, or give l2="evidence".',
+        ),
+        warning=ShrinkageWarning,
     )
-    return replace(model, penalty=NO_PENALTY)
 
 
 def told(model: FittedModel) -> dict[str, str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from implicit_delta.core.arguments import as_seed
 from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.findings import present
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.thresholds import FEW_REPLICATES
 from implicit_delta.core.types import Array
@@ -205,7 +206,7 @@ class Bootstrap(Method):
         named = replace(self, rng=seed)
         _check_average(evaluation, replication)
         _check_limits(model)
-        replication.check(model)
+        few = replication.check(model)
         replication = replace(  # type: ignore[type-var]
             replication, otherwise=otherwise_of(self.kind, bool(model.penalty.given))
         )
@@ -248,8 +249,7 @@ class Bootstrap(Method):
             drift=largest_ratio(abs(rest), errors),
             passes=max(sum(outcome.passes for outcome in outcomes) - seen_here, 0),
             findings=(
-                *first_of(failed),
-                *first_of(better),
+                *present(few, failed, better),
                 *first_of(
                     left.finding,
                     limit.finding,

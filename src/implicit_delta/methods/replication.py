@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from implicit_delta.core.clusters import Clusters
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning, UnsupportedModelError
+from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.linalg.arrays import ratio
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
@@ -66,8 +66,8 @@ class Replication(Protocol):
     @property
     def otherwise(self) -> str: ...
 
-    def check(self, model: FittedModel) -> None:
-        """Refuse, before any work, a model whose data cannot be drawn so."""
+    def check(self, model: FittedModel) -> Finding | None:
+        """Refuse, before any work, a model whose data cannot be drawn so; find few units."""
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         """Build the same model at the same theta on drawn data."""
@@ -98,13 +98,15 @@ class Rows:
     def symmetric(self) -> bool:
         return self.kind == "resample"
 
-    def check(self, model: FittedModel) -> None:
+    def check(self, model: FittedModel) -> Finding | None:
         model.facts.require_rows()
+        few = []
         for part in strata_of(model):
             own = model.weights.counts[part]
             if len(strata_of(model)) == 1 or own.size > 1:
-                check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0)
+                few.append(check_count(float(own.sum()) if np.count_nonzero(own) > 1 else 1.0))
         redraw_measurements(model, np.random.default_rng(0))
+        return next(filter(None, few), None)
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         if (there := resampled(model, self.kind, rng)) is not None:
@@ -139,9 +141,9 @@ class WholeClusters:
     def symmetric(self) -> bool:
         return self.kind == "resample"
 
-    def check(self, model: FittedModel) -> None:
+    def check(self, model: FittedModel) -> Finding | None:
         model.facts.require_rows()
-        check_count(float(self.clusters.count))
+        return check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         if (there := resampled(model, self.kind, rng, self.clusters)) is not None:
@@ -189,14 +191,14 @@ class Blocks:
         count = n // chosen
         return cls(chosen, Clusters(np.minimum(np.arange(n) // chosen, count - 1), count))
 
-    def check(self, model: FittedModel) -> None:
+    def check(self, model: FittedModel) -> Finding | None:
         processes_of(model).check_series('Bootstrap(kind="blocks")')
         if np.ptp(model.weights.counts) > 0:
             raise UnsupportedModelError(
                 'Bootstrap(kind="blocks") takes the rows for a series, one for each time, and '
                 "these have weights. Repeat the rows, or leave the weights out."
             )
-        check_count(float(self.clusters.count))
+        return check_count(float(self.clusters.count))
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         n = model.n
@@ -234,7 +236,7 @@ class NewTargets:
         "`infer(model, psi)`, or `profile(model, psi)`."
     )
 
-    def check(self, model: FittedModel) -> None:
+    def check(self, model: FittedModel) -> Finding | None:
         if model.weights.kind == "sampling":
             raise UnsupportedModelError(
                 "Sampling weights tell how much of a population a row stands for, and not how its "
@@ -242,6 +244,7 @@ class NewTargets:
                 'Use `Bootstrap(kind="resample")`, or `infer(model, psi)`, which is design-based.'
             )
         redraw(model, np.random.default_rng(0))
+        return None
 
     def draw(self, model: FittedModel, rng: np.random.Generator) -> FittedModel:
         return redraw(model, rng)
@@ -268,17 +271,21 @@ def spread(own: Array, kind: str, rng: np.random.Generator) -> Array:
 
 def check_count(
     units: float, causes: str = ONE_TERM, advice: str = "Use `infer(model, psi)`."
-) -> None:
-    """Refuse to draw from one unit; warn of few, whose spread is that of n - 1 out of n."""
+) -> Finding | None:
+    """Refuse to draw from one unit; find few, whose spread is that of n - 1 out of n."""
     if units < 2:
         raise UnsupportedModelError(
             f"The bootstrap draws observations with replacement, and there is {units:.3g} of them. "
             + causes
         )
     short = 1 - np.sqrt(1 - 1 / units)
-    if short > SHORT:
-        warn(
-            f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
-            f"error by about {short:.0%}, and their draws are few. {advice}",
-            ImplicitDeltaWarning,
-        )
+    if not short > SHORT:
+        return None
+    return Finding(
+        "warn",
+        "few_units",
+        f"The bootstrap of {units:.3g} observations or clusters underestimates the standard "
+        f"error by about {short:.0%}, and their draws are few.",
+        number=float(short),
+        remedies=(advice,),
+    )
