@@ -462,17 +462,10 @@ class PlacedRows:
 
 def _constraints(models: Sequence[FittedModel], layout: Layout) -> Constraints | None:
     """Join the constraints of all models, as they were given."""
-    given = [
-        (LinearMap.selecting(_places(model, layout), len(layout.names)), model.space.constraints)
-        for model in models
-        if model.space.constraints is not None
-    ]
-    if not given:
-        return None
-    return Constraints(
-        tuple(PlacedRows(rows, chart) for chart, own in given for rows in own.parts),
-        np.concatenate([own.low for _, own in given]),
-        np.concatenate([own.high for _, own in given]),
-        tuple(label for _, own in given for label in own.labels),
-        np.concatenate([own.linear for _, own in given]),
-    )
+    found = []
+    for model in models:
+        own, where = model.space.constraints, _places(model, layout)
+        if own is not None:
+            chart = LinearMap.selecting(where, len(layout.names))
+            found.append(replace(own, parts=tuple(PlacedRows(rows, chart) for rows in own.parts)))
+    return Constraints.joined(found)

@@ -141,6 +141,19 @@ class Constraints:
     labels: tuple[str, ...]
     linear: NDArray[np.bool_]
 
+    @classmethod
+    def joined(cls, given: "Sequence[Constraints]") -> "Constraints | None":
+        """Take the rows of all; None of none."""
+        if not given:
+            return None
+        return cls(
+            tuple(part for own in given for part in own.parts),
+            np.concatenate([own.low for own in given]),
+            np.concatenate([own.high for own in given]),
+            tuple(label for own in given for label in own.labels),
+            np.concatenate([own.linear for own in given]),
+        )
+
     @cached_property
     def equal(self) -> NDArray[np.bool_]:
         """Which rows are equalities, (m,)."""

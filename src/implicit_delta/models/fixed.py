@@ -1,4 +1,4 @@
-"""Hold some parameters of a model at given values, and release them again.
+"""Hold some parameters of a model at given values, release them again, and constrain others.
 
 A fixed parameter is an equality among the constraints, so that everything downstream (free
 coordinates, intervals, bootstraps) is what it is for constraints, and psi still sees all of theta.
@@ -13,9 +13,11 @@ import numpy as np
 from implicit_delta.core.arguments import check_finite_terms
 from implicit_delta.core.labels import near_match
 from implicit_delta.core.types import Array
-from implicit_delta.models.constraints import Constraints, Linear
+from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.constraints import Constraints, Linear, constraints_of
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.redraws import on_the_way
+from implicit_delta.models.rows import BoundedRows
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -77,6 +79,25 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
     facts = facts.with_host(covariance=None)
     return on_the_way(replace(model, theta=theta, space=space, facts=facts))
+
+
+def constrained_by(model: Any, bounds: Any, constraints: Any) -> Any:
+    """Add bounds and constraints to those of the model; it is not yet fitted."""
+    layout, point = _layout(model), np.array(model.theta)
+    added = constraints_of(bounds, constraints, point, layout)
+    if added is None:
+        raise ValueError(
+            "Give bounds or constraints, such as "
+            f"`model.constrain(bounds={{{layout.spoken[0]!r}: (0, None)}})`."
+        )
+    before = model.space.limits
+    limits = Constraints.joined([own for own in (before, added) if own is not None])
+    under = with_equalities(limits, model.space.fixed, layout, point)
+    rows = model.rows
+    rows = rows.within(*box(added, point)) if isinstance(rows, BoundedRows) else rows
+    facts = model.facts.with_training(before=None).with_host(covariance=None)
+    space = replace(model.space, constraints=under, unfixed=limits)
+    return on_the_way(replace(model, rows=rows, space=space, facts=facts))
 
 
 def without_constraints(model: "FittedModel") -> "FittedModel":

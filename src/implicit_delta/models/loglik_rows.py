@@ -14,6 +14,7 @@ from implicit_delta.core.types import Array
 from implicit_delta.models.along import Along, RowsAlong
 from implicit_delta.models.checks import check_unchanged
 from implicit_delta.models.constraints import Chart
+from implicit_delta.models.inside import Inside
 from implicit_delta.models.loglik_objective import Approach, LoglikObjective, weighted
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.redraws import cannot_draw
@@ -55,8 +56,8 @@ class LoglikRows:
         Derivative of each term, (d,) to (n, d): given, or traced.
     outputs : ResidualOutputs or None
         Residuals, of least squares.
-    draw, measure : callable, optional
-        Make rows of new data at theta: of all of them, or of what was measured once.
+    draw : callable, optional
+        Make rows of new data at theta.
     counter : Counter
     is_bounded : bool
         Whether the parameters are under constraints, at which the function may end.
@@ -73,7 +74,6 @@ class LoglikRows:
     scores: Callable[[Array], Any] | None = None
     outputs: ResidualOutputs | None = None
     draw: "Draw | None" = None
-    measure: "Draw | None" = None
     counter: Counter = field(default_factory=Counter)
     is_bounded: bool = False
     climbs: bool = False
@@ -170,18 +170,17 @@ class LoglikRows:
             scores=None if self.scores is None else RowsAlong(self.scores, chart),
             outputs=self.outputs and self.outputs.along(chart),
             draw=self.draw and DrawAlong(self, chart, self.draw),
-            measure=self.measure and DrawAlong(self, chart, self.measure),
         )
+
+    def within(self, low: Array, high: Array) -> "LoglikRows":
+        """Continue the function where it ends at a bound; residuals are defined beyond."""
+        function = self.loglik if self.outputs is not None else Inside(self.loglik, low, high)
+        return self.of(loglik=function, is_bounded=True)
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "LoglikRows":
         if self.draw is None:
             raise cannot_draw("the log-likelihood is a function of the parameters", self.n)
         return self.draw(self, theta, weights, rng)
-
-    def measured_again(
-        self, theta: Array, weights: Weights, rng: np.random.Generator
-    ) -> "LoglikRows":
-        return self if self.measure is None else self.measure(self, theta, weights, rng)
 
     def log_likelihood(self, theta: Array, weights: Weights) -> float:
         if weights.kind == "sampling":

@@ -18,7 +18,7 @@ from implicit_delta.models.outputs import gauss_newton
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.printing import described, headline
 from implicit_delta.models.reducers import Outer, SumsWithin
-from implicit_delta.models.refit_fixed import fit_fixed, fit_released
+from implicit_delta.models.refit_fixed import fit_constrained, fit_fixed, fit_released
 from implicit_delta.models.rows import DifferencedRows, LocalRows, Rows
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
@@ -170,6 +170,16 @@ class FittedModel:
     def release(self, *names: Any) -> "FittedModel":
         """Let parameters that `fix` holds vary again, all of them by default, and fit the model."""
         return fit_released(self, names)
+
+    def constrain(self, bounds: Any = None, constraints: Any = ()) -> "FittedModel":
+        """Add bounds and constraints, and fit the parameters under them from where they are.
+
+        ``model.constrain(bounds={"x1": (0, None)})``, or
+        ``model.constrain(constraints={"type": "eq", "fun": lambda th: th.x1 - th.x2})``: what
+        `from_loglik` takes as ``bounds=`` and ``constraints=``, for models of every library.
+        Functions get the parameters by name; standard errors are along what is active.
+        """
+        return fit_constrained(self, bounds, constraints)
 
     def summary(self, confidence_level: float = 0.95) -> Any:
         """Put parameters, fit, correlations and distances from bounds in a table.

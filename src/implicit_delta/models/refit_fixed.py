@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import maximum_along
-from implicit_delta.models.fixed import fixed_at, released_from
+from implicit_delta.models.fixed import constrained_by, fixed_at, released_from
 from implicit_delta.models.noise import with_noise_again, with_scale_again
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
 NOT_FIXED = (
-    "Parameters are fixed in models with a log-likelihood, such as those of `from_loglik`. Write "
-    "the number into the estimating equations, and leave one of these out."
+    "Parameters are fixed and constrained in models with a log-likelihood, such as those of "
+    "`from_loglik`. Write the number into the estimating equations, and leave one of these out."
 )
 SETTLED = 1e-8  # relative change of a noise variance
 MOST_FITS = 100
@@ -23,6 +23,12 @@ def fit_fixed(model: "FittedModel", values: Any, named: Mapping[str, Any]) -> "F
     """Fix parameters and fit the rest."""
     _check(model)
     return fitted_again(fixed_at(model, values, named))
+
+
+def fit_constrained(model: "FittedModel", bounds: Any, constraints: Any) -> "FittedModel":
+    """Add bounds and constraints, and fit."""
+    _check(model)
+    return fitted_again(constrained_by(model, bounds, constraints))
 
 
 def fit_null(model: "FittedModel", values: Mapping[Any, Any]) -> "FittedModel":

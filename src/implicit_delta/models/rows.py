@@ -164,6 +164,14 @@ class ComposableRows(Protocol):
 
 
 @runtime_checkable
+class BoundedRows(Protocol):
+    """Rows of functions that may end at a bound of the parameters."""
+
+    def within(self, low: Array, high: Array) -> Rows:
+        """Continue the functions beyond these bounds, (d,) and (d,), as differences need it."""
+
+
+@runtime_checkable
 class ScaledRows(Protocol):
     """Rows that have a way of their own to find the units of the parameters."""
 

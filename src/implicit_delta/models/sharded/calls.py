@@ -18,7 +18,7 @@ from implicit_delta.models.outputs import curvature_noise, tangent_model, whiten
 from implicit_delta.models.parametrization import Held
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.redraws import on_the_way, redraw, reweight
-from implicit_delta.models.rows import Whitened
+from implicit_delta.models.rows import BoundedRows, Whitened
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
 from implicit_delta.models.strongest import Strongest
@@ -160,6 +160,14 @@ def at(shard: Shard, theta: Array) -> Shard:
 def climbing(shard: Shard, share: None) -> Shard:
     """Allow derivatives that are uncertain, on the way to a maximum."""
     return replace(shard, model=on_the_way(shard.model))
+
+
+def within(shard: Shard, share: tuple[Array, Array]) -> Shard:
+    """Continue functions of the rows beyond bounds of the parameters."""
+    rows = shard.model.rows
+    if not isinstance(rows, BoundedRows):
+        return shard
+    return replace(shard, model=replace(shard.model, rows=rows.within(*map(shard.own, share))))
 
 
 def held(shard: Shard, chart: Chart) -> Shard:

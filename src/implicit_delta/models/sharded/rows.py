@@ -138,6 +138,10 @@ class SumOver:
         engine = self.engine.changed(change, shares)
         return replace(self, engine=engine, cache=LastCache(), **others)
 
+    def within(self, low: Array, high: Array) -> "SumOver":
+        found: SumOver = self.changed(calls.within, [(low, high)] * self.engine.count)
+        return found
+
     def along(self, chart: Chart) -> Rows:
         if self.origin is None and not chart.fixes:
             return Restricted(self, chart)
