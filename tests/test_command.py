@@ -24,11 +24,10 @@ smf = pytest.importorskip("statsmodels.formula.api")
 
 import implicit_delta as idm
 from implicit_delta import __main__ as module
-from implicit_delta.command import wording
 from implicit_delta.command.main import main
 from implicit_delta.command.parser import EXAMPLES
-from implicit_delta.inference.checks.bends import STRAIGHTENED
-from implicit_delta.inference.checks.parabola import ONE_SIDED
+from implicit_delta.core.findings import Finding
+from implicit_delta.estimate.report.advice import WORDS, Words, for_user
 
 N = 200
 
@@ -476,6 +475,38 @@ def test_files_are_written_and_numbered(run, tmp_path, table):
     np.testing.assert_allclose(loaded.standard_error, theirs.bse, rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("ask", "options", "place"),
+    [
+        ("average_comparison('x')", (), 0.0),
+        ("Intercept", (), 0.0),
+        ("contrast('100 * Intercept')", (), 0.0),
+        ("average_comparison('x', how='ratio')", (), 1.0),
+        ("x", ("--transform", "exp"), 1.0),
+        ("x", ("--null", "-7"), -7.0),
+        ("average_prediction", ("--null", "0.5"), 0.5),
+        ("average_prediction", (), None),
+    ],
+)
+def test_a_picture_marks_the_value_that_is_tested(run, tmp_path, monkeypatch, ask, options, place):
+    """However far away it is; a prediction is not tested against zero."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    marked = []
+    monkeypatch.setattr(
+        figure, "savefig",
+        lambda self, path, **_: marked.extend(
+            x for ax in self.axes for line in ax.lines for x in {*np.ravel(line.get_xdata())}
+            if len(set(np.ravel(line.get_xdata()))) == 1 and len(line.get_xdata()) > 1
+            and ax.get_xlim()[0] <= x <= ax.get_xlim()[1]
+        ),
+    )  # fmt: skip
+    code, _, err = run(
+        "fit", "data.csv", "cost ~ x", "--ask", ask, *options, "--plot", tmp_path / "a.png"
+    )
+    assert code == 0, err
+    assert marked == ([] if place is None else [place])
+
+
 OK = ("data.csv", "cost ~ x")
 # Arguments, and words of the one line.
 REFUSED = {
@@ -507,7 +538,7 @@ REFUSED = {
     "tabs": (("data.tsv", "cost ~ x", "--delimiter", ","), "Give --delimiter tab"),
     "wrong encoding": (("latin.csv", "cost ~ x"), "--encoding latin-1"),
     "no such encoding": ((*OK, "--encoding", "nonsense"), "--encoding latin-1"),
-    "long delimiter": ((*OK, "--delimiter", "::"), "one character or 'tab'"),
+    "long delimiter": ((*OK, "--delimiter", "::"), "argument --delimiter: one character"),
     "no column": (("data.csv", "y ~ vilage"), "no column 'vilage': did you mean village?"),
     "another case": (("data.csv", "y ~ X"), "did you mean x?"),
     "no outcome column": (("data.csv", "z ~ x"), "There is no column 'z'"),
@@ -531,25 +562,25 @@ REFUSED = {
     "no family": ((*OK, "--family", "loogit"), "did you mean logit"),
     "nothing like a family": ((*OK, "--family", "zebra"), "there is ols, logit"),
     "no link": ((*OK, "--link", "lg"), "no link 'lg'"),
-    "no ~": (("data.csv", "y"), "has no '~'"),
-    "two ~": (("data.csv", "y ~ x ~ site"), "has 2 '~'"),
-    "no outcome": (("data.csv", "~ x"), "empty side"),
-    "no columns": (("data.csv", "y ~"), "empty side"),
-    "an empty formula": (("data.csv", ""), "has no '~'"),
-    "breaks off": (("data.csv", "y ~ x +"), "breaks off"),
+    "no ~": (("data.csv", "y"), "has no outcome: write it before a '~'"),
+    "two ~": (("data.csv", "y ~ x ~ site"), "~ can only be used once"),
+    "no outcome": (("data.csv", "~ x"), "has no outcome"),
+    "no columns": (("data.csv", "y ~"), "the expression ended"),
+    "an empty formula": (("data.csv", ""), "has no outcome"),
+    "breaks off": (("data.csv", "y ~ x +"), "the expression ended"),
     "open bracket": (("data.csv", "y ~ (x + dose"), "does not parse"),
-    "closed bracket": (("data.csv", "y ~ x)"), "check its brackets"),
-    "two names": (("data.csv", "y ~ x dose"), "does not parse at 'dose'"),
+    "closed bracket": (("data.csv", "y ~ x)"), "extra ')'"),
+    "two names": (("data.csv", "y ~ x dose"), "'x dose' in the formula does not parse"),
     "a blank in a name": (("data.csv", "y ~ my column"), 'Q("my column")'),
-    "a dot in a name": (("data.csv", "y ~ a.b"), 'write Q("a.b")'),
+    "a dot in a name": (("data.csv", "y ~ a.b"), 'Write Q("a.b")'),
     "a keyword": (("data.csv", "y ~ class"), 'Q("class")'),
-    "a dot for all": (("data.csv", "y ~ ."), "A dot is no column"),
-    "a bar": (("data.csv", "y ~ x + (1 | site)"), "Random effects"),
-    "a comparison": (("data.csv", "y ~ x > 3"), "goes into I(...)"),
+    "a dot for all": (("data.csv", "y ~ ."), "a dot does not stand for all"),
+    "a bar": (("data.csv", "y ~ x + (1 | site)"), "'1 | site' is not a column"),
+    "a comparison": (("data.csv", "y ~ x > 3"), "comparisons go into I(...)"),
     "an unknown column in Q": (("data.csv", "y ~ Q('my colum')"), "did you mean my column?"),
     "no function": (("data.csv", "y ~ ns(x)"), "not a function for formulas"),
     "a high power": (("data.csv", "y ~ (x + dose)**99"), "takes interactions, up to 9"),
-    "a number": (("data.csv", "y ~ x + 3"), "does not parse at '3'"),
+    "a number": (("data.csv", "y ~ x + 3"), "numbers besides '0' and '1'"),
     "text for numbers": (("data.csv", "y ~ mixed"), "text among its numbers, 'n.d.' in row 200"),
     "no complete row": (("data.csv", "y ~ empty"), "No row is complete"),
     "a root of negatives": (("data.csv", "cost ~ np.sqrt(below)"), "root of a negative"),
@@ -579,10 +610,10 @@ REFUSED = {
     "collinear": (("data.csv", "y ~ x + twice", "--family", "logit"), ""),
     "collinear, linear": (("data.csv", "cost ~ x + twice"), "flat"),
     "one cluster": ((*OK, "--clusters", "still"), "cluster"),
-    "level": ((*OK, "--level", "95"), "--level is between 0 and 1"),
-    "level nan": ((*OK, "--level", "nan"), "--level is between 0 and 1"),
+    "level": ((*OK, "--level", "95"), "argument --level: a number between 0 and 1"),
+    "level nan": ((*OK, "--level", "nan"), "argument --level: a number between 0 and 1"),
     "level text": ((*OK, "--level", "high"), "invalid float value"),
-    "df": ((*OK, "--df", "-3"), "--df is 1 or more"),
+    "df": ((*OK, "--df", "-3"), "argument --df: a number 1 or more"),
     "robust": ((*OK, "--robust", "HC9"), "--robust is one of HC0"),
     "hac": ((*OK, "--robust", "HAC(-1)"), "--robust HAC(-1)"),
     "method": ((*OK, "--method", "Magic"), "is not known here"),
@@ -670,7 +701,7 @@ ABSURD = {
     "df of the outcome": ("bs(x, df=99999999) ~ x", "The outcome makes"),
     "degree": ("cost ~ bs(x, df=250, degree=200)", "at most 19"),
     "degree alone": ("cost ~ bs(x, degree=99999999)", "at most 19"),
-    "degree of poly": ("cost ~ poly(x, 99999999)", "alone makes 99999999"),
+    "degree of poly": ("cost ~ poly(x, 99999999)", "not a function for formulas"),
     "days": ("cost ~ day * x", "day alone makes 199, one for each of its values"),
     "labels by labels": ("cost ~ C(day, Poly):C(year):C(village)", "coefficients of 200 rows"),
     "computed labels": ("cost ~ C(np.floor(1e9 * x))", "alone makes 199"),
@@ -696,9 +727,9 @@ ABSURD = {
     "a value": ("cost ~ x", "at most 1e+15", "--ask", "average_comparison('x', values=(0, 1e99))"),
     "values": ("cost ~ x", "a pair", "--ask", f"average_comparison('x', values=[{'1,' * 900}])"),
     "a grid": ("cost ~ x", "at most 1e+15", "--ask", "predictions(datagrid(x=1e308))"),
-    "a seed": ("cost ~ x", "--seed is a whole number, 0 or more", "--seed", "-1"),
+    "a seed": ("cost ~ x", "argument --seed: a number 0 or more", "--seed", "-1"),
     "a long seed": ("cost ~ x", "invalid int value", "--seed", "9" * 5000),
-    "df of t": ("cost ~ x", "--df is 1 or more", "--df", "1e-300"),
+    "df of t": ("cost ~ x", "argument --df: a number 1 or more", "--df", "1e-300"),
     "a long encoding": ("cost ~ x", "is not text in", "--encoding", "9" * 5000),
 }  # fmt: skip
 
@@ -950,40 +981,48 @@ def test_the_examples_of_the_help_work(tmp_path, monkeypatch, capsys):
         assert main(command) == 0, capsys.readouterr().err
 
 
-SAID = [
-    (
-        'Few. Use `infer(model, psi, clusters=..., robust="CR2")`, which corrects for both.',
-        "Few. Use --robust CR2, which corrects for both.",
-    ),
-    (
-        'Use robust="CR2" with the labels of the way.',
-        "Use --robust CR2 with the labels of the way.",
-    ),
-    (f"psi bends. {STRAIGHTENED}", f"The answer bends. {wording.SCALES}"),
-    ('Few. Use `robust=True` (`robust="HC3"` if few).', "Few. Use --robust (--robust HC3 if few)."),
-    (
-        "Missing. Fill them in, or leave these rows out with data=.",
-        "Missing. Fill them in, or leave these rows out of the file.",
-    ),
-    ("Far off. Use `polish(model)`, or give the `l2=` that was used.", "Far off."),
-    ("No. Pass `strict=False` to get the number anyway.", "No."),
-    (str(ONE_SIDED), None),
-    (
-        'Rare. Use `Bootstrap(kind="bayesian")`, a penalty (`l2=`), or `infer(model, psi, '
-        "robust=True)`.",
-        "Rare. Use --method \"Bootstrap(kind='bayesian')\", or --robust.",
-    ),
-    ("Ask `average_comparison('x', values=1)`.", "Ask `average_comparison('x', values=1)`."),
-    ("Both. Leave out robust= and clusters=.", "Both. Leave out --robust and --clusters."),
-]
+@pytest.mark.parametrize("code", [*WORDS, "of another release"])
+@pytest.mark.parametrize("number", [None, 0.25])
+def test_findings_speak_of_options(code, number):
+    finding = Finding("warn", code, "Own text.", number, remedies=("Use `infer(model, psi)`.",))
+    said = for_user(finding)
+    own = WORDS.get(code, Words()).what
+    assert said.startswith("Own text." if number is None or not own else own.format(x=number))
+    for python in ("`", "model, psi", "strict=", "l2=", "profile(", "robust=", "polish(", "{"):
+        assert python not in said
 
 
-@pytest.mark.parametrize(("text", "expected"), SAID, ids=range(len(SAID)))
-def test_messages_speak_of_options(text, expected):
-    found = wording.told(text)
-    assert expected is None or found == expected
-    for python in ("model, psi", "strict=", "l2=", "Smoothed(", "profile(", "robust=", "polish("):
-        assert python not in found
+REMEDIES = [  # a warning with the option that it advises, and the same call with that option
+    (("visits ~ 1", "--family", "poisson"), "--robust", ("--robust", "HC3")),
+    (("cost ~ x", "--clusters", "year"), "--robust CR2", ("--robust", "CR2")),
+    ((*LOGIT, "--ask", "predictions(datagrid(x=[-4]))"), "--transform logit",
+     ("--transform", "logit")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REMEDIES, ids=lambda case: case[1])
+def test_remedies_are_options_that_work(run, folder, case):
+    arguments, words, remedy = case
+    rng = np.random.default_rng(0)
+    crowd = made().assign(visits=rng.negative_binomial(1, 0.2, N))
+    crowd.to_csv(folder / "crowd.csv", index=False)
+    code, _, before = run("fit", "crowd.csv", *arguments, "--quiet")
+    assert code == 0
+    assert words in before
+    code, _, after = run("fit", "crowd.csv", *arguments, *remedy, "--quiet")
+    assert code == 0
+    assert words not in after
+
+
+def test_a_refusal_by_a_finding_is_in_words_of_the_command(run, tmp_path):
+    """One class has a single row beyond all others: its fit has no finite maximum."""
+    x = np.r_[np.arange(30.0), 100.0]
+    rare = pd.DataFrame({"y": (x > 50).astype(int), "x": x + 0, "g": ["a"] * 30 + ["b"]})
+    rare.to_csv(tmp_path / "rare.csv", index=False)
+    code, _, err = run("fit", tmp_path / "rare.csv", "y ~ C(g)", "--family", "logit")
+    assert code == 2
+    assert "strict" not in err
+    assert "`" not in err
 
 
 def test_rows_without_a_group_are_left_out_and_counted(run, table, tmp_path):
@@ -1014,11 +1053,11 @@ def test_a_warning_names_its_question(run):
     code, out, err = run(*arguments, "--json", "--quiet")
     assert code == 0
     (line,) = err.splitlines()
-    assert line.startswith(f"warning: {BENT}: The answer bends")
+    assert line.startswith(f"warning: {BENT}: The value bends")
     (warned,) = json.loads(out)["warnings"]
     assert warned["asks"] == [BENT]
     _, _, err = run("fit", "data.csv", *LOGIT, "--ask", BENT, "--quiet")  # no other question
-    assert err.startswith("warning: The answer bends")
+    assert err.startswith("warning: The value bends")
 
 
 def test_an_error_names_its_question(run):

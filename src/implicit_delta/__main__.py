@@ -4,8 +4,7 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from implicit_delta.command.check import CORE, EXTRAS, found, report
-from implicit_delta.command.demonstration import run_demo
+from implicit_delta.command.check import CORE, EXTRAS, found, report, run_demo
 from implicit_delta.command.main import COMMANDS
 from implicit_delta.command.main import main as run
 

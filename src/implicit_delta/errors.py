@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 # No word of `damping=` here: it makes an unfinished or indefinite fit answer, with a standard error
 # that is whatever the damping makes it (1425 for 2497 in one trial).
@@ -23,7 +24,15 @@ MOST_NUMBERS = 3  # of parameters without names
 
 
 class ImplicitDeltaError(Exception):
-    """Root of all errors raised by this library."""
+    """Root of all errors raised by this library.
+
+    Attributes
+    ----------
+    finding : Finding or None
+        What a check has found, as data; None of errors that are not raised by a check.
+    """
+
+    finding: Any = None
 
 
 class ConvergenceError(ImplicitDeltaError):

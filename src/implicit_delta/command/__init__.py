@@ -1,1 +1,1 @@
-"""Command line: ``implicit-delta fit``, ``check`` and ``demo``."""
+"""The command ``implicit-delta``: a front end for tables and regressions."""

@@ -1,10 +1,11 @@
-"""Versions of the package, of what it needs and of what it can use."""
+"""Versions of the package, of what it needs and of what it can use; and the demo."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import implicit_delta
+from implicit_delta import demo
 
 CORE = ("numpy", "scipy", "joblib", "tqdm")
 # The distributions of each extra, as in pyproject.toml.
@@ -37,6 +38,14 @@ def found(distribution: str, find: Find = version) -> str | None:
         return find(distribution)
     except PackageNotFoundError:
         return None
+
+
+def run_demo(picture: str | None) -> None:
+    """Print the demo, and write its picture where a name is given."""
+    try:
+        demo.main(picture)
+    except OSError as error:  # a folder that cannot be written to, not a failure of the package
+        print(f"The picture was not written: {error}. Another place: --picture FILE")
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -24,9 +24,14 @@ def listed(names: Iterable[object]) -> str:
 
 
 def meant(name: str, names: Collection[str]) -> str:
-    """Offer the names that resemble a wrong one, or list all."""
+    """Suggest the names that resemble a wrong one, or list all."""
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.7)
     if near:
         return f"did you mean {' or '.join(lower[key] for key in near)}?"
     return f"there is {listed(names)}" if names else "there is none"
+
+
+def no_column(name: str, names: Collection[str]) -> Failure:
+    """Refuse a column that the table does not have."""
+    return Failure(f"There is no column {name!r}: {meant(name, names)}")

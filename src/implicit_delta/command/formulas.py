@@ -1,52 +1,96 @@
-"""Formulas, checked before an engine evaluates them: formulas of patsy hold Python code.
+"""Formulas, checked before they are evaluated.
 
-Operators of formulas, names of columns, numbers and calls of the functions below are let through,
-and everything else is refused, so that nothing in a formula is run but arithmetic on columns.
+A formula of patsy holds Python code. Let through are columns, numbers, arithmetic and calls of the
+functions below; and the columns of the design are counted before any of them is made.
 """
 
 import ast
-import io
 import keyword
-import tokenize
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, combinations
+from math import prod
+from typing import Any, NamedTuple
 
-from implicit_delta.command.failure import Failure, meant
-from implicit_delta.command.literals import parsed
+import numpy as np
+from numpy import exp, expm1, log, log1p, log2, log10, sqrt  # noqa: F401 (formulas call them)
+
+from implicit_delta.command.failure import Failure, no_column
+from implicit_delta.core.optional import optional
 
 LONGEST = 10_000  # characters
 HIGHEST = 9  # power of a sum of terms: their number grows exponentially
-OPERATORS = {"+": 1, "-": 1, "*": 2, "/": 2, ":": 3}  # and how tightly they bind
-TIGHTEST = 4  # signs and powers
-# Functions of patsy and formulaic, and of NumPy, with and without its prefix.
-ENGINE = {
-    "C", "Q", "I", "bs", "cr", "cc", "te", "poly", "center", "scale", "standardize",
+CELLS = 10**9  # numbers of a design, rows times columns: 8 GB, of which a fit holds several copies
+WORK = 10**12  # rows times the square of columns: least squares take about five minutes for it
+PRODUCTS = 10**5  # of terms in interactions: patsy multiplies them out in about a second
+DEGREE = 19  # of a spline: FITPACK has room for no more, and crashes
+
+PLAIN = {"log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs"}
+FUNCTIONS = PLAIN | {
+    "C", "Q", "I", "bs", "cr", "cc", "te", "center", "scale", "standardize",
     "Treatment", "Sum", "Diff", "Helmert", "Poly",
 }  # fmt: skip
-PLAIN = {"log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs"}
 NUMPY = PLAIN | {
     "absolute", "arcsinh", "arctan", "ceil", "clip", "cos", "floor", "maximum", "minimum", "power",
     "sign", "sin", "square", "tan", "tanh", "where",
 }  # fmt: skip
-FUNCTIONS = ENGINE | PLAIN
 ARITHMETIC = (
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.Pow,
 )  # fmt: skip
 COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# Arguments of the functions that make several columns, in their order.
+SPLINES = {
+    "bs": ("x", "df", "knots", "degree", "include_intercept"),
+    "cr": ("x", "df", "knots"),
+    "cc": ("x", "df", "knots"),
+}
+ENDS = {"cr": 2, "cc": 1}  # columns beside those of inner knots
+Term = tuple[str, ...]  # the code of its factors; empty for the intercept
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was checked, its outcome if that is a column, and the columns it uses."""
+    """A formula that was checked.
+
+    Attributes
+    ----------
+    text : str
+    left, right : tuple of Term
+    factors : mapping of str to ast.expr
+        The code of each factor, parsed.
+    columns : tuple of str
+        Columns of the table that are used.
+    """
 
     text: str
-    outcome: str | None
+    left: tuple[Term, ...]
+    right: tuple[Term, ...]
+    factors: Mapping[str, ast.expr]
     columns: tuple[str, ...]
-    bare: tuple[str, ...]  # columns that stand as terms of their own
-    pair: tuple[str | None, ...]  # successes and failures
-    computed: tuple[str, ...]  # columns in arithmetic
-    sides: tuple[tuple[Any, ...], tuple[Any, ...]]  # operators and operands, in postfix order
+
+    @property
+    def outcomes(self) -> tuple[str | None, ...]:
+        """The columns on the left, None for what is computed."""
+        nodes = (self.factors[code] for term in self.left for code in term)
+        return tuple(map(_column, nodes))
+
+    @property
+    def bare(self) -> set[str]:
+        """Columns that stand as terms of their own."""
+        return {name for node in self.factors.values() if (name := _column(node)) is not None}
+
+    @property
+    def computed(self) -> set[str]:
+        """Columns in arithmetic and in functions of NumPy."""
+        parts = chain.from_iterable(map(ast.walk, self.factors.values()))
+        arithmetic = (
+            part
+            for part in parts
+            if isinstance(part, ast.BinOp | ast.UnaryOp)
+            or (isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute))
+        )
+        return {name for part in arithmetic for name in _names(part)} & set(self.columns)
 
 
 def read_formula(text: str, columns: Collection[str]) -> Formula:
@@ -60,263 +104,274 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
     text = text.replace("\n", " ").strip()
     if len(text) > LONGEST:
         raise Failure(f"The formula has {len(text)} characters, more than {LONGEST}.")
-    reader = _Reader(text, columns)
-    sides = _sides(_tokens(text), text)
-    programs = [reader.program(side) for side in sides]
-    left, right = ([node for node in one[1:] if isinstance(node, ast.expr)] for one in programs)
-    if not left or not right:
-        raise Failure(f"The formula {text!r:.120} has an empty side: write 'y ~ x', or 'y ~ 1'.")
-    if all(isinstance(term, ast.Constant) and not term.value for term in right):
-        raise Failure(f"The formula {text!r:.120} has no columns on its right: write 'y ~ 1'.")
-    outcome = reader.column(left[0]) if len(left) == 1 else None
-    pair = tuple(map(reader.column, left)) if len(left) == 2 else ()
-    bare = tuple(name for term in right if (name := reader.column(term)) is not None)
-    computed = {name: None for term in (*left, *right) for name in _computed(term)}
-    both = (tuple(programs[0]), tuple(programs[1]))
-    return Formula(text, outcome, tuple(reader.used), bare, pair, tuple(computed), both)
-
-
-def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    allowed = {tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING}
-    dull = {tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER}
+    patsy, shown = optional("patsy", "implicit-delta fit"), f"The formula {text!r:.120}"
     try:
-        found = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (tokenize.TokenError, SyntaxError):
-        raise Failure(f"The formula {text!r:.120} does not parse: check its brackets.") from None
-    found = [token for token in found if token.type not in dull]
-    for token in found:
-        if token.type not in allowed:
-            raise Failure(
-                f"The formula {text!r:.120} does not parse at {token.string!r:.20}. Names with "
-                'blanks or odd letters go into Q("...").'
-            )
-    return found
+        _check_products(optional("patsy.parse_formula", "").parse_formula(text))
+        found = patsy.ModelDesc.from_formula(text)
+    except RecursionError:
+        raise Failure("The formula has too many operators in a row: write fewer terms.") from None
+    except (patsy.PatsyError, SyntaxError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Failure(f"{shown} does not parse: {reason}.{_quoting(text, columns)}") from None
+    left, right = (
+        tuple(tuple(str(factor.name()) for factor in term.factors) for term in terms)
+        for terms in (found.lhs_termlist, found.rhs_termlist)
+    )
+    if () in left or not left:
+        raise Failure(f"{shown} has no outcome: write it before a '~', 'y ~ x + C(group)'.")
+    if not right:
+        raise Failure(f"{shown} has no columns on its right: write 'y ~ 1'.")
+    codes = dict.fromkeys(code for term in (*left, *right) for code in term)
+    factors = {code: _factor(code, columns) for code in codes}
+    used = (name for node in factors.values() for name in _names(node) if name in columns)
+    return Formula(text, left, right, factors, tuple(dict.fromkeys(used)))
 
 
-def _sides(
-    tokens: list[tokenize.TokenInfo], text: str
-) -> tuple[list[tokenize.TokenInfo], list[tokenize.TokenInfo]]:
-    places = [k for k, token in enumerate(tokens) if token.string == "~"]
-    if len(places) != 1:
-        raise Failure(
-            f"The formula {text!r:.120} has {len(places) or 'no'} '~': write the outcome, '~' and "
-            "the columns that explain it, 'y ~ x + C(group)'."
-        )
-    return tokens[: places[0]], tokens[places[0] + 1 :]
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Terms of the sides of a formula; columns are noted as they are met."""
-
-    text: str
-    columns: Collection[str]
-    used: dict[str, None] = field(default_factory=dict)
-
-    def program(self, tokens: list[tokenize.TokenInfo]) -> list[Any]:
-        """Walk over operands and operators in turn; put them in postfix order, after a constant.
-
-        Operands that are code are checked; a power is its number, a minus sign "negative".
-        """
-        k, operand = 0, True
-        found: list[Any] = [ast.Constant(1)]
-        waiting = ["+"]  # operators and open brackets
-
-        def release(binding: int) -> None:
-            while waiting and waiting[-1] != "(":
-                if OPERATORS.get(waiting[-1], TIGHTEST) < binding:
-                    break
-                found.append(waiting.pop())
-
-        while k < len(tokens):
-            token = tokens[k]
-            if operand and token.string == "(":
-                waiting.append("(")
-            elif not operand and token.string == ")" and "(" in waiting:
-                release(0)
-                waiting.pop()
-            elif not operand and token.string == "**":
-                release(TIGHTEST)
-                k, operand = self._power(tokens, k), False
-                found.append(int(tokens[k].string))
-            elif not operand and token.string in OPERATORS:
-                release(OPERATORS[token.string])
-                waiting.append(token.string)
-                operand = True
-            elif operand and token.type == tokenize.NUMBER and token.string in ("0", "1"):
-                operand = False
-                found.append(ast.Constant(int(token.string)))
-            elif operand and token.type == tokenize.NAME:
-                end = _end(tokens, k)
-                found.append(self._checked(self.text[token.start[1] : tokens[end - 1].end[1]]))
-                k, operand = end - 1, False
-            elif operand and token.string == "-":
-                waiting.append("negative")
-            elif not operand or token.string != "+":
-                raise self._unexpected(token)
-            k += 1
-        if tokens and (operand or "(" in waiting):
-            raise Failure(f"The formula {self.text!r:.120} does not parse: it breaks off.")
-        release(0)
-        return found
-
-    def column(self, node: ast.expr) -> str | None:
-        """Return the column that a term is."""
-        match node:
-            case ast.Name(id=name):
-                return name
-            case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str() as name)]):
-                return name
+def parsed(code: str) -> ast.expr | None:
+    """Return the syntax tree of an expression, or None if it is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the parser, on escapes and odd calls
+            return ast.parse(code.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
-    def _power(self, tokens: list[tokenize.TokenInfo], k: int) -> int:
-        power = tokens[k + 1].string if k + 1 < len(tokens) else ""
+
+def _check_products(node: Any) -> tuple[int, frozenset[str]]:
+    """Bound the number of terms of a parsed formula before patsy multiplies them out."""
+    if not node.args:
+        return 1, frozenset([node.token.extra])
+    if node.type == "**":
+        power = node.args[1].token.extra
         if not power.isdigit() or not 1 <= int(power[:9]) <= HIGHEST:
             raise Failure(
                 f"In a formula '**' takes interactions, up to {HIGHEST}: (a + b)**2. A power of a "
                 "column is I(x**2)."
             )
-        return k + 1
-
-    def _checked(self, code: str) -> ast.expr:
-        node = parsed(code)
-        if node is None:
-            raise Failure(f"{code!r:.80} in the formula does not parse.{self._quoting()}")
-        if isinstance(node, ast.Attribute) and code in self.columns:
-            raise Failure(f'The column {code} has a dot in its name: write Q("{code}").')
-        try:
-            self._check(node)
-        except RecursionError:
-            raise Failure("The formula is nested too deeply.") from None
-        return node
-
-    def _check(self, node: ast.expr) -> None:
-        """Let through calls of known functions on columns and literals, and arithmetic."""
-        match node:
-            case ast.Name(id=name):
-                self._check_name(name)
-            case ast.Constant(value=bool() | int() | float() | str() | None):
-                pass
-            case ast.Call(func=func, args=args, keywords=keywords):
-                self._check_function(func)
-                if isinstance(func, ast.Name) and func.id == "Q":
-                    self._check_quoted(args)
-                for part in [*args, *(item.value for item in keywords)]:
-                    self._check(part)
-            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, ARITHMETIC):
-                self._check_operands(left, right)
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                self._check_power(left, right)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
-                self._check_operands(operand)
-            case ast.Compare(left=left, ops=ops, comparators=others) if all(
-                isinstance(op, COMPARISONS) for op in ops
-            ):
-                for part in (left, *others):
-                    self._check(part)
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                for item in items:
-                    self._check(item)
-            case _:
-                raise Failure(
-                    f"{ast.unparse(node)!r:.80} is not allowed in a formula: it takes columns, "
-                    "numbers, arithmetic, and functions such as C, Q, I, bs, np.log."
-                )
-
-    def _check_operands(self, *operands: ast.expr) -> None:
-        for part in operands:
-            if isinstance(part, ast.Constant | ast.List | ast.Tuple) and not _is_number(part):
-                raise Failure(f"{ast.unparse(part)!r:.80} is not a number that can be added.")
-            self._check(part)
-
-    def _check_power(self, left: ast.expr, right: ast.expr) -> None:
-        """Powers are of columns, with a number: those of whole numbers alone have no bound."""
-        exponent = right.operand if isinstance(right, ast.UnaryOp) else right
-        named = any(isinstance(part, ast.Name) for part in ast.walk(left))
-        if not named or not _is_number(exponent):
-            raise Failure(
-                f"'{ast.unparse(left)} ** ...' in the formula is not a power of a column."
-            )
-        self._check_operands(left, right)
-
-    def _check_name(self, name: str) -> None:
-        if name in self.columns:
-            self.used[name] = None
-        elif name not in FUNCTIONS:
-            raise Failure(
-                f"There is no column {name!r}: {meant(name, self.columns)}{self._quoting()}"
-            )
-
-    def _check_quoted(self, args: list[ast.expr]) -> None:
-        match args:
-            case [ast.Constant(value=str() as name)] if name in self.columns:
-                self.used[name] = None
-            case [ast.Constant(value=str() as name)]:
-                raise Failure(f"There is no column {name!r}: {meant(name, self.columns)}")
-            case _:
-                raise Failure('Q takes the name of a column in quotes: Q("my column").')
-
-    def _check_function(self, func: ast.expr) -> None:
-        match func:
-            case ast.Name(id=name) if name in FUNCTIONS and name not in self.columns:
-                return
-            case ast.Name(id=name) if name in FUNCTIONS:
-                raise Failure(f"The column {name!r} hides the function {name}: rename the column.")
-            case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in NUMPY:
-                return
+        a, names = _check_products(node.args[0])
+        terms = min(a ** int(power), 2 ** len(names))
+        work = int(power) * terms * a
+    else:
+        sizes, parts = zip(*map(_check_products, node.args), strict=True)
+        names, a, b = frozenset().union(*parts), sizes[0], sizes[-1]
+        work = {"*": a * b, ":": a * b}.get(node.type, 0)
+        terms = min((a + b) * (node.type != ":") + work, 2 ** len(names))
+    if work > PRODUCTS:
         raise Failure(
-            f"{ast.unparse(func)!r:.80} is not a function for formulas. Known are "
-            f"{', '.join(sorted(FUNCTIONS))}, and of NumPy np.log, np.where and the like."
+            f"The interactions of the formula multiply out to more than {PRODUCTS} products of "
+            "terms: write the ones that you mean, a + b + a:b."
         )
+    return terms, names
 
-    def _unexpected(self, token: tokenize.TokenInfo) -> Failure:
-        if token.string == ".":
-            tail = ' A dot is no column: list them, or write Q("a.b") for a name with a dot.'
-        elif token.string == "|":
-            tail = " Random effects and bars have no place here."
-        elif token.string in ("<", ">", "==", "!=", "<=", ">="):
-            tail = " A comparison goes into I(...): I(x > 3)."
-        else:
-            tail = self._quoting()
-        return Failure(
-            f"The formula {self.text!r:.120} does not parse at {token.string!r:.20}.{tail}"
+
+def _factor(code: str, columns: Collection[str]) -> ast.expr:
+    """Parse a factor, and let it through if it is a column or a call of a known function."""
+    node = parsed(code)
+    if node is None:
+        hint = " List the columns: a dot does not stand for all." * (code == ".")
+        raise Failure(f"{code!r:.80} in the formula does not parse.{hint}{_quoting(code, columns)}")
+    if not isinstance(node, ast.Name | ast.Call):
+        raise Failure(
+            f"{code!r:.80} is not a column, nor a function of columns: arithmetic and comparisons "
+            f"go into I(...), as in I(x > 3).{_quoting(code, columns)}"
         )
-
-    def _quoting(self) -> str:
-        """Show how to write a column that is no plain name and stands in the formula."""
-        for name in sorted(self.columns, key=len, reverse=True):
-            plain = name.isidentifier() and not keyword.iskeyword(name)
-            if not plain and name and name in self.text:
-                return f' Write Q("{name}") for the column {name!r}.'
-        return ""
+    try:
+        _check(node, columns)
+    except RecursionError:
+        raise Failure("The formula is nested too deeply.") from None
+    return node
 
 
-def _end(tokens: list[tokenize.TokenInfo], k: int) -> int:
-    """Find the end of a name, with its dots and the brackets of its call."""
-    k += 1
-    while k + 1 < len(tokens) and tokens[k].string == ".":
-        k += 2
-    depth = 0
-    while k < len(tokens) and (depth or tokens[k].string in ("(", "[")):
-        depth += (tokens[k].string in ("(", "[", "{")) - (tokens[k].string in (")", "]", "}"))
-        k += 1
-    return k
+def _check(node: ast.expr, columns: Collection[str]) -> None:
+    """Let through calls of known functions on columns and literals, and arithmetic."""
+    match node:
+        case ast.Name(id=name) if name not in columns and name not in FUNCTIONS:
+            raise no_column(name, columns)
+        case ast.Name() | ast.Constant(value=bool() | int() | float() | str() | None):
+            return
+        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str() as name)], keywords=[]):
+            if name not in columns:
+                raise no_column(name, columns)
+            return
+        case ast.Call(func=func, args=args, keywords=keywords):
+            _check_function(func, columns)
+            parts = [*args, *(item.value for item in keywords)]
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, ARITHMETIC):
+            parts = [left, right]
+            _check_operands(op, left, right)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+            parts = [operand]
+            _check_operands(node.op, operand)
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(
+            isinstance(op, COMPARISONS) for op in ops
+        ):
+            parts = [left, *others]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            pass
+        case _:
+            raise Failure(
+                f"{ast.unparse(node)!r:.80} is not allowed in a formula: it takes columns, "
+                "numbers, arithmetic, and functions such as C, Q, I, bs, np.log."
+            )
+    for part in parts:
+        _check(part, columns)
 
 
-def _computed(term: ast.expr) -> Iterator[str]:
-    """Columns in arithmetic and in functions of NumPy."""
-    for node in ast.walk(term):
-        of_numpy = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if of_numpy or isinstance(node, ast.BinOp | ast.UnaryOp):
-            for part in ast.walk(node):
-                if isinstance(part, ast.Name):
-                    yield part.id
-                elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.value  # of Q("...")
+def _check_operands(op: ast.AST, *operands: ast.expr) -> None:
+    """Let through numbers and columns; powers of numbers alone have no bound."""
+    for part in operands:
+        if isinstance(part, ast.Constant | ast.List | ast.Tuple) and not _is_number(part):
+            raise Failure(f"{ast.unparse(part)!r:.80} is not a number that can be added.")
+    if isinstance(op, ast.Pow):
+        base, power = operands
+        power = power.operand if isinstance(power, ast.UnaryOp) else power
+        if not any(isinstance(part, ast.Name) for part in ast.walk(base)) or not _is_number(power):
+            raise Failure(f"'{ast.unparse(base)} ** ...' is not a power of a column.")
+
+
+def _check_function(func: ast.expr, columns: Collection[str]) -> None:
+    match func:
+        case ast.Name(id=name) if name in FUNCTIONS and name in columns:
+            raise Failure(f"The column {name!r} hides the function {name}: rename the column.")
+        case ast.Name(id=name) if name in FUNCTIONS and name != "Q":
+            return
+        case ast.Attribute(value=ast.Name(id="np"), attr=name) if name in NUMPY:
+            return
+        case ast.Name(id="Q"):
+            raise Failure('Q takes the name of a column in quotes: Q("my column").')
+    raise Failure(
+        f"{ast.unparse(func)!r:.80} is not a function for formulas. Known are "
+        f"{', '.join(sorted(FUNCTIONS))}, and of NumPy np.log, np.where and the like."
+    )
 
 
 def _is_number(node: ast.expr) -> bool:
+    value = getattr(node, "value", None)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _column(node: ast.expr) -> str | None:
+    """Return the column that a factor is."""
     match node:
-        case ast.Constant(value=int() | float() as value):
-            return not isinstance(value, bool)
-    return False
+        case ast.Name(id=name):
+            return name
+        case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str() as name)]):
+            return name
+    return None
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield names and quoted texts, which are names in Q("...")."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def _quoting(text: str, columns: Collection[str]) -> str:
+    """Show how to write a column that is not a plain name and stands in a text."""
+    for name in sorted(columns, key=len, reverse=True):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        if name and not plain and name in text:
+            return f' Write Q("{name}") for the column {name!r}.'
+    return ""
+
+
+def check_size(
+    terms: Collection[Term], formula: Formula, frame: Any, times: int = 1, more: int = 0
+) -> None:
+    """Refuse terms with more columns than the rows or the machine can bear.
+
+    ``times`` and ``more`` are the coefficients of a column and those beside: classes, thresholds.
+    """
+    rows = len(frame)
+    codes = dict.fromkeys(chain(*terms))
+    widths = {code: _width(code, formula.factors[code], frame) for code in codes}
+    columns = times * _count(terms, widths, rows) + more
+    made = f"The {'outcome' if terms is formula.left else 'formula'} makes {columns} coefficients"
+    widest = max(widths, key=lambda code: widths[code].size, default="")
+    size, labels = widths.get(widest, Width(1))
+    each = ", one for each of its values but the first" if labels else ""
+    alone = f" {widest:.80} alone makes {size}{each}." if size > 1 else ""
+    if columns >= rows:
+        raise Failure(f"{made} of {rows} rows: more rows or fewer coefficients are needed.{alone}")
+    if rows * columns > CELLS or rows * columns**2 > WORK:
+        raise Failure(
+            f"{made} of {rows} rows, which is too many for one fit: the limits are {CELLS:.0e} for "
+            f"the product of both and {WORK:.0e} for rows times squared coefficients.{alone}"
+        )
+
+
+class Width(NamedTuple):
+    """Columns of a factor: of numbers, or of labels but for the first one."""
+
+    size: int
+    labels: bool = False
+
+
+def _count(terms: Collection[Term], widths: Mapping[str, Width], rows: int) -> int:
+    """Count columns without those that are sums of others.
+
+    An interaction of labels spans those of all subsets of them, each with the labels but the first.
+    """
+    parts = set()
+    for term in terms:
+        labels = [code for code in term if widths[code].labels and widths[code].size]
+        numbers = frozenset(code for code in term if not widths[code].labels)
+        if len(labels) > rows.bit_length():
+            return int(2 ** len(labels))  # each of the subsets has a column at least
+        subsets = chain.from_iterable(combinations(labels, k) for k in range(len(labels) + 1))
+        parts |= {numbers.union(some) for some in subsets}
+    return sum(prod(widths[code].size for code in part) for part in parts)
+
+
+def _width(code: str, node: ast.expr, frame: Any) -> Width:
+    """Find the columns of a factor: of splines by their settings, of others by their values."""
+    calls = (ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call))
+    if not SPLINES.keys().isdisjoint(calls):
+        return Width(_spline_columns(node))
+    patsy = optional("patsy", "implicit-delta fit")
+    term = patsy.Term([patsy.EvalFactor(code)])
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            (info,) = patsy.build.design_matrix_builders(
+                [[term]], lambda: iter([frame]), patsy.EvalEnvironment.capture()
+            )
+    except Exception:  # patsy says what is wrong when the design is made
+        return Width(1)
+    (factor,) = info.factor_infos.values()
+    if factor.type == "categorical":
+        return Width(len(factor.categories) - 1, labels=True)
+    return Width(factor.num_columns)
+
+
+def _spline_columns(node: ast.AST) -> int:
+    """Count the columns of an expression that holds splines."""
+    match node:
+        case ast.Call(func=ast.Name(id="te"), args=args, keywords=keywords):
+            return max(1, prod(map(_spline_columns, args)) - bool(keywords))  # a constraint
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in SPLINES:
+            given = dict(zip(SPLINES[name], args, strict=False))
+            given |= {item.arg: item.value for item in keywords if item.arg}
+            return max(1, _spline(name, given))
+    return max(map(_spline_columns, ast.iter_child_nodes(node)), default=1)
+
+
+def _spline(name: str, given: dict[str, ast.expr]) -> int:
+    degree, df = (_whole(name, setting, given) for setting in ("degree", "df"))
+    degree = 3 if degree is None else degree
+    if degree > DEGREE:
+        raise Failure(f"The degree of {name} is at most {DEGREE}, not {degree}.")
+    knots = len(getattr(given.get("knots"), "elts", ()))
+    return knots + ENDS.get(name, degree) - ("constraints" in given) if df is None else df
+
+
+def _whole(name: str, setting: str, given: dict[str, ast.expr]) -> int | None:
+    match given.get(setting):
+        case None | ast.Constant(value=None) | ast.UnaryOp():
+            return None
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return value
+    raise Failure(f"{setting} of {name} in the formula is a whole number, such as {setting}=4.")

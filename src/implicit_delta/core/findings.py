@@ -55,11 +55,16 @@ def present(*findings: Finding | None) -> tuple[Finding, ...]:
 
 
 def report(findings: Iterable[Finding | None], strict: bool = False) -> tuple[Finding, ...]:
-    """Warn of findings in their order, raise the first error or refusal; return what there is."""
+    """Warn of findings in their order, raise the first error or refusal; return what there is.
+
+    The error, and each warning, has its ``finding``.
+    """
     found = present(*findings)
     for finding in found:
         if finding.raises(strict):
-            raise finding.error(f"{finding}{ANYWAY * (finding.level == 'refuse')}")
+            error = finding.error(f"{finding}{ANYWAY * (finding.level == 'refuse')}")
+            error.finding = finding
+            raise error
         if finding.level != "note":
-            warn(str(finding), finding.warning)
+            warn(str(finding), finding.warning, finding)
     return found

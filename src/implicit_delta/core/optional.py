@@ -3,7 +3,7 @@
 from typing import Any
 
 # The extra that installs a library, and its name on the index, where they differ from the module's.
-EXTRAS = {"matplotlib": "plot", "optax": "jax"}
+EXTRAS = {"matplotlib": "plot", "optax": "jax", "patsy": "statsmodels"}
 NAMES = {"sklearn": "scikit-learn"}
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections import deque
 from threading import Event, get_ident, local
 from time import perf_counter
+from typing import Any
 
 from implicit_delta.errors import ImplicitDeltaWarning
 
@@ -30,12 +31,17 @@ def warn_once(text: str, category: type[Warning]) -> None:
         warn(text, category)
 
 
-def warn(text: str, category: type[Warning]) -> None:
-    """Warn at the first frame outside the package, however deep the call came from."""
+def warn(text: str, category: type[Warning], finding: Any = None) -> None:
+    """Warn at the first frame outside the package, however deep the call came from.
+
+    The warning has the finding that it is about as an attribute.
+    """
     if issubclass(category, ImplicitDeltaWarning):
         _record.append((perf_counter(), get_ident(), text))
     if not hushed():
-        warnings.warn(text, category, stacklevel=_depth())
+        message = category(text)
+        message.finding = finding  # type: ignore[attr-defined]
+        warnings.warn(message, stacklevel=_depth())
 
 
 def follow() -> None:

@@ -138,10 +138,10 @@ def for_reader(finding: Finding) -> str:
     return f"{what(finding)} {WORDS.get(finding.code, Words()).helps}".strip()
 
 
-def for_user(finding: Finding, given: str = "") -> str:
-    """Say what was found and what helps, to the user of the command with these options."""
+def for_user(finding: Finding, scale: str | None = None) -> str:
+    """Say what was found and what helps, to the user of the command with this --transform."""
     words = WORDS.get(finding.code, Words())
     option = words.option or words.helps
-    if option == SCALES and "--transform" in given:
-        option = "The interval here is made on the scale of --transform instead."
+    if option == SCALES and scale in ("log", "logit"):
+        option = f"The interval here is made on the {scale} scale instead."
     return f"{what(finding)} {option}".strip()
