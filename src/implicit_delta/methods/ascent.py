@@ -8,11 +8,10 @@ from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.types import Array
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.linalg.solvers import factorize
+from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.optimize import (
-    LinearScale,
     Maximizer,
     Maximum,
     Minimize,
@@ -30,13 +29,13 @@ class Ascent:
     Attributes
     ----------
     maximizer : Maximizer
-    scale : LinearScale or None
+    scale : Factor or None
         Coordinates in which the objective is close to -|z|^2 / 2, where d allows a factorization.
     curvature : {"hessian", "ggn"}
     """
 
     maximizer: Maximizer
-    scale: LinearScale | None
+    scale: Factor | None
     curvature: Curvature = "hessian"
 
     @classmethod

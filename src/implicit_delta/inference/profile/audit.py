@@ -1,36 +1,49 @@
 """Search of a likelihood region for values of psi that the path has missed.
 
-A path is local: it follows one extreme of psi on the surface of a growing region, and stops where
-psi turns. So psi is evaluated elsewhere in the region too. Where it leaves the interval although
-the deviance is below the quantile, the search for its extreme starts again from there. For a psi
-that is monotone along its path this costs no pass over the data.
+A path is local: it follows one extreme of psi over a growing region, and stops where psi turns. So
+psi is evaluated elsewhere in the region too, and the likelihood behind its ends. Where psi leaves
+the interval although the deviance is below the quantile, the search for its extreme starts again
+from there. For a psi that is monotone along its path this costs few passes over the data.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import (
-    ConvergenceError,
-    EvaluationError,
-    NotAMaximumError,
-    UnsupportedModelError,
+from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
+from implicit_delta.estimate import Interval
+from implicit_delta.inference.profile.extreme import (
+    Found,
+    Metric,
+    Problem,
+    Trial,
+    cross,
+    extreme,
+    verified,
 )
-from implicit_delta.inference.profile.peaks import golden_section
-from implicit_delta.inference.profile.probes import ALONG, LINE, Probes
-from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.surface import Point, Surface
-from implicit_delta.inference.profile.values import End, Values
+from implicit_delta.inference.profile.path import End, Values, golden_section
+from implicit_delta.methods.ascent import Ascent
 from implicit_delta.optimize import Objective, lbfgs
 
+ALONG = (0.2, 0.4, 0.6, 0.8)  # of the way to an end
+INSIDE = 0.97  # of the radius of the region, were the objective a parabola
+LINE, CLOUD, FEW = 200, 256, 32  # points on a ray, in a region, and around an end inside of it
+AROUND = 0.1  # standard errors
+MOST_AXES, ALIKE = 8, 0.95
 SLACK = 1e-3  # standard errors: what the end of a path may be off
 TILT, CURVED = 0.3, 0.8  # standard errors to the side; bend there, against that of the surface
 BENT = 0.25  # nonlinearity of psi within half a standard error
 AHEAD = 0.3  # of the way to an end
 STARTS, ROUNDS = 3, 6
 ROUNDED = 1e-9  # relative error of a deviance on the surface
+BEHIND = (1.5, 2.2, 3.2, 4.7)  # times as far out as an end, or as two standard errors
+ASIDE = (2.0, 4.0)  # times as far out as the region, across the path
+FALLS = 1e-6  # relative fall of the deviance on the way out that is no rounding error
+SAME = 0.1  # of the region: the climb has led back to the maximum that is known
+LOOKS = 100  # evaluations of psi around a second maximum
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,59 +52,139 @@ class Audit:
 
     Attributes
     ----------
-    region : Region
-    probes : Probes
-    error : float
-        The standard error of psi.
+    problem : Problem
+    ascent : Ascent
+        How to climb to a second maximum.
     bend : float
-        Its nonlinearity within half a standard error.
+        Nonlinearity of psi within half a standard error.
     """
 
-    region: Region
-    probes: Probes
-    error: float
+    problem: Problem
+    ascent: Ascent
     bend: float
-    _psis: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
-    _deviances: dict[bytes, float] = field(init=False, default_factory=dict, repr=False)
+    _known: dict[tuple[str, bytes], float] = field(init=False, default_factory=dict, repr=False)
 
-    def completed(self, values: Values) -> Values:
-        """Move the ends out to what was missed.
+    @property
+    def center(self) -> Array:
+        """The maximum."""
+        return self.problem.model.theta
+
+    def completed(self, found: list[Values]) -> list[Values]:
+        """Add second maxima of the likelihood, and move the ends out to what was missed.
 
         Raises
         ------
         ConvergenceError
             Psi is more extreme somewhere, and no search from there has converged.
         """
-        beside = self._pulled(values, self.probes.beside(values.root))
-        points = [*self.probes.along((values.low, values.high)), *beside]
+        tops = [self._top(ray, times) for ray, times in self._rays(found)]
+        for top in (top for top in tops if top is not None):
+            deviance = self.problem.deviance(top)
+            found = [self._around(v, top) if deviance < v.root**2 else v for v in found]
+        return [self._extended(values) for values in found]
+
+    # Second maxima.
+
+    def _rays(self, found: list[Values]) -> Iterator[tuple[Array, tuple[float, ...]]]:
+        """Rays that reach the surface of the region, and the multiples of them to look at."""
+        for values in found:
+            for _, end in values.ends:
+                if end.kind == "quantile":
+                    far = max(1.0, 2 / values.root)
+                    yield end.theta - self.center, tuple(far * x for x in BEHIND)
+        for way in self._across:
+            yield from ((side * found[-1].root * way, ASIDE) for side in (-1, 1))
+
+    def _top(self, ray: Array, times: tuple[float, ...]) -> Array | None:
+        """Follow a ray, on which the deviance must not fall again, and climb from where it does."""
+        before = 0.0
+        for theta in (self.center + x * ray for x in times):
+            try:
+                deviance = self.problem.deviance(theta)
+            except (ArithmeticError, ValueError):  # a log-likelihood need not be defined out there
+                deviance = np.inf
+            if deviance < before * (1 - FALLS):
+                top = self._climbed(theta)
+                far = np.linalg.norm(top - self.center) > SAME * np.linalg.norm(ray)
+                return top if far else None
+            before = deviance
+        return None
+
+    def _climbed(self, theta: Array) -> Array:
+        try:
+            found = self.ascent.climb(self.problem.model.at(theta))
+        except UnsupportedModelError:
+            return theta
+        return found.x if found.converged else theta
+
+    def _around(self, values: Values, top: Array) -> Values:
+        """Add the values around a second maximum.
+
+        With one parameter they are a piece of their own. With several the maxima may be connected
+        elsewhere, so what lies between is kept.
+        """
+        values = replace(values, second=self.problem.deviance(top))
+        if top.size == 1:
+            return replace(values, others=(*values.others, self._on_line(values, top)))
+        for sign in (-1, 1):
+            found = self._searched(top, sign, values.root, self.problem.psi(top))
+            if found.point is None:
+                raise self._unfinished(values, top, found.failure)
+            values = values.moved(sign, [self._end_of(found, sign, values.root)])
+        return values
+
+    def _on_line(self, values: Values, top: Array) -> Interval:
+        step = values.root * self.problem.tangent
+        low, high = (self._cross(top, way, values.root) for way in (-step, step))
+        if "open" in (low.kind, high.kind):
+            raise self._unfinished(values, top, "The likelihood levels off there.")
+        shares = np.linspace(0, 1, LOOKS)[:, None]
+        psi = [self.problem.psi(x) for x in low.theta + shares * (high.theta - low.theta)]
+        return Interval(float(np.nanmin(psi)), float(np.nanmax(psi)))
+
+    def _cross(self, start: Array, way: Array, root: float) -> Trial:
+        """Go to the surface along a ray."""
+        return cross(self.problem, lambda x: start + x * way, root)
+
+    def _unfinished(self, values: Values, top: Array, failure: str) -> ConvergenceError:
+        return ConvergenceError(
+            "The log-likelihood has a second maximum that the data do not exclude: psi is "
+            f"{self.problem.psi(top):.6g} there, and the deviance {values.second:.3g}, below the "
+            f"quantile {values.root**2:.3g}. How far psi extends around it could not be found. "
+            f"{failure} Try a lower confidence_level, or fit again with a penalty or a start that "
+            "leaves one maximum."
+        )
+
+    # Values that were missed.
+
+    def _extended(self, values: Values) -> Values:
+        points = [*self._along(values), *self._pulled(values)]
         turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
         if turns or self.bend > BENT:
-            points += self.probes.many((values.low, values.high), values.root)
+            points += self._many(values)
         for sign, end in values.ends:
-            starts = [*self._beside(end, sign, points)]
+            starts = [*self._suspicious(end, sign, points)]
             if turns:
-                starts += [*self._most(points, sign), 2 * self.region.model.theta - end.theta]
+                starts += [*self._most(points, sign), 2 * self.center - end.theta]
             values = values.moved(sign, self._on_surface(values, starts, sign))
         for _ in range(ROUNDS):
             strays = self._strays(values, points)
             if not strays:
                 return values
-            values = self._extended(values, strays)
+            values = self._moved(values, strays)
         raise self._missed(values, strays[0])
 
-    def _beside(self, end: End, sign: int, points: list[Array]) -> list[Array]:
+    def _suspicious(self, end: End, sign: int, points: list[Array]) -> list[Array]:
         """Points from which a search may lead to a more extreme psi than that of an end."""
-        scale = self.region.ascent.scale
+        scale = self.problem.scale
         if end.kind != "quantile" or scale is None or end.theta.size == 1:
             return []
-        gradient = self.region.gradient(end.theta)
+        gradient = self.problem.gradient(end.theta)
         if not np.any(gradient):
             return []
-        starts = self._off_saddle(end, sign, self.probes.level(gradient))
         unit = np.linalg.norm(scale.half_transpose(gradient)) * np.sqrt(end.deviance)
-        return starts + self._most(
-            [x for x in points if self._bulges(x, end, sign, gradient / unit)], sign
-        )
+        bulges = [x for x in points if self._bulges(x, end, sign, gradient / unit)]
+        return self._off_saddle(end, sign, self._level(gradient)) + self._most(bulges, sign)
 
     def _off_saddle(self, end: End, sign: int, ways: list[Array]) -> list[Array]:
         """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
@@ -99,13 +192,13 @@ class Audit:
         To the side of a maximum psi falls together with the surface, or rises by less.
         """
         starts: list[Array] = []
+        lam = end.point.lam if end.point is not None else 0.0
         for way in ways:
             pair = [end.theta + side * TILT * way for side in (-1, 1)]
             rise = sign * (sum(map(self._psi, pair)) / 2 - end.psi)
-            if rise * abs(end.lam) > CURVED * TILT**2 / 2:
+            if rise * lam > CURVED * TILT**2 / 2:
                 starts += pair
-        surface = Surface(self.region, float(np.sqrt(end.deviance)))
-        ends = [surface.theta(start - surface.center) for start in starts]
+        ends = [self._on_ray(start, np.sqrt(end.deviance)) for start in starts]
         return [theta for theta in ends if sign * (self._psi(theta) - end.psi) > 0]
 
     def _bulges(self, theta: Array, end: End, sign: int, slope: Array) -> bool:
@@ -113,46 +206,49 @@ class Audit:
 
         `slope` measures how far theta is on the way to the end, which is at 1.
         """
-        center = self.region.model.theta
-        share = float(sign * (theta - center) @ slope)
+        share = float(sign * (theta - self.center) @ slope)
         ahead = [x for x in ALONG if x > max(share, 0.0) + AHEAD]
-        way = end.theta - center
-        return bool(ahead) and sign * (self._psi(theta) - self._psi(center + ahead[0] * way)) > 0
+        if not ahead:
+            return False
+        other = self._psi(self.center + ahead[0] * (end.theta - self.center))
+        return bool(sign * (self._psi(theta) - other) > 0)
 
     def _psi(self, theta: Array) -> float:
-        key = theta.tobytes()
-        if key not in self._psis:
-            self._psis[key] = self.region.psi(theta)
-        return self._psis[key]
-
-    def _pulled(self, values: Values, points: list[Array]) -> list[Array]:
-        """Pull points into the region if psi is more extreme there than at its ends.
-
-        Beside a likelihood that is far from a parabola they may be anywhere.
-        """
-        surface = Surface(self.region, values.root)
-        kept = [values.holds(self._psi(x)) or self._inside(x, values.root) for x in points]
-        pairs = zip(points, kept, strict=True)
-        return [x if keep else surface.theta(x - surface.center) for x, keep in pairs]
+        return self._recalled("psi", theta)
 
     def _inside(self, theta: Array, root: float) -> bool:
-        key = theta.tobytes()
-        if key not in self._deviances:
-            self._deviances[key] = self.region.deviance(theta)
-        return self._deviances[key] <= root**2 * (1 + ROUNDED)
+        return self._recalled("deviance", theta) <= root**2 * (1 + ROUNDED)
+
+    def _recalled(self, name: str, theta: Array) -> float:
+        key = name, theta.tobytes()
+        if key not in self._known:
+            self._known[key] = float(getattr(self.problem, name)(theta))
+        return self._known[key]
+
+    def _on_ray(self, theta: Array, root: float) -> Array:
+        """Go to the surface along the ray through theta."""
+        return self._cross(self.center, theta - self.center, float(root)).theta
+
+    def _pulled(self, values: Values) -> list[Array]:
+        """Points to either side of the path, on the surface if psi is more extreme farther out."""
+        root = values.root
+        points = [self.center + s * root * way for way in self._across for s in (-INSIDE, INSIDE)]
+        kept = [values.holds(self._psi(x)) or self._inside(x, root) for x in points]
+        return [x if keep else self._on_ray(x, root) for x, keep in zip(points, kept, strict=True)]
 
     def _strays(self, values: Values, points: list[Array]) -> list[Array]:
         """Points in the region whose psi lies in none of the pieces."""
-        slack = SLACK * min(self.error, values.high.psi - values.low.psi)
-        defined = [x for x in points if np.isfinite(self._psi(x))]
-        outside = [x for x in defined if not values.holds(self._psi(x), slack)]
+        slack = SLACK * min(self.problem.error, values.high.psi - values.low.psi)
+        outside = [x for x in self._defined(points) if not values.holds(self._psi(x), slack)]
         return [x for x in outside if self._inside(x, values.root)]
 
-    def _most(self, points: list[Array], sign: int) -> list[Array]:
-        defined = [x for x in points if np.isfinite(self._psi(x))]
-        return sorted(defined, key=lambda x: -sign * self._psi(x))[:STARTS]
+    def _defined(self, points: list[Array]) -> list[Array]:
+        return [x for x in points if np.isfinite(self._psi(x))]
 
-    def _extended(self, values: Values, strays: list[Array]) -> Values:
+    def _most(self, points: list[Array], sign: int) -> list[Array]:
+        return sorted(self._defined(points), key=lambda x: -sign * self._psi(x))[:STARTS]
+
+    def _moved(self, values: Values, strays: list[Array]) -> Values:
         """Climb from the most extreme strays on either side."""
         for sign in (-1, 1):
             psi = values.end(sign).psi
@@ -164,65 +260,61 @@ class Audit:
             values = moved
         return values
 
-    def _on_surface(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
-        """Look for extremes of psi on the surface, from rays through these points."""
-        surface = Surface(self.region, values.root)
-        for ray in (start - surface.center for start in starts):
-            if ray.size == 1:
-                yield from self._on_line(surface, ray)
+    def _on_surface(self, values: Values, starts: Iterable[Array], sign: int) -> Iterator[End]:
+        """Look for extremes of psi on the surface, from these points."""
+        for start in starts:
+            if start.size == 1:  # the only point on this side: psi need not be smooth there
+                trial = self._cross(self.center, start - self.center, values.root)
+                if np.isfinite(self._psi(trial.theta)) and trial.kind != "open":
+                    kind = "edge" if trial.kind == "jump" else "quantile"
+                    yield End(self._psi(trial.theta), trial.theta, trial.root**2, kind)  # type: ignore[arg-type]
                 continue
-            point, failure = surface.search(ray, sign)
-            if failure and self.region.ascent.scale is not None:
-                point = self._rescaled(values.root, surface.theta(ray), sign)
-            if point is not None:
-                yield End(point.psi, point.theta, values.root**2, "quantile", point.lam)
+            found = self._searched(start, sign, values.root)
+            if found.point is not None:
+                yield self._end_of(found, sign, values.root)
 
-    def _rescaled(self, root: float, start: Array, sign: int) -> Point | None:
-        """Search with the curvature of where it starts, from a Newton step into the region."""
+    def _searched(self, start: Array, sign: int, root: float, beyond: float | None = None) -> Found:
+        """Search from a point, if need be with the curvature that the likelihood has there."""
         try:
-            region = self.region.moved(start)
-            scale = region.ascent.scale
-            assert scale is not None
-            center = start + scale.half(scale.half_transpose(region.model.score(start)))
-        except (NotAMaximumError, UnsupportedModelError, EvaluationError):
-            return None
-        if not self._inside(center, root):
-            return None
-        return Surface(region, root, center).search(start - center, sign)[0]
+            point = self.problem.point(start, sign)
+            found = extreme(self.problem, sign, root, point, beyond)
+            own = None
+            if found.point is None and isinstance(point.metric, Metric):
+                own = self.problem.base(start)
+        except (EvaluationError, UnsupportedModelError) as error:
+            return Found(None, str(error))
+        if own is None:
+            return found
+        return extreme(
+            self.problem, sign, root, replace(point, metric=Metric.of(own, start.size)), beyond
+        )
 
-    def _on_line(self, surface: Surface, ray: Array) -> Iterator[End]:
-        """Take the only point of the surface on this side: psi need not be smooth there."""
-        theta = surface.theta(ray)
-        if np.isfinite(self._psi(theta)) and not surface.is_open(ray):
-            jump = surface.at_a_jump(ray)
-            yield End(
-                self._psi(theta),
-                theta,
-                self.region.deviance(theta),
-                "edge" if jump else "quantile",
-            )
+    def _end_of(self, found: Found, sign: int, root: float) -> End:
+        assert found.point is not None
+        point = verified(self.problem, sign, root, found.point)
+        return End(point.psi, point.theta, root**2, "quantile", point)
 
     def _within(self, values: Values, starts: list[Array], sign: int) -> Iterator[End]:
         """Look for extremes of psi inside the region."""
         for start in starts:
             theta = self._peak(start, sign)
             if theta is not None and self._inside(theta, values.root):
-                yield End(self._psi(theta), theta, self.region.deviance(theta), "extreme")
+                yield End(self._psi(theta), theta, self.problem.deviance(theta), "extreme")
 
     def _peak(self, theta: Array, sign: int) -> Array | None:
         """Climb psi itself: on a line between neighbors, elsewhere along its gradient."""
-        region, unit = self.region, sign / self.error
+        problem, unit = self.problem, sign / self.problem.error
         if theta.size == 1:
-            step = (theta - region.model.theta) / LINE * 2
-            x = golden_section(lambda x: sign * region.psi(theta + x * step), -1.0, 1.0)
+            step = (theta - self.center) / LINE * 2
+            x = golden_section(lambda x: sign * problem.psi(theta + x * step), -1.0, 1.0)
             return np.asarray(theta + x * step)
-        problem = Objective(
-            lambda x: unit * region.psi(x),
-            lambda x: unit * region.evaluation.jacobian(x)[0],
-            scale=region.ascent.scale,
+        climb = Objective(
+            lambda x: unit * problem.psi(x),
+            lambda x: unit * problem.gradient(x),
+            scale=problem.scale,
         )
         try:
-            found = lbfgs.maximize(problem, theta)
+            found = lbfgs.maximize(climb, theta)
         except (EvaluationError, UnsupportedModelError):
             return None
         return found.x if found.converged else None
@@ -231,10 +323,68 @@ class Audit:
         low, high = values.interval
         return ConvergenceError(
             f"psi is {self._psi(theta):.6g} where the deviance is "
-            f"{self.region.deviance(theta):.3g}, below the quantile {values.root**2:.3g}, but the "
+            f"{self.problem.deviance(theta):.3g}, below the quantile {values.root**2:.3g}, but the "
             f"path from the estimate has led to the interval [{low:.6g}, {high:.6g}]. Usual "
             "causes: psi jumps, has kinks, several extremes or a pole within the reach of the "
             "data. Profile the smooth and monotone parts of psi instead (what is inside `abs`, "
             "`max` or `clip`, the numerator and the denominator) and transform their ends, or use "
             "`infer(model, psi, Simulation())` or `infer(model, psi, Bootstrap())`."
         )
+
+    # Points to look at.
+
+    def _along(self, values: Values) -> list[Array]:
+        ends = (end for _, end in values.ends)
+        return [self.center + x * (end.theta - self.center) for end in ends for x in ALONG]
+
+    def _many(self, values: Values) -> list[Array]:
+        """Points all over the region, and around ends that lie inside of it."""
+        root, tangent = values.root, self.problem.tangent
+        if self.center.size == 1:
+            steps = np.linspace(0, 1, LINE + 1)[1:]
+            return [self.center + s * x * root * tangent for s in (1, -1) for x in steps]
+        inner = [end.theta for _, end in values.ends if end.kind != "quantile"]
+        around = (theta + AROUND * way for theta in inner for way in self._cloud(FEW))
+        return [*(self.center + root * self._cloud(CLOUD)), *around]
+
+    @cached_property
+    def _across(self) -> list[Array]:
+        """Directions across the path where it starts, one standard error long each."""
+        return self._level(self.problem.gradient(self.center))
+
+    def _level(self, gradient: Array) -> list[Array]:
+        """Directions along which psi has no slope, one standard error long each.
+
+        Each of them moves one parameter more than the others do.
+        """
+        scale, chosen = self.problem.scale, list[Array]()
+        if scale is None or gradient.size == 1 or not np.any(gradient):
+            return chosen
+        slope = scale.half_transpose(gradient)
+        slope = slope / np.linalg.norm(slope)
+        for axis in self._axes:
+            rest = axis - (axis @ slope) * slope
+            size = np.linalg.norm(rest)
+            if size > 1e-6 and all(abs(rest @ other) < ALIKE * size for other in chosen):
+                chosen.append(rest / size)
+        return [scale.half(axis) for axis in chosen]
+
+    @cached_property
+    def _axes(self) -> list[Array]:
+        """Each parameter in units of standard errors, or, of many, random sums of them."""
+        scale, d = self.problem.scale, self.center.size
+        assert scale is not None
+        many = d > MOST_AXES
+        draws = np.random.default_rng(0).normal(size=(d, MOST_AXES))
+        axes = draws if many else scale.half_transpose(np.eye(d))
+        return list((axes / np.linalg.norm(axes, axis=0)).T)
+
+    def _cloud(self, count: int) -> Array:
+        """Draw from the ellipsoid of one standard error, (count, d)."""
+        scale, d = self.problem.scale, self.center.size
+        if scale is None:
+            return np.zeros((0, d))
+        rng = np.random.default_rng(0)
+        cloud = rng.standard_normal((d, count))
+        radius = rng.uniform(size=count) ** (1 / d)
+        return np.asarray(scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)

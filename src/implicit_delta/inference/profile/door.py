@@ -28,13 +28,12 @@ from implicit_delta.inference.assemble import Cost
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.audit import Audit
+from implicit_delta.inference.profile.extreme import Guarded, Problem
 from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
-from implicit_delta.inference.profile.hills import with_hills
 from implicit_delta.inference.profile.many import Profiles, profiles_of
 from implicit_delta.inference.profile.mixture import mixed_roots
 from implicit_delta.inference.profile.notes import spelled, warn_of
-from implicit_delta.inference.profile.probes import Probes
-from implicit_delta.inference.profile.region import Region
+from implicit_delta.inference.profile.path import Values, walk
 from implicit_delta.inference.profile.result import Curve, Profile
 from implicit_delta.inference.profile.sides import (
     SIGNS,
@@ -43,10 +42,8 @@ from implicit_delta.inference.profile.sides import (
     critical_root,
     lifted_roots,
 )
-from implicit_delta.inference.profile.surface import Point
-from implicit_delta.inference.profile.ticks import profiling
-from implicit_delta.inference.profile.values import Values
-from implicit_delta.inference.profile.walk import Walk
+from implicit_delta.inference.profile.ticks import profiling, tick
+from implicit_delta.linalg.solvers import Factor
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Response
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
@@ -58,12 +55,11 @@ from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.user_calls import isolated_cache, progress_for
-from implicit_delta.optimize import Maximizer, Minimize, as_maximizer, variable_metric
+from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
 SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
-SEARCH = variable_metric(tolerance=1e-4, max_iterations=30)  # more of them do not end, either
 
 
 @also(names="name")
@@ -266,7 +262,7 @@ class _Walked(NamedTuple):
 
     evaluation: Evaluation
     found: dict[float, Values]
-    points: list[Point]
+    points: list[tuple[int, Any]]
     covariance: Array
     limits: tuple[str, ...] = ()
 
@@ -319,18 +315,28 @@ def _along_surface(
     check_likelihood(model)
     response = _response(evaluation, curvature, strict)
     assert response.directions is not None
-    error = float(np.sqrt(response.covariance[0, 0]))
     ascent = Ascent.of(model, maximizer, curvature)
     top = ascent.climb(model).x
     if not np.array_equal(top, model.theta):
         evaluation = evaluation.on(model.at(top))
-    if maximizer is None and ascent.scale is not None:
-        ascent = replace(ascent, maximizer=SEARCH)
-    walk = Walk.of(Region.of(evaluation, ascent), response.directions[:, 0] / error, error)
+    problem = _problem(evaluation, ascent.scale, curvature)
     with progress_for(model, "profile", _calls(model.d)):
-        found = _found(walk, response.nonlinearity, asked)
-    points = [*reversed(walk.below.points), *walk.above.points[1:]]
-    return _Walked(evaluation, found, points, np.asarray(response.covariance))
+        found, points = walk(problem, asked.roots, asked.signs)
+        found = Audit(problem, ascent, response.nonlinearity).completed(found)
+        for values in found:
+            _check_holds(values, problem.value)
+    by_level = dict(zip(asked.levels, found, strict=True))
+    return _Walked(evaluation, by_level, points, np.asarray(response.covariance))
+
+
+def _problem(evaluation: Evaluation, scale: Factor | None, curvature: Curvature) -> Problem:
+    """Guard psi, which may not be defined everywhere in the region."""
+    assert evaluation.function is not None
+    model, guarded = evaluation.model, Guarded(evaluation.function)
+    top = model.objective(model.theta)
+    return Problem(
+        replace(evaluation, function=guarded), top, scale, curvature, tick=partial(tick, model)
+    )
 
 
 def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Response:
@@ -376,11 +382,15 @@ def _within(
     ends = [end.theta for found in values for _, end in found.ends if end.kind != "open"]
     limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
     return _Walked(
-        whole, dict(zip(asked.levels, values, strict=True)), points, covariance, tuple(limits)
+        whole,
+        dict(zip(asked.levels, values, strict=True)),
+        [(1, point) for point in points],
+        covariance,
+        tuple(limits),
     )
 
 
-def _searched(feasible: Feasible, asked: _Asked) -> tuple[list[Values], list[Point]]:
+def _searched(feasible: Feasible, asked: _Asked) -> tuple[list[Values], list[Any]]:
     """Find the ends; that of a limit again, at its own quantile, where a bound holds psi."""
     if len(asked.signs) > 1:
         return feasible.values(asked.roots, asked.signs)
@@ -391,25 +401,6 @@ def _searched(feasible: Feasible, asked: _Asked) -> tuple[list[Values], list[Poi
         if not any(beyond):
             return found
     return feasible.values(lifted_roots(asked.levels, asked.roots, beyond), asked.signs)
-
-
-def _found(walk: Walk, bend: float, asked: _Asked) -> dict[float, Values]:
-    """Walk to the ends, and look at the rest of the region for what was missed."""
-    probes = Probes(walk.region, walk.tangent)
-    audit = Audit(walk.region, probes, walk.error, bend)
-    walked = walk.values(asked.roots, asked.signs)
-    found = [audit.completed(values) for values in with_hills(probes, walked)]
-    for values in found:
-        _check_holds(values, walk.region.value)
-        _check_smooth(walk.region.model, values)
-    return dict(zip(asked.levels, found, strict=True))
-
-
-def _check_smooth(model: FittedModel, values: Values) -> None:
-    """Take the score with care where a search with rough ones has ended: kinks and noise raise."""
-    for _, end in values.ends:
-        if end.kind == "quantile":
-            model.score(end.theta)
 
 
 def _check_holds(values: Values, value: float) -> None:
@@ -499,9 +490,9 @@ def check_likelihood(model: FittedModel) -> None:
         )
 
 
-def _curve(points: list[Point]) -> Curve:
+def _curve(points: list[tuple[int, Any]]) -> Curve:
     return Curve(
-        lam=np.array([point.lam for point in points]),
-        psi=np.array([point.psi for point in points]),
-        deviance=np.array([point.root**2 for point in points]),
+        lam=np.array([sign * point.lam if point.root else 0.0 for sign, point in points]),
+        psi=np.array([point.psi for _, point in points]),
+        deviance=np.array([point.root**2 for _, point in points]),
     )

@@ -11,7 +11,7 @@ deviance and of the limits that are reached, with the right signs (Karush, Kuhn 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, nnls
@@ -24,10 +24,9 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.profile.path import End, Values
 from implicit_delta.inference.profile.region import Region
 from implicit_delta.inference.profile.sides import BOTH, open_end
-from implicit_delta.inference.profile.surface import Point
-from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constrained_fit import box
@@ -48,6 +47,15 @@ STATIONARY = 1e-3  # of the gradient of psi that may be left; it enters squared
 AT_TOP = 1e-4  # standard errors: nothing holds the maximum
 STRAIGHT = 6.0  # standard errors beyond a bound: the quantile is that of a line, to 1e-5
 HUGE = 1e100  # stands for what is not defined
+
+
+class Point(NamedTuple):
+    """The best theta for one root of the deviance."""
+
+    theta: Array
+    psi: float
+    lam: float
+    root: float
 
 
 def without_inequalities(model: FittedModel) -> FittedModel:
@@ -157,9 +165,7 @@ class Feasible:
             return End(self.region.value, self.model.theta, 0.0, "bound")
         deviance = self.region.deviance(point.theta)
         at_quantile = deviance >= root**2 * (1 - 10 * REACHED)
-        return End(
-            point.psi, point.theta, deviance, "quantile" if at_quantile else "bound", point.lam
-        )
+        return End(point.psi, point.theta, deviance, "quantile" if at_quantile else "bound")
 
     def _path(self, sign: int, roots: list[float]) -> list[Point]:
         """Follow the extreme outwards; each point is labelled by the root that it was sought at."""

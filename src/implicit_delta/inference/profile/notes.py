@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.values import End, Values
+from implicit_delta.inference.profile.path import End, Values
 
 WORDS = {-1: "lower", 1: "upper"}
 

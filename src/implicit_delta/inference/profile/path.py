@@ -1,42 +1,164 @@
-"""The most extreme psi over likelihood regions of growing size: one side of a profile.
+"""The path of the extreme of psi over likelihood regions of growing size, and where it ends.
 
-How it differs from the textbook (Venzon and Moolgavkar, 1988) and from a push with lambda alone:
-
-- The path is walked in r, the root of the deviance, and not in psi or lambda. So each step is one
-  in standard errors of theta, whatever psi does: lambda may stop growing along the path (where the
-  local maximum of L + lambda psi ends), and psi may have a pole or an extreme on it.
-- Every trial lies on the surface of the region. What is maximized there is lambda psi, which has
-  the unit of a log-likelihood, so that the curvature of L scales this problem too.
-- What a search leaves unfinished enters only squared, since psi is stationary on the surface.
+It ends at a quantile of the deviance; or before, where psi turns, has a pole, or is held by the
+region itself: that is told apart by looking at psi ahead. Behind a pole the path goes on in
+-1 / (psi - c), on the circle that the line and infinity make.
 """
 
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
 import numpy as np
+from scipy.special import chdtr
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError
-from implicit_delta.inference.profile.peaks import peak_of
-from implicit_delta.inference.profile.rays import runaway
-from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.surface import FARTHEST, Point, Surface
-from implicit_delta.inference.profile.values import End, Kind, bounded_level
+from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.estimate import Interval
+from implicit_delta.inference.profile.extreme import STATIONARY, Point, Problem, extreme, verified
 
 LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-3  # in r; a turn of psi within the latter is looked at
+PASSING = 1e-2  # share of the gradient of psi that may be left on the way
 FARTHEST_LOOK, LONGER_LOOK = 0.25, 3.0  # in r; times the look before
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
+AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
+BISECTIONS, CONTINUOUS = 50, 1e-6  # toward a pole, and what a continuous reciprocal is there
+LOOKS, BEYOND = 41, 4.0  # values looked at on [0, 4] for a peak
+CLOSER = (1e-1, 1e-3, 1e-5)  # distances from a peak over which a pole keeps growing
+GROWS = 0.8  # growth over one of these relative to that over the one before: 1 for a logarithm
+ROUNDING = 1e-2  # growth that is no rounding error
+GOLDEN, SECTIONS = (5**0.5 - 1) / 2, 45  # a width of 4e-10
+RAYS, RAY_LOOKS = 180, 24
+STRAIGHT = 1e-6  # sine of the angle between two gradients of psi that are the same
+
+Kind: TypeAlias = Literal[
+    "quantile", "extreme", "limit", "edge", "pole", "infinite", "bound", "open"
+]
+BOTH = (-1, 1)
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of an interval.
+
+    Attributes
+    ----------
+    psi : float
+    theta : (d,) array
+        Where psi is that, or close to it if psi is infinite.
+    deviance : float
+        Of theta.
+    kind : str
+        The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
+        tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
+        ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
+        ``bound`` of it; or that side was not requested and is ``open``.
+    point : Point or None
+        What is known at a quantile.
+    """
+
+    psi: float
+    theta: Array
+    deviance: float
+    kind: Kind
+    point: Point | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of psi where the root of the deviance is at most `root`.
+
+    Attributes
+    ----------
+    root : float
+    low, high : End
+        Of the path from the estimate either way.
+    others : tuple of Interval
+        What else psi is there: behind a pole, or around a second maximum of the likelihood.
+    second : float
+        Deviance of a second maximum in the region; NaN if none was met.
+    followed : float
+        Root up to which the path was followed either way.
+    """
+
+    root: float
+    low: End
+    high: End
+    others: tuple[Interval, ...] = ()
+    second: float = np.nan
+    followed: float = np.nan
+
+    @property
+    def bounded_level(self) -> float:
+        """Round down the confidence level up to which the path was followed."""
+        return bounded_level(self.followed**2)
+
+    @property
+    def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:
+        """Both ends, each with its sign."""
+        return (-1, self.low), (1, self.high)
+
+    @property
+    def pieces(self) -> tuple[Interval, ...]:
+        """All values, as intervals that do not touch, in ascending order."""
+        pieces: list[Interval] = []
+        every = (Interval(self.low.psi, self.high.psi), *self.others)
+        for low, high in sorted((float(low), float(high)) for low, high in every):
+            if pieces and low <= pieces[-1].high:
+                last = pieces.pop()
+                pieces.append(Interval(last.low, max(last.high, high)))
+            else:
+                pieces.append(Interval(low, high))
+        return tuple(pieces)
+
+    @property
+    def interval(self) -> Interval:
+        """The piece that holds the estimate."""
+        return next(piece for piece in self.pieces if piece.low <= self.low.psi <= piece.high)
+
+    def end(self, sign: int) -> End:
+        """The upper or the lower end."""
+        return self.high if sign > 0 else self.low
+
+    def holds(self, psi: float, slack: float = 0.0) -> bool:
+        """Whether psi lies in one of the pieces, or close to it."""
+        return any(low - slack <= psi <= high + slack for low, high in self.pieces)
+
+    def moved(self, sign: int, ends: Iterable[End]) -> "Values":
+        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
+        new = [end for end in ends if not self.holds(end.psi)]
+        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
+        if best is self.end(sign):
+            return self
+        return replace(self, high=best) if sign > 0 else replace(self, low=best)
+
+
+def bounded_level(deviance: float) -> float:
+    """Round down the confidence level whose quantile is this deviance."""
+    return math.floor(100 * float(chdtr(1, deviance))) / 100
+
+
+def walk(
+    problem: Problem, roots: Sequence[float], signs: Sequence[int] = BOTH
+) -> tuple[list[Values], list[tuple[int, Point]]]:
+    """Find the values up to each of these roots, which ascend, and the points on the way."""
+    sides = {sign: Side(problem, sign) for sign in BOTH}
+    ends = {s: [sides[s].end(r) for r in roots] if s in signs else [] for s in BOTH}
+    followed = min(sides[sign].points[-1].root for sign in signs)
+    other = [End(sign * np.inf, problem.model.theta, 0.0, "open") for sign in BOTH]
+    pairs = [(ends[-1] or [other[0]] * len(roots)), (ends[1] or [other[1]] * len(roots))]
+    found = [
+        Values(r, low, high, followed=followed) for r, low, high in zip(roots, *pairs, strict=True)
+    ]
+    for sign in BOTH if problem.limits is None else ():
+        found = _around(problem, found, sign)
+    below, above = ([(sign, x) for x in sides[sign].points] for sign in BOTH)
+    return found, [*reversed(below), *above[1:]]
 
 
 class Side:
     """One side of the path: the points that were needed so far, outwards from the fitted one.
-
-    Parameters
-    ----------
-    region : Region
-    sign : {-1, 1}
-        Toward smaller or larger psi.
-    tangent : (d,) array
-        Derivative of theta with respect to r at the fitted point.
-    error : float
-        Derivative of psi with respect to r there: its standard error.
 
     Attributes
     ----------
@@ -46,12 +168,11 @@ class Side:
         Where the path ends for good, because psi gets no more extreme or is unbounded.
     """
 
-    def __init__(self, region: Region, sign: int, tangent: Array, error: float) -> None:
-        self.points = [Point(region.model.theta, region.value, 0.0, 0.0)]
+    def __init__(self, problem: Problem, sign: int) -> None:
+        self.problem, self.sign = problem, sign
+        self.points = [problem.point(problem.model.theta, sign, 0.0)]
         self.last: End | None = None
-        self.sign, self.region = sign, region
-        self._tangent, self._error = sign * tangent, error
-        self._step, self._looked = LONGEST_STEP, 0.0
+        self._step, self._looked, self._root = LONGEST_STEP, 0.0, 0.0
 
     def end(self, root: float) -> End:
         """Find the most extreme psi up to this root of the deviance, at least as large as before.
@@ -61,44 +182,49 @@ class Side:
         ConvergenceError
             The path is lost.
         """
-        while self.points[-1].root < root and self.last is None:
-            before = self.points[-1].root
+        while self._root < root and self.last is None:
+            before = self._root
             steps = np.ceil((root - before) / self._step)
             self._advance(root if steps == 1 else before + (root - before) / steps, root)
         point = self.points[-1]
-        return self.last or End(point.psi, point.theta, root**2, "quantile", point.lam)
+        return self.last or End(point.psi, point.theta, root**2, "quantile", point)
 
     def _advance(self, root: float, goal: float) -> None:
-        """Try for the point at `root`; where there is none, the next trial is less far."""
-        surface, start = Surface(self.region, root), self._predict(root)
-        if surface.is_open(start) and self._leaves(surface, start):
+        """Search at `root`; where nothing is found, the next search is less far."""
+        last = self.points[-1]
+        tolerance = STATIONARY if root == goal else PASSING
+        found = extreme(self.problem, self.sign, root, last, last.psi, tolerance)
+        if found.kind == "open" and found.theta is not None and self._leaves(found.theta):
             return
-        if start.size == 1 and surface.at_a_jump(start):
-            self._stop("edge", surface.theta(start))
+        if found.kind == "jump" and found.theta is not None:
+            self._stop("edge", found.theta)
             return
-        point, failure = surface.search(start, self.sign, self.points[-1].psi)
-        if point is not None:
-            self.points.append(point)
+        if found.point is not None:
+            point = found.point
+            if root == goal and self.problem.limits is None:
+                point = verified(self.problem, self.sign, root, point)
+            self.points.append(replace(point, root=root))
+            self._root = root
             self._step = min(2 * self._step, LONGEST_STEP)
             return
-        self._step = (root - self.points[-1].root) / (8 if failure else 2)
-        if failure and self._looked < goal:  # once, as searches that fail are expensive
+        self._step = (root - self._root) / (8 if found.failure else 2)
+        if found.failure and self._looked < goal:  # once, as searches that fail are expensive
             self._looked = goal
-            self.last = runaway(self.region, self._tangent, self.sign, goal)
+            self.last = runaway(self.problem, self.sign, goal)
         if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
-            raise ConvergenceError(_lost(self.points[-1], self.sign, failure))
+            raise ConvergenceError(_lost(last, self.sign, found.failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
-        psi = self.region.psi(theta) if psi is None else psi
-        self.last = End(psi, theta, self.region.deviance(theta), kind)
-        root = float(np.sqrt(self.last.deviance))
+        psi = self.problem.psi(theta) if psi is None else psi
+        root = self.problem.root(theta)
+        self.last = End(psi, theta, root**2, kind)
         if root > self.points[-1].root and np.isfinite(psi):
-            self.points.append(Point(theta, psi, 0.0, root))
+            self.points.append(self.points[-1].at(theta, psi, root, 0.0))
 
     def _ends_before(self, goal: float) -> bool:
         """Look ahead for a turn or a pole of psi, at growing distances.
 
-        Psi itself is looked at: beside a kink or a pole, differences of it are no derivative.
+        Psi itself is looked at: at a kink or a pole, differences of it are no derivative.
         """
         last = self.points[-1]
         limit = min(FARTHEST_LOOK, goal - last.root)
@@ -107,12 +233,12 @@ class Side:
 
     def _ends_within(self, reach: float) -> bool:
         last = self.points[-1]
-        way = self.points[0].theta + self._predict(last.root + reach) - last.theta
+        way = self._predict(last.root + reach) - last.theta
         peak = peak_of(lambda x: self._rise(last.theta + x * way))
         if peak is None:
             return False
-        theta = last.theta + peak.x * way
-        if peak.diverges:
+        theta, diverges = last.theta + peak[0] * way, peak[1]
+        if diverges:
             self._stop("pole", theta, self.sign * np.inf)
         else:
             self._stop("extreme", theta)
@@ -120,13 +246,13 @@ class Side:
 
     def _rise(self, theta: Array) -> float:
         """By how many standard errors psi is more extreme than so far."""
-        return self.sign * (self.region.psi(theta) - self.points[-1].psi) / self._error
+        return self.sign * (self.problem.psi(theta) - self.points[-1].psi) / self.problem.error
 
-    def _leaves(self, surface: Surface, ray: Array) -> bool:
-        """Follow a ray that stays in the region for ever, and see whether psi stays finite."""
-        near, far = (self.points[0].theta + way * FARTHEST * ray for way in (0.1, 1.0))
-        before, rise = self._rise(near), self._rise(far)
-        whole = rise + abs(self.points[-1].psi - self.points[0].psi) / self._error
+    def _leaves(self, far: Array) -> bool:
+        """Whether a ray that stays in the region for ever ends the path, psi finite or not."""
+        center = self.points[0].theta
+        before, rise = self._rise(center + 0.1 * (far - center)), self._rise(far)
+        whole = rise + abs(self.points[-1].psi - self.points[0].psi) / self.problem.error
         if not before > 0:
             return False
         if rise - before <= SATURATED * whole:
@@ -137,17 +263,17 @@ class Side:
 
     def _predict(self, root: float) -> Array:
         """Extrapolate the chord from the fitted point, per unit of r, to `root`."""
-        last = self.points[-1]
+        first, last = self.points[0].theta, self.points[-1]
+        tangent = self.sign * self.problem.tangent
         if last.root == 0:
-            return root * self._tangent
-        before, chord = self.points[-2], self._chord(last)
-        turn = (chord - self._chord(before)) / (last.root - before.root)
-        return np.asarray(root * (chord + (root - last.root) * turn))
-
-    def _chord(self, point: Point) -> Array:
-        if point.root == 0:
-            return self._tangent
-        return np.asarray((point.theta - self.points[0].theta) / point.root)
+            return np.asarray(first + root * tangent)
+        before = self.points[-2]
+        chord, other = (
+            (point.theta - first) / point.root if point.root else tangent
+            for point in (last, before)
+        )
+        turn = (chord - other) / (last.root - before.root)
+        return np.asarray(first + root * (chord + (root - last.root) * turn))
 
 
 def _lost(last: Point, sign: int, failure: str) -> str:
@@ -162,3 +288,152 @@ def _lost(last: Point, sign: int, failure: str) -> str:
         f"{lower}the numerator and the denominator on their own, another parametrization, or "
         "`infer(model, psi, Bootstrap())`."
     )
+
+
+def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
+    """Continue behind a pole on one side, as seen from the end on the other side.
+
+    Seen from a point that is not among its values, psi has no pole.
+    """
+    cut = [v.end(sign).kind == "pole" and np.isfinite(v.end(-sign).psi) for v in found]
+    if not any(cut):
+        return found
+    c = [v.end(-sign).psi for v, pole in zip(found, cut, strict=True) if pole][-1]
+    side = Side(problem.seen_from(c), sign)
+    return [_behind(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)]
+
+
+def _behind(side: Side, values: Values, c: float) -> Values:
+    """Translate the end of a path in -1 / (psi - c)."""
+    sign, infinite = side.sign, AT_INFINITY * abs(side.points[0].psi)
+    try:
+        end = side.end(values.root)
+    except ConvergenceError as error:
+        if sign * side.points[-1].psi > infinite:
+            raise ConvergenceError(_half_way(values, sign)) from error
+        return values  # psi is not defined behind its pole
+    psi = c - 1 / end.psi if end.psi else np.inf
+    if sign * end.psi > infinite:
+        piece = Interval(*sorted((_comes_back(side, c), psi)))
+        return replace(values, others=(*values.others, piece))
+    if end.kind == "quantile" and sign * end.psi < -infinite:
+        moved = replace(end, psi=psi, point=None)  # psi is steep, and has no pole
+        return replace(values, high=moved) if sign > 0 else replace(values, low=moved)
+    return values
+
+
+def _comes_back(side: Side, c: float) -> float:
+    """Psi right behind its pole: infinite, unless only one of its sides is (an exponential)."""
+    height = [side.sign * point.psi for point in side.points]
+    first = next((k for k, x in enumerate(height) if x > 0), 0)
+    if first == 0:  # found by a ray, not on the path
+        return -side.sign * np.inf
+    before, behind = side.points[first - 1].theta, side.points[first].theta
+    for _ in range(BISECTIONS):
+        middle = (before + behind) / 2
+        if side.sign * side.problem.psi(middle) > 0:
+            behind = middle
+        else:
+            before = middle
+    reciprocal = side.problem.psi(behind)
+    far = abs(reciprocal) < CONTINUOUS * abs(height[0])
+    return -side.sign * np.inf if far else c - 1 / reciprocal
+
+
+def _half_way(values: Values, sign: int) -> str:
+    pole, word = values.end(sign).deviance, "minus" if sign > 0 else "plus"
+    return (
+        f"Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
+        f"{values.root**2:.3g}, and comes back from {word} infinity, as a ratio does whose "
+        "denominator may be zero (Fieller). So its values are not one interval, and where those "
+        "behind the pole end could not be found. Try "
+        f"`confidence_level={values.bounded_level:g}`, up to which there is one interval, or the "
+        "numerator and the denominator on their own."
+    )
+
+
+def peak_of(f: Callable[[float], float]) -> tuple[float, bool] | None:
+    """Find a peak, a kink, a plateau, a jump or a pole of f on [0, 1], and whether f diverges.
+
+    `f` is NaN where it is not defined, finite at 0, and changes by about one over unit length.
+    None if it only rises.
+    """
+
+    def height(x: float) -> float:
+        found = f(x)
+        return found if found == found else -np.inf
+
+    looks = np.linspace(0, BEYOND, LOOKS)
+    heights = [height(x) for x in looks]
+    best = int(np.argmax(heights))
+    if looks[best] > 1:
+        return None
+    x = golden_section(height, looks[max(best - 1, 0)], looks[best + 1])
+    x = x if height(x) > heights[best] else float(looks[best])
+    far, near, nearest = (height(x - step) for step in CLOSER)
+    return x, near > far and nearest - near > max(GROWS * (near - far), ROUNDING)
+
+
+def golden_section(height: Callable[[float], float], low: float, high: float) -> float:
+    """Maximize on an interval without the help of parabolas, which a pole or a jump misleads."""
+    for _ in range(SECTIONS):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        pairs = (height(left), -left, low, right), (height(right), -right, left, high)
+        _, best, low, high = max(pairs)
+    return -float(best)
+
+
+def runaway(problem: Problem, sign: int, root: float) -> End | None:
+    """Find a ray in the region along which psi rises, or falls, to a pole.
+
+    Where the numerator and the denominator of a ratio may both be zero, the path ends at a point
+    where psi takes every value at once and no search converges. A ray close to it is proof enough.
+    """
+    for ray in root * _plane(problem):
+        theta = _pole(problem, ray, sign)
+        if theta is not None and problem.root(theta) <= root:
+            return End(sign * np.inf, theta, problem.deviance(theta), "pole")
+    return None
+
+
+def _plane(problem: Problem) -> Array:
+    """Rays in the plane of two gradients of psi, (RAYS, d), one standard error long each.
+
+    All gradients of a ratio are in one plane, whatever the number of parameters.
+    """
+    center, scale = problem.model.theta, problem.scale
+    none = np.zeros((0, center.size))
+    if scale is None or center.size == 1 or problem.limits is not None:
+        return none
+    try:
+        gradients = [problem.gradient(center + x * problem.tangent) for x in (0.0, 0.5)]
+    except EvaluationError:
+        return none
+    if not all(map(np.any, gradients)):
+        return none
+    whitened = map(scale.half_transpose, gradients)
+    along, other = (g / np.linalg.norm(g) for g in whitened)
+    across = other - (other @ along) * along
+    size = np.linalg.norm(across)
+    if not size > STRAIGHT:
+        return none
+    angles = np.linspace(0, 2 * np.pi, RAYS, endpoint=False)
+    plane = np.outer(along, np.cos(angles)) + np.outer(across / size, np.sin(angles))
+    return np.asarray(scale.half(plane).T)
+
+
+def _pole(problem: Problem, ray: Array, sign: int) -> Array | None:
+    """Follow psi along a ray for as long as it rises: theta close to a pole, if it ends in one."""
+    center, looks = problem.model.theta, np.linspace(0, 1, RAY_LOOKS)
+    psi = [sign * problem.psi(center + x * ray) for x in looks]
+    turn = next((k for k in range(RAY_LOOKS - 1) if not psi[k + 1] > psi[k]), RAY_LOOKS - 1)
+    if turn in (0, RAY_LOOKS - 1):
+        return None
+    start, step = looks[turn - 1], 2 * looks[1]
+    unit = abs(psi[turn] - psi[0]) or 1.0
+    peak = peak_of(
+        lambda x: (sign * problem.psi(center + (start + x * step) * ray) - psi[0]) / unit
+    )
+    if peak is None or not peak[1]:
+        return None
+    return np.asarray(center + (start + peak[0] * step) * ray)

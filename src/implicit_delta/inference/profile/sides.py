@@ -7,7 +7,7 @@ from scipy.special import erf
 
 from implicit_delta.core.types import Array
 from implicit_delta.estimate.quantiles import t_quantile
-from implicit_delta.inference.profile.values import End
+from implicit_delta.inference.profile.path import End
 
 Sides: TypeAlias = Literal["both", "upper", "lower"]
 SIGNS: dict[str, tuple[int, ...]] = {"both": (-1, 1), "upper": (1,), "lower": (-1,)}

@@ -48,6 +48,10 @@ class Factor:
         scale = _rows(self.scale, b)
         return np.asarray(scale * cho_solve((self.triangle, True), scale * b, check_finite=False))
 
+    def multiply(self, v: Array) -> Array:
+        """Return ``A v`` for (d,)."""
+        return np.asarray(self.triangle @ (self.triangle.T @ (v / self.scale)) / self.scale)
+
     def half(self, z: Array) -> Array:
         """Return ``S L^-T z``: its covariance is ``A^-1`` when that of z is the identity."""
         x = solve_triangular(self.triangle, z, lower=True, trans="T", check_finite=False)
