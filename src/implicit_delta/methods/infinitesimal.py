@@ -8,6 +8,7 @@ import numpy as np
 from implicit_delta.core.factored import Factored
 from implicit_delta.core.findings import Finding
 from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.rounding import is_same, sum_rounding
 from implicit_delta.core.thresholds import UNCERTAIN
 from implicit_delta.core.types import Array
 from implicit_delta.errors import (
@@ -34,10 +35,15 @@ from implicit_delta.models.facts import Curvature
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts
-from implicit_delta.models.outputs import curvature_noise, gauss_newton_part
+from implicit_delta.models.outputs import (
+    curvature_noise,
+    gauss_newton_gram,
+    gauss_newton_part,
+)
 
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
+CURVATURES: tuple[Curvature, Curvature] = ("hessian", "ggn")
 SMALL, LARGEST, PRODUCTS = 1000, 5000, 500
 MANY = 8  # solves with conjugate gradients cost what the columns of so many parameters do
 ANOTHER = 1e-8  # of the solution: what is left of the variance is its square
@@ -193,7 +199,8 @@ class Infinitesimal(Method):
     def _solved(self, solver: Solver, model: FittedModel, b: Array) -> Solution:
         operator = lambda v: self._curve(model, v)  # noqa: E731
         if isinstance(solver, Cholesky):
-            return solver.solve(operator, b, part=self._part(model, b.shape[1]))
+            part = self._part(model, b.shape[1])
+            return solver.solve(operator, b, part=part, gram=lambda T: self._gram(model, T))
         floor = self._floor(model) if solver.uses_floor else 0.0
         units = (
             _units(model) if floor == 0 and not getattr(solver, "preconditioner", None) else None
@@ -219,6 +226,22 @@ class Infinitesimal(Method):
         if part is not None and self.damping:
             part[np.diag_indices(model.d)] += self.damping
         return part
+
+    def _gram(self, model: FittedModel, basis: Array) -> Array | None:
+        """Multiply ``T' A T`` for T (d, k) from rows; None if A is not the sum of their squares."""
+        if model.rows.outputs is None or model.facts.precision.is_single:
+            return None
+        found = gauss_newton_gram(model, model.theta, basis)
+        if found is None or not (self.curvature == "ggn" or self._is_gauss_newton(model)):
+            return None
+        return found + self.damping * basis.T @ basis
+
+    def _is_gauss_newton(self, model: FittedModel) -> bool:
+        """Whether the Hessian and the Gauss-Newton matrix are one, to rounding, in any units."""
+        identity = np.eye(model.d)
+        hessian, other = (model.information(model.theta, identity, kind) for kind in CURVATURES)
+        units = np.sqrt(np.outer(np.diag(other), np.diag(other)))
+        return is_same(hessian / units, other / units, sum_rounding(model.n))
 
     def _floor(self, model: FittedModel) -> float:
         """Return a lower bound of the curvature.

@@ -22,6 +22,7 @@ from implicit_delta.models.rows import (
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
+ROW_ERROR = 0.005  # of the derivatives of all rows: half a percent of a standard error
 FEW_COLUMNS = 100  # as many products as a solve and the evidence take
 NO_OUTPUTS = (
     "Leverage is that of the outputs of a row (means, linear predictors, logits), and a "
@@ -99,6 +100,26 @@ def gauss_newton(model: "FittedModel", theta: Array, v: Array) -> Array:
         differenced = isinstance(model.rows, DifferencedRows)
         raise UnsupportedModelError(NO_INNER_FUNCTION if differenced else NO_GAUSS_NEWTON)
     return outputs.gauss_newton(theta, model.weights.values, v)
+
+
+def gauss_newton_gram(model: "FittedModel", theta: Array, basis: Array) -> Array | None:
+    r"""Return :math:`T' G T` for T, (d, k), from the derivatives of the rows along T.
+
+    Where G itself has the condition number of the rows squared, and has lost the digits of
+    directions of little curvature, T can make up for that before the rows are squared. None if
+    derivatives of the terms along T, found another way, show that the rows are not that accurate.
+    """
+    total, slopes = basis.T @ model.penalty.curvature(theta, basis), []
+    for found in outputs_of(model).whitened(theta, basis):
+        slopes.append(np.einsum("npk,np->nk", found.rows, found.residuals))
+        first = sum(map(len, slopes[:-1]))
+        weights = model.weights.values[first : first + len(slopes[-1])]
+        root = (np.sqrt(weights)[:, None, None] * found.rows).reshape(-1, basis.shape[1])
+        total = total + root.T @ root
+    expected = np.concatenate([block for _, block in model.rows.terms_along(theta, basis)])
+    gap = np.linalg.norm(np.concatenate(slopes) - expected, axis=0)
+    accurate = np.all(gap <= ROW_ERROR * np.linalg.norm(expected, axis=0))
+    return np.asarray(total) if accurate else None
 
 
 def whitened_rows(model: "FittedModel", theta: Array, v: Array) -> Iterator[Whitened]:

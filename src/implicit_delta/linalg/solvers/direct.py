@@ -1,15 +1,18 @@
 """Direct solver: form the matrix and factorize it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from implicit_delta.core.factored import MANY, Covariance, Factored
+from implicit_delta.core.rounding import EPS
 from implicit_delta.core.types import Array
+from implicit_delta.errors import NotAMaximumError
 from implicit_delta.linalg.arrays import Operator, ratio, symmetric
 from implicit_delta.linalg.solvers.base import Solution, Solver
-from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize
+from implicit_delta.linalg.solvers.factor import Factor, try_to_factorize, unit_diagonal
 from implicit_delta.linalg.solvers.flat import (
     INDISTINCT,
     FlatFactor,
@@ -18,6 +21,10 @@ from implicit_delta.linalg.solvers.flat import (
 )
 from implicit_delta.linalg.solvers.part import solve_with_part
 
+Gram = Callable[[Array], Array | None]
+
+SHIFT = 100.0  # roundings times d: sums over rows are off by some
+IDENTITY = 0.01  # of a variance
 SUSPICIOUS = 1e-5  # a smallest eigenvalue that rounding in single precision may have made
 
 
@@ -60,28 +67,33 @@ class Cholesky(Solver):
         floor: float = 0.0,
         single: bool = False,
         part: Array | None = None,
+        gram: Gram | None = None,
     ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`. ``floor`` and ``single`` have no effect.
 
         With most of A in `part`, a matrix (d, d) that is at most A, A itself is formed only where
-        that leaves doubt in the ninth digit.
+        that leaves doubt in the ninth digit. Where b has a part along directions that look flat,
+        `gram` shows whether they are: T to T' A T for T (d, d), from rows of which A is the sum of
+        squares, and which have digits that A itself has lost.
         """
         solution = None if part is None else solve_with_part(operator, b, part)
-        return self._solve_formed(operator, b) if solution is None else solution
+        return self._solve_formed(operator, b, gram) if solution is None else solution
 
-    def _solve_formed(self, operator: Operator, b: Array) -> Solution:
+    def _solve_formed(self, operator: Operator, b: Array, gram: Gram | None) -> Solution:
         formed = _form(operator, b.shape[0], self.block_size)
         matrix = symmetric(formed)
         asymmetry = ratio(2 * _largest(formed - matrix), _largest(matrix))
         del formed
-        factor = _factor(matrix, operator)
+        factor, remainder = _factor(matrix, operator), np.zeros_like(b)
+        seen = factor.seen(b) if isinstance(factor, FlatFactor) else None
+        if seen is not None:
+            factor = _from_rows(matrix, gram, seen)
         x = factor.solve(b)
-        x += factor.solve(b - matrix @ x)
-        remainder = b - matrix @ x
+        if seen is None:
+            x += factor.solve(b - matrix @ x)
+            remainder = b - matrix @ x
         quadratic = _quadratic(factor, b, x, remainder)
         flat = factor if isinstance(factor, FlatFactor) else None
-        if flat is not None:
-            flat.check(b, quadratic.diagonal())
         return Solution(
             x=x,
             quadratic=quadratic,
@@ -113,6 +125,34 @@ def _left(factor: Factor | FlatFactor, remainder: Array, b: Array) -> float:
     """Relate a remainder to b in the norm of A^-1, which has no units."""
     left, whole = (np.linalg.norm(factor.half_transpose(v), axis=0) for v in (remainder, b))
     return _largest(ratio(left, whole))
+
+
+def _from_rows(matrix: Array, gram: Gram | None, seen: NotAMaximumError) -> Factor:
+    """Factorize anew by Cholesky QR with a shift (Fukaya et al. 2020); raise if that is flat, too.
+
+    With T the inverse root of A and a shift, T' A T has a condition number that is smaller by the
+    shift over the diagonal, and the next T is that of A. Of T' A T made of rows the rounding is the
+    square root of that in A. Where the next T does not make it the identity there are no digits.
+    """
+    if gram is None or not np.diag(matrix).all():
+        raise seen
+    scale, scaled = unit_diagonal(matrix)
+    shift = SHIFT * len(scale) * EPS - 2 * min(0.0, float(np.linalg.eigvalsh(scaled)[0]))
+    identity = np.eye(len(scale))
+    found, triangle = identity + scaled, np.asarray(identity)
+    try:
+        triangle = np.asarray(np.linalg.cholesky(scaled + shift * identity))
+        for _ in range(2):
+            formed = gram(Factor(scale, triangle).half(identity))
+            if formed is None:
+                raise seen
+            found = symmetric(formed)
+            triangle = np.asarray(triangle @ np.linalg.cholesky(found))
+    except np.linalg.LinAlgError:
+        raise seen from None
+    if not np.linalg.norm(found - identity, 2) < IDENTITY:
+        raise seen
+    return Factor(scale, triangle)
 
 
 def _factor(matrix: Array, operator: Operator) -> Factor | FlatFactor:

@@ -98,26 +98,19 @@ class FlatFactor:
             for values in (along, self.absent * np.abs(slope * reach))
         )
 
-    def check(self, b: Array, quadratic: Array) -> None:
-        """Raise NotAMaximumError if a column of b has a noticeable part along them.
-
-        Parameters
-        ----------
-        b : array (d, K)
-        quadratic : array (K,)
-            ``b' A^+ b`` of each column.
-        """
+    def seen(self, b: Array) -> NotAMaximumError | None:
+        """Describe what a column of b, (d, K), notices of them; None if that is nothing."""
         needed = self.absent & np.any(b != 0, axis=1)
         if needed.any():
-            raise flat_along(needed.astype(float), 0.0)
+            return flat_along(needed.astype(float), 0.0)
         scaled = self.factor.scale[:, None] * b
         parts = self.directions.T @ scaled
         curvatures = np.maximum(np.abs(self.curvatures), self.error)
         weights = np.sum(parts**2 / curvatures[:, None], axis=0)
         long = np.linalg.norm(parts, axis=0) > UNSEEN * np.linalg.norm(scaled, axis=0)
+        quadratic = np.sum(self.half_transpose(b) ** 2, axis=0)
         seen = np.flatnonzero(long & (weights > NEGLIGIBLE * quadratic))
-        if seen.size:
-            raise self._error(parts[:, seen])
+        return self._error(parts[:, seen]) if seen.size else None
 
     def _error(self, parts: Array) -> NotAMaximumError:
         """Describe the flat directions that columns of b lie along: the first, and who moves."""
