@@ -36,7 +36,15 @@ class ImplicitDeltaError(Exception):
 
 
 class ConvergenceError(ImplicitDeltaError):
-    """An optimization or a linear solve did not finish, or the given point is not an optimum."""
+    """An optimization or a linear solve did not finish, or the given point is not an optimum.
+
+    Attributes
+    ----------
+    theta : array (d,) or None
+        The best point of a search that has made all the calls that it may.
+    """
+
+    theta: Any = None
 
     @classmethod
     def unfinished_solve(

@@ -115,6 +115,8 @@ def test_a_parameter_of_steps_is_left_to_psi():
     )
     fitted = model.theta[0] * np.floor(model.theta[1])
     np.testing.assert_allclose(fitted, T @ y / (T @ T), rtol=1e-9)
+    between = {"height": -fitted, "place": -0.5}  # the fit may end right beside a step
+    model = idm.from_residuals(lambda p: y - p.height * np.floor(p.place) * T, theta=between)
     with pytest.warns(idm.NonlinearityWarning, match="psi jumps"):
         idm.infer(model, lambda p: p.height * np.floor(p.place))
 

@@ -11,14 +11,29 @@ from implicit_delta.core.budget import Budget
 from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
+from implicit_delta.errors import (
+    ConvergenceError,
+    ImplicitDeltaError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.linalg.solvers import Factor, factorize, stiffened
 from implicit_delta.models.coordinates import approached
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts, outer_products
 from implicit_delta.models.outputs import is_network
-from implicit_delta.optimize import Maximizer, Maximum, Objective, lbfgs, newton_krylov
+from implicit_delta.models.penalty import InChart, Penalty, Ridge
+from implicit_delta.models.residual_outputs import ResidualOutputs
+from implicit_delta.optimize import (
+    Maximizer,
+    Maximum,
+    Objective,
+    Squares,
+    climb,
+    lbfgs,
+    newton_krylov,
+)
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -55,7 +70,10 @@ def maximum_of(
     of which some may be spent.
     """
     with np.errstate(all="ignore"):
-        near = _from_nearby(model) if maximizer is None else None
+        near = None
+        if maximizer is None:
+            near = _least_squares(model)
+            near = _from_nearby(model) if near is None else near
     if near is not None:
         return near, 1
     theta, iterations = model.theta, 0
@@ -83,6 +101,58 @@ def maximum_of(
             if at_maximum and found.gradient_norm < STALLED:
                 return _finish(model, theta, scale)[0], iterations
     raise ConvergenceError(_advice(found, at_maximum, is_network(model)))
+
+
+def _least_squares(model: "FittedModel") -> Array | None:
+    """Climb by residuals, where the objective is a sum of their squares; None if that fails."""
+    squares = squares_of(model)
+    if squares is None:
+        return None
+    try:
+        found = climb(Objective(residuals=squares), model.theta)
+    except (UnsupportedModelError, ArithmeticError, ValueError):
+        return None
+    return found.x if found.converged and found.distance < STALLED else None
+
+
+def squares_of(model: "FittedModel") -> Squares | None:
+    """Residuals of least squares in units of their noise, with the rows of ridges; None without."""
+    outputs = getattr(model.rows, "outputs", None)
+    if not isinstance(outputs, ResidualOutputs) or not _has_rows(model.penalty):
+        return None
+    root = np.sqrt(model.weights.values)
+
+    def residuals(theta: Array) -> Array:
+        return np.append(root * outputs.residuals(theta), _ridge_rows(model.penalty, theta)[0])
+
+    def jacobian(theta: Array) -> tuple[Array, Array]:
+        rows = root[:, None] * outputs.slopes(theta)
+        return np.vstack([rows, _ridge_rows(model.penalty, theta)[1]]), np.zeros(theta.size)
+
+    return Squares(residuals, jacobian, 1.0)
+
+
+def _has_rows(penalty: Penalty) -> bool:
+    """Whether a penalty is half of a sum of squares."""
+    return all(
+        _has_rows(part.penalty) if isinstance(part, InChart) else isinstance(part, Ridge)
+        for part in penalty.parts
+    )
+
+
+def _ridge_rows(penalty: Penalty, theta: Array) -> tuple[Array, Array]:
+    """Rows whose squares are twice the penalty, (k,), with their slopes, (k, d)."""
+    values, slopes = [np.zeros(0)], [np.zeros((0, theta.size))]
+    for part in penalty.parts:
+        if isinstance(part, InChart):
+            point = part.chart.point(theta)
+            value, slope = _ridge_rows(part.penalty, point)
+            slope = slope @ part.chart.slope(point)
+        else:
+            assert isinstance(part, Ridge)
+            value, slope = part.rows(theta)
+        values, slopes = [*values, value], [*slopes, slope]
+    return np.concatenate(values), np.vstack(slopes)
 
 
 def _from_nearby(model: "FittedModel") -> Array | None:

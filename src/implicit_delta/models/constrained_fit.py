@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 20  # sets of active constraints that are tried
 STARTS, FEASIBLE = 3, 1e-6  # beside the given one; standard errors that a finish removes
 HUGE = 1e300  # stands for an objective that is not defined
-STEPS = {"maxiter": 500, "ftol": 1e-13}
+STEPS = {"maxiter": 100, "ftol": 1e-13}  # a search that stalls is finished by other means
 STEEP = 1e-2  # of the steepest slope, in natural units: one that leads to a bound
 SHORT = 1e-12  # of a step: nothing is left of it
 

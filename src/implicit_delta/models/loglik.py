@@ -8,6 +8,7 @@ import numpy as np
 
 from implicit_delta.core.arguments import as_parameters, check_rows
 from implicit_delta.core.hints import hinting
+from implicit_delta.core.progress import calls_ahead
 from implicit_delta.core.types import Array, WeightKind
 from implicit_delta.errors import (
     ConvergenceError,
@@ -54,6 +55,7 @@ from implicit_delta.models.traced_loglik import (
 from implicit_delta.models.weights import observation_weights
 from implicit_delta.models.written_penalty import WrittenPenalty, name_of, penalty_of
 
+CALLS = 18  # gradients of a usual fit, its second differences included, to foretell its calls
 HINTS = {
     "limits": 'give `bounds=`, a pair for each parameter or by name, `{"S": (0, None)}`.',
     "p0": "give `start=`.",
@@ -295,9 +297,24 @@ def _climbing(model: FittedModel) -> FittedModel:
 def _climbed(model: FittedModel, starts: Any, given: Any) -> FittedModel:
     climbing = _climbing(model)
     if starts is not None:
-        fitted: FittedModel = best_of(climbing, points_of(given, climbing))
-        return fitted
+        return _best(climbing, points_of(given, climbing))
     best = constrained_maximum(climbing)
     return replace(
         model, theta=as_parameters(best), rows=rows_of(climbing).with_terms(climbs=False)
     )
+
+
+def _best(climbing: FittedModel, points: list[Array]) -> FittedModel:
+    """Fit from each point and keep the best."""
+
+    def search(point: Array) -> tuple[Array, float]:
+        theta = constrained_maximum(replace(climbing, theta=point))
+        return np.array(theta), float(climbing.objective(theta))
+
+    with np.errstate(all="ignore"):
+        climbing.objective(points[0])  # one call tells how slow they are
+        expected = len(points) * CALLS * (2 * climbing.d + 2)
+        with calls_ahead(rows_of(climbing).counter, "starts", expected):
+            optima = best_of(search, points, lambda theta: objective_of(climbing.at(theta)).units)
+    best = climbing.at(optima[0].theta)
+    return replace(best, facts=replace(best.facts, optima=optima))

@@ -171,7 +171,7 @@ class LoglikObjective:
         known = self.rows.last_approach
         if known is not None and np.array_equal(theta, known.theta):
             return known.units
-        rows = self.rows.score_rows(theta)
+        rows = self.rows.sized_rows(theta)
         squares = weighted(self.weights.values, (rows**2).T).sum(axis=1) + self.penalty.floor
         return 1 / np.sqrt(squares) if self.rows.n > 1 and np.all(squares > 0) else None
 
@@ -335,7 +335,8 @@ class LoglikObjective:
 
     def check_saddle(self) -> None:
         def roughly() -> Array:
-            if self.rows.scores is not None:
+            settled = not self.rows.is_traced or self._traced_units() is not None
+            if self.rows.scores is not None and settled:
                 return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
             with np.errstate(all="ignore"):
                 return -rough_second_differences(self.parts, self.theta, np.diag(self.units))

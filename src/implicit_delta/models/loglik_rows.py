@@ -114,6 +114,10 @@ class LoglikRows:
         self.counter.count += not self.is_traced
         return np.asarray(self.scores(theta.copy()), dtype=np.float64)
 
+    def sized_rows(self, theta: Array) -> Array:
+        """Rows whose squares sum to about the curvature: of scores, or of residuals' slopes."""
+        return self.score_rows(theta) if self.outputs is None else self.outputs.slopes(theta)
+
     def score(self, theta: Array, weights: Array) -> Array:
         return self._here(theta, weights).score(theta)
 

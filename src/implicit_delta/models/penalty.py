@@ -49,6 +49,13 @@ class Ridge:
     def curvature(self, theta: Array, v: Array) -> Array:
         return self._pull((self.strength * (v if self.basis is None else self.basis @ v).T).T)
 
+    def rows(self, theta: Array) -> tuple[Array, Array]:
+        """Values whose squares are twice the penalty, (D,), and their slopes, (D, d)."""
+        away = self._away(theta)
+        root = np.broadcast_to(np.sqrt(self.strength), away.shape)
+        basis = np.eye(theta.size) if self.basis is None else self.basis.toarray()
+        return root * away, root[:, None] * basis
+
     def noise(self, rng: np.random.Generator, d: int, count: int) -> Array:
         """Draw vectors with the Hessian as covariance, (d, count)."""
         drawn = rng.standard_normal((d if self.basis is None else self.basis.shape[0], count))

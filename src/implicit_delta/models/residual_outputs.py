@@ -19,7 +19,7 @@ from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik_rows import LoglikRows
-    from implicit_delta.models.residuals import GaussianResiduals
+    from implicit_delta.models.squares import GaussianResiduals
 
 
 @dataclass(frozen=True, eq=False)

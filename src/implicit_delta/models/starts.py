@@ -1,24 +1,22 @@
 """Fits from several starts: the best maximum, and how many there are."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from implicit_delta.core.labels import near_match
-from implicit_delta.core.progress import calls_ahead, progress
+from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
-from implicit_delta.models.constrained_fit import box, constrained_maximum
+from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.named_theta import flattened
-from implicit_delta.models.objective import objective_of
 
 SAME, NEAR = 1e-3, 0.1  # of the objective, and in natural units: one and the same optimum
 SEED = 0  # the same call has the same answer
 TRIES = 20  # points drawn for each start: the log-likelihood need not be finite everywhere
-CALLS = 18  # gradients of a usual fit, its second differences included, to foretell its calls
 WIDE = 1.0  # standard deviation of random starts, in the size of a parameter or one
 
 logger = logging.getLogger("implicit_delta")
@@ -67,33 +65,35 @@ def points_of(given: int | Sequence[Any], model: Any) -> list[Array]:
     return [_checked(start, number, model) for number, start in enumerate(given)]
 
 
-def best_of(model: Any, points: Sequence[Array]) -> Any:
-    """Fit from each point and keep the best; a start that leads nowhere is left out."""
-    found: list[tuple[float, Array]] = []
+def best_of(
+    search: Callable[[Array], tuple[Array, float]],
+    points: Sequence[Array],
+    units: Callable[[Array], Array],
+) -> tuple[Optimum, ...]:
+    """Search from each point, for theta and its height: the maxima, the best first.
+
+    A start that leads nowhere is counted; if none leads anywhere, its error is raised.
+    """
+    found: list[Optimum] = []
     failures: list[ImplicitDeltaError] = []
-    with np.errstate(all="ignore"):
-        model.objective(points[0])  # one call tells how slow they are
-    expected = len(points) * CALLS * (2 * model.d + 2)
-    with (
-        progress("starts", total=len(points), unit="fit") as bar,
-        calls_ahead(model.rows.counter, "starts", expected),
-        np.errstate(all="ignore"),
-    ):
+    with progress("starts", total=len(points), unit="fit") as bar:
         for point in points:
             try:
-                theta = constrained_maximum(replace(model, theta=point))
-                found.append((float(model.objective(theta)), np.array(theta)))
+                found.append(Optimum(*search(point)))
             except (ImplicitDeltaError, ArithmeticError) as error:
+                if len(points) == 1:
+                    raise
                 failures.append(_as_failure(error))
             bar.update()
     if not found:
         raise failures[0]
-    found.sort(key=lambda pair: -pair[0])
-    best = model.at(found[0][1])
-    optima = _distinct(found, objective_of(best).units)
+    if len(points) == 1:
+        return tuple(found)
+    found.sort(key=lambda optimum: -optimum.objective)
+    optima = _distinct(found, units(found[0].theta))
     optima = (replace(optima[0], lost=len(failures)), *optima[1:])
     logger.info("%s from %d starts", spelled_optima(optima), len(points))
-    return replace(best, facts=replace(best.facts, optima=optima))
+    return optima
 
 
 def spelled_optima(optima: Sequence[Optimum]) -> str:
@@ -159,17 +159,17 @@ def _drawn(model: Any, count: int) -> list[Array]:
     return points
 
 
-def _distinct(found: list[tuple[float, Array]], units: Array) -> tuple[Optimum, ...]:
+def _distinct(found: list[Optimum], units: Array) -> tuple[Optimum, ...]:
     """Count the maxima that are the same, the best first."""
     optima: list[Optimum] = []
-    for objective, theta in found:
+    for new in found:
         for k, known in enumerate(optima):
-            close = np.max(abs(theta - known.theta) / units) < NEAR
-            if close and abs(objective - known.objective) < SAME:
+            close = np.max(abs(new.theta - known.theta) / units) < NEAR
+            if close and abs(new.objective - known.objective) < SAME:
                 optima[k] = replace(known, count=known.count + 1)
                 break
         else:
-            optima.append(Optimum(theta, objective))
+            optima.append(new)
     return tuple(optima)
 
 

@@ -9,10 +9,11 @@ nelder_mead(tolerance=1e-07) [1. 1.]
 """
 
 from implicit_delta.optimize.base import Maximizer
+from implicit_delta.optimize.climb import climb
 from implicit_delta.optimize.derivative_free import NelderMead, nelder_mead
 from implicit_delta.optimize.function import FunctionMaximizer, Minimize, as_maximizer
 from implicit_delta.optimize.newton import NewtonKrylov, newton_krylov
-from implicit_delta.optimize.objective import LinearScale, Maximum, Objective
+from implicit_delta.optimize.objective import LinearScale, Maximum, Objective, Squares
 from implicit_delta.optimize.quasi_newton import LBFGS, lbfgs
 from implicit_delta.optimize.variable_metric import VariableMetric, variable_metric
 
@@ -26,8 +27,10 @@ __all__ = [
     "NelderMead",
     "NewtonKrylov",
     "Objective",
+    "Squares",
     "VariableMetric",
     "as_maximizer",
+    "climb",
     "lbfgs",
     "nelder_mead",
     "newton_krylov",

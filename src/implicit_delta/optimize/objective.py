@@ -1,5 +1,6 @@
 """Objectives, their scales and their maxima: the input and the result of a maximizer."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,13 +18,36 @@ class LinearScale(Protocol):
         """Return ``H' g`` for (d,) or (d, k)."""
 
 
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Residuals whose sum of squares is to be least.
+
+    Parameters
+    ----------
+    residuals : callable
+        (d,) to (n,).
+    jacobian : callable
+        (d,) to their derivatives, (n, d), and the length of the error of each column, (d,).
+    noise : float, optional
+        Their standard deviation, if it is known.
+    """
+
+    residuals: Callable[[Array], Array]
+    jacobian: Callable[[Array], tuple[Array, Array]]
+    noise: float | None = None
+
+
+def _no_value(x: Array) -> float:
+    raise ValueError("the objective has no value")
+
+
 @dataclass(frozen=True)
 class Objective:
     """A function of d variables to be maximized, with its known derivatives and scale.
 
     Parameters
     ----------
-    value : callable
+    value : callable, optional
         (d,) to float. A value that is not finite means "not allowed here".
     gradient : callable, optional
         (d,) to (d,).
@@ -36,13 +60,16 @@ class Objective:
     done : callable, optional
         ``done(x, step)`` tells whether x will do, given the step that would be taken from it;
         only `newton_krylov` asks.
+    residuals : Squares, optional
+        Where the value is minus half of a sum of squares; it needs nothing else.
     """
 
-    value: Callable[[Array], float]
+    value: Callable[[Array], float] = _no_value
     gradient: Callable[[Array], Array] | None = None
     curvature: Callable[[Array, Array], Array] | None = None
     scale: LinearScale | None = None
     done: Callable[[Array, Array], bool] | None = None
+    residuals: Squares | None = None
 
 
 @dataclass(frozen=True)
@@ -63,12 +90,18 @@ class Maximum:
         Length of the gradient in the scaled coordinates; nan for gradient-free maximizers.
     message : str
         Reason for stopping.
+    distance : float
+        Standard errors that are left, where that is known.
+    others : tuple of Maximum
+        Maxima that other starts led to, lower ones last.
     """
 
     x: Array
     value: float
-    iterations: int
-    evaluations: int
-    converged: bool
-    gradient_norm: float
-    message: str
+    iterations: int = 0
+    evaluations: int = 0
+    converged: bool = False
+    gradient_norm: float = math.nan
+    message: str = ""
+    distance: float = math.nan
+    others: "tuple[Maximum, ...]" = ()

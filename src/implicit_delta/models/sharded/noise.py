@@ -12,10 +12,10 @@ from implicit_delta.models.noise import with_noise as plugged_in
 from implicit_delta.models.outputs import outputs_of
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.residual_outputs import ResidualOutputs
-from implicit_delta.models.residuals import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
 from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.squares import WORDING, GaussianResiduals, spectrum_of
 from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:

@@ -1,0 +1,75 @@
+"""A limit on the calls of a user's function that a search may make."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from implicit_delta.core.types import Array
+from implicit_delta.errors import ConvergenceError
+
+FEWEST, HESSIANS = 3000, 30  # calls, and second differences of d parameters, that a search may take
+
+
+def most_calls(given: Any, d: int) -> int:
+    """Check ``max_calls=``; by default what leaves nearly all searches alone."""
+    if given is None:
+        return max(FEWEST, HESSIANS * d * (d + 1))
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
+        raise ValueError(f"max_calls is a positive whole number, or None, not {given!r}.")
+    return int(given)
+
+
+@dataclass(eq=False)
+class Limited:
+    """A function of the parameters, (d,) to an array, that may be called a limited number of times.
+
+    Attributes
+    ----------
+    function : callable
+    most : int
+    height : callable
+        Of what the function returns: the objective, by which the best point is known.
+    name : str
+        What the function is called in messages.
+    """
+
+    function: Callable[[Array], Any]
+    most: float
+    height: Callable[[Any], float]
+    name: str = "the function"
+    made: int = 0
+    first: float = -np.inf
+    best: float = -np.inf
+    theta: Array | None = None
+
+    def __call__(self, theta: Array) -> Any:
+        """Call the function, unless the calls are spent."""
+        if self.made >= self.most:
+            raise self.spent()
+        self.made += 1
+        found = self.function(theta)
+        if isinstance(theta, np.ndarray):
+            self._note(np.array(theta), found)
+        return found
+
+    def _note(self, theta: Array, found: Any) -> None:
+        with np.errstate(all="ignore"):
+            height = float(self.height(np.asarray(found, dtype=np.float64)))
+        self.first = height if self.made == 1 else self.first
+        if self.theta is None or height > self.best:
+            self.best, self.theta = height, theta
+
+    def spent(self) -> ConvergenceError:
+        """Say how far the search got; the error carries the best point."""
+        error = ConvergenceError(
+            f"The search has made the {self.most:.0f} calls of {self.name} that it may, and is not "
+            f"at an end. The objective has risen from {self.first:.6g} to {self.best:.6g}, at "
+            f"{np.array2string(np.asarray(self.theta), precision=6, threshold=8)} (`error.theta`). "
+            "Usual causes: a start far away, a function that is periodic in a parameter, or one "
+            "that is noisy. Go on from there, `start=error.theta`; allow more, "
+            f"`max_calls={10 * self.most:.0f}`; or give other starts."
+        )
+        error.theta = self.theta
+        return error
