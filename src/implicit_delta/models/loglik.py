@@ -214,9 +214,9 @@ def _described(model: FittedModel) -> FittedModel:
 def notes_of(rows: LoglikRows) -> dict[str, str]:
     """Describe the function and its derivatives, for `print(model)`."""
     notes = {"log-likelihood": name_of(rows.loglik)}
-    if rows.is_traced:
+    if rows.d >= TRACE_FROM and rows.is_traced:
         notes["derivatives"] = "exact, by tracing"
-    elif rows.scores is None and rows.d >= TRACE_FROM:
+    elif rows.d >= TRACE_FROM and rows.scores is None:
         notes["derivatives"] = "by differences"
     return notes
 
