@@ -34,7 +34,11 @@ def found(name):
     """Table or picture of this name; FileNotFoundError if this copy has no such record."""
     if name in COMPUTED:
         return COMPUTED[name]()
-    beside = {"benchmarks": "benchmarks.shown", "peers": "benchmarks.peers.table"}
+    beside = {
+        "benchmarks": "benchmarks.shown",
+        "peers": "benchmarks.peers.table",
+        "nist": "benchmarks.nist.table",
+    }
     place = beside.get(name.partition("_")[0])
     try:
         module = import_module(place or "experiments.report.stored")

@@ -1,7 +1,7 @@
-"""Fit the regressions of NIST by lmfit and SciPy, and store calls and digits in nist_peers.json.
+"""Fit the regressions of NIST by lmfit and SciPy, and store calls and digits in lmfit_and_scipy.json.
 
 Run from the top of the project in an environment of its own (``pip install lmfit scipy``):
-``python -m benchmarks.nist_peers``. Both with their defaults: Levenberg-Marquardt of MINPACK.
+``python -m benchmarks.nist.lmfit_and_scipy``. Both with their defaults: Levenberg-Marquardt of MINPACK.
 """
 
 import json
