@@ -1,7 +1,8 @@
-"""Fit the regressions of NIST by lmfit and SciPy, and store calls and digits in lmfit_and_scipy.json.
+"""Fit the regressions of NIST by lmfit and SciPy: calls and digits, stored beside this file.
 
 Run from the top of the project in an environment of its own (``pip install lmfit scipy``):
-``python -m benchmarks.nist.lmfit_and_scipy``. Both with their defaults: Levenberg-Marquardt of MINPACK.
+``python -m benchmarks.nist.lmfit_and_scipy``. Both with their defaults, which are the
+Levenberg-Marquardt of MINPACK.
 """
 
 import json

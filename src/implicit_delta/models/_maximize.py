@@ -147,7 +147,7 @@ def _ridge_rows(penalty: Penalty, theta: Array) -> tuple[Array, Array]:
         if isinstance(part, InChart):
             point = part.chart.point(theta)
             value, slope = _ridge_rows(part.penalty, point)
-            slope = slope @ part.chart.slope(point)
+            slope = slope @ part.chart.push(point, np.eye(theta.size))
         else:
             assert isinstance(part, Ridge)
             value, slope = part.rows(theta)
