@@ -519,6 +519,7 @@ def test_drifts_and_noise_of_trainings():
     ]
     gap = noisy[0] - noisy[1]
     assert gap.drift == pytest.approx([0.2])
+    assert gap.diagnostics.drift == pytest.approx(0.2 / gap.standard_error)
     assert gap.budget["training"] == pytest.approx(0.5**0.5)
     assert (2 * noisy[0]).drift == pytest.approx([0.6])
     assert (idm.join(*noisy[:2]) + 1)[0].budget == noisy[0].budget

@@ -10,7 +10,7 @@ from implicit_delta.models.model import FittedModel
 
 PACKAGE = Path(implicit_delta.__file__).parent
 # What a user calls on a model, beside printing.
-FOR_USERS = {"names", "fix", "release", "constrain", "summary", "covariance", "aic"}
+FOR_USERS = {"names", "fix", "release", "constrain", "summary", "covariance", "aic", "bic"}
 FOR_USERS |= {"module", "params", "apply"}
 MOST_MEMBERS = 16
 

@@ -25,6 +25,7 @@ def test_poisson_regression():
     model = idm.from_loglik(poisson, start=np.zeros(3))
     assert np.allclose(model.covariance, results.cov_params(), rtol=1e-6)
     assert np.isclose(model.aic, results.aic, rtol=1e-10)
+    assert np.isclose(model.bic, results.bic, rtol=1e-10)
     assert np.allclose(idm.from_statsmodels(results).covariance, results.cov_params(), rtol=1e-8)
 
 
@@ -33,6 +34,7 @@ def test_least_squares():
     model = idm.from_residuals(lambda b: Y - X @ b, start=np.zeros(3))
     assert np.allclose(model.covariance, results.cov_params(), rtol=1e-7)
     assert np.isclose(model.aic, results.aic + 2, rtol=1e-10)  # statsmodels leaves sigma out
+    assert np.isclose(model.bic, results.bic + np.log(80), rtol=1e-10)
 
 
 @pytest.mark.parametrize("cov_type", ["HC0", "HC3"])
@@ -61,6 +63,8 @@ def test_estimates_and_equations():
     for model in (given, mean):
         with pytest.raises(idm.UnsupportedModelError):
             assert model.aic
+        with pytest.raises(idm.UnsupportedModelError):
+            assert model.bic
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,5 @@ def test_estimates_and_equations():
 def test_unknown_log_likelihoods(model):
     with pytest.raises(idm.UnsupportedModelError, match=r"results\.aic"):
         assert model().aic
+    with pytest.raises(idm.UnsupportedModelError, match=r"^BIC .*results\.bic"):
+        assert model().bic

@@ -1,5 +1,6 @@
 """Separate samples: what is shared by estimates that are called independent, and clusters."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -290,3 +291,31 @@ def test_files_and_copies_know_their_rows_and_clusters(file, tmp_path):
     assert (a["x"] - b).standard_error == pytest.approx(right, rel=1e-12)
     with pytest.warns(idm.ImplicitDeltaWarning, match="clusters in common"):
         idm.join(a, 2 * b, independent=True)
+
+
+OWN = {
+    "residuals": lambda y, X: idm.from_residuals(lambda b: y - X @ b, start=np.zeros(X.shape[1])),
+    "log-likelihood": lambda y, X: idm.from_loglik(
+        lambda b: -((y - X @ b) ** 2) / 2, start=np.zeros(X.shape[1])
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_own_functions_of_the_same_rows_are_recognized_without_influences(kind):
+    X, y = np.column_stack([np.ones(N), DATA.x]), DATA.y.to_numpy()
+    line, mean = OWN[kind](y, X), OWN[kind](y, X[:, :1])
+    a, b = (idm.infer(model, lambda b: b[0]) for model in (line, mean))
+    assert a.influence is None
+    with pytest.warns(idm.ImplicitDeltaWarning, match="rank correlation of 0"):
+        idm.join(a, b, independent=True)
+    assert pickle.loads(pickle.dumps(a)).rows.terms is None
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_own_functions_of_other_rows_are_not(kind):
+    """By chance one in a thousand pairs is; none of these is, with this seed."""
+    rng = np.random.default_rng(5)
+    X = np.ones((N, 1))
+    a, b = (idm.infer(OWN[kind](rng.normal(size=N), X), lambda b: b[0]) for _ in range(2))
+    idm.join(a, b, independent=True)

@@ -30,7 +30,12 @@ from sklearn.linear_model import (
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.svm import SVC
 
 import implicit_delta as idm
@@ -348,6 +353,20 @@ def test_names_come_from_the_columns():
     frame = FRAME[["age", "dose"]]
     model = idm.from_sklearn(LinearRegression().fit(frame, REAL), frame, REAL)
     assert model.names == ("age", "dose", "intercept")
+
+
+def test_names_go_through_pipelines():
+    frame = FRAME[["age", "dose"]]
+    steps = PolynomialFeatures(2, include_bias=False), StandardScaler()
+    pipe = make_pipeline(*steps, LinearRegression()).fit(frame, REAL)
+    names = ("age", "dose", "age^2", "age dose", "dose^2", "intercept")
+    assert idm.from_sklearn(pipe, frame, REAL).names == names
+    inner = make_pipeline(PolynomialFeatures(1, include_bias=False), LinearRegression())
+    outer = make_pipeline(StandardScaler(), inner).fit(frame, REAL)
+    assert idm.from_sklearn(outer, frame, REAL).names == ("age", "dose", "intercept")
+    unnamed = make_pipeline(FunctionTransformer(np.square), LinearRegression())
+    X = frame.to_numpy()
+    assert idm.from_sklearn(unnamed.fit(X, REAL), X, REAL).names == ("x0", "x1", "intercept")
 
 
 def test_sparse_features_are_the_same_as_dense_ones():

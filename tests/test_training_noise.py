@@ -524,6 +524,13 @@ def test_continued_training_follows_its_seed_and_its_optimizer():
     assert np.ptp(slower, axis=0).max() < np.ptp(made[0], axis=0).min()
 
 
+def test_an_optimizer_that_was_made_already_is_refused():
+    model = fitted()
+    made = torch.optim.Adam(model.module.parameters())
+    with pytest.raises(TypeError, match="Adam, which was made for other parameters"):
+        idm.continue_training(model, made, batch_size=BATCH, steps=8)
+
+
 def test_more_rows_in_a_batch_leave_less_noise():
     lines = [
         idm.infer(

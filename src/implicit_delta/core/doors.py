@@ -8,7 +8,7 @@ from typing import Any
 DOORS = {
     "summary": ("implicit_delta.inference.summary", "summary_of"),
     "covariance": ("implicit_delta.inference.summary", "covariance_of"),
-    "aic": ("implicit_delta.inference.summary", "aic_of"),
+    "criterion": ("implicit_delta.inference.summary", "criterion_of"),
 }
 
 

@@ -30,6 +30,7 @@ from implicit_delta.estimate.maps import chosen, selection, smallest
 from implicit_delta.estimate.quantiles import welch_df
 from implicit_delta.estimate.selection import selected
 from implicit_delta.estimate.slopes import Slopes, slopes_of
+from implicit_delta.linalg.arrays import ratio
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
@@ -67,7 +68,7 @@ def join(
     independent : bool
         The estimates are from separate samples, and no influences are needed. Rows, clusters or a
         model that they share are warned about. Shared rows of models without an index
-        (`from_residuals`, `from_loglik`) are only recognized if both estimates have influences.
+        (`from_residuals`, `from_loglik`) are recognized by correlated influences or residuals.
     names : sequence of str, optional
         Names of all evaluations; those they have, numbered where repeated, unless given.
 
@@ -241,6 +242,10 @@ def _made(
         diagnostics = replace(diagnostics, notes=notes)
     df, uncertain = _degrees(lineage)
     diagnostics = with_findings(diagnostics, report([uncertain]))
+    drift = None if base.drift is None else J @ base.drift
+    if drift is not None:  # moves with their signs: they cancel in differences
+        largest = float(np.max(ratio(abs(drift), np.sqrt(V.diagonal()))))
+        diagnostics = replace(diagnostics, drift=largest)
     return type(base)(
         value=np.asarray(value),
         covariance=V,  # type: ignore[arg-type]
@@ -256,7 +261,7 @@ def _made(
         acceleration=None
         if places is None or base.acceleration is None
         else base.acceleration[places],
-        drift=None if base.drift is None else J @ base.drift,
+        drift=drift,
         rows=base.rows,
         deviations=None if base.deviations is None else base.deviations @ J.T,
         scale=tuple(np.broadcast_to(base.scale, len(base.names))[places]) if same else "",

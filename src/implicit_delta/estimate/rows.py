@@ -1,6 +1,6 @@
 """Sampled rows behind influences: how they are grouped and labeled, and which are the same."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,9 @@ class Rows:
         Values of the response, if known; they are not saved.
     fit : str
         Identity of the fitted model; empty if unknown.
+    terms : callable or None
+        Returns the residuals or terms of a user's own function, (n,), for rows without labels;
+        neither saved nor pickled.
     """
 
     n: int
@@ -62,6 +65,10 @@ class Rows:
     groups: bool = False
     outcomes: Array | None = None
     fit: str = ""
+    terms: Callable[[], Array] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "terms": None}
 
     def __post_init__(self) -> None:
         for name in ("counts", "labels", "outcomes"):

@@ -75,6 +75,11 @@ def _shared(one: Estimate, other: Estimate, a: Rows, b: Rows) -> tuple[str, str]
         r = _correlation(one.influence, other.influence, a, b, pairs)
         text = f"have influences of {pairs[0].size} rows with a rank correlation of {r:.2g}"
         return (text, INFLUENCES) if r else None
+    if a.terms is not None and b.terms is not None:
+        x, y = (np.asarray(terms(), dtype=np.float64) for terms in (a.terms, b.terms))
+        r = _correlation(x[:, None], y[:, None], a, b, pairs)
+        text = f"have residuals or terms of {pairs[0].size} rows with a rank correlation of {r:.2g}"
+        return (text, INFLUENCES) if r else None
     if a.labels is None or b.labels is None:
         return None
     if a.counted and b.counted and a.n != b.n:

@@ -1,6 +1,7 @@
 """Influence of each training row, and the robust and clustered variances made of it."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -311,6 +312,9 @@ def rows_of(
     )  # fmt: skip
     host = model.facts.host
     codes, outcomes = label_codes(host.labels), host.response.values
+    function = getattr(model.rows, "loglik", None)  # of `DifferencedRows`
+    if function is not None:
+        function = getattr(model.rows.outputs, "residuals", function)  # which have a sign
     return Rows(
         model.n,
         None if np.all(model.weights.counts == 1) else model.weights.counts,
@@ -324,6 +328,7 @@ def rows_of(
         all(way.labels is not None for way, _ in ways),
         outcomes if outcomes is not None and outcomes.size == model.n else None,
         fit,
+        None if codes is not None or function is None else partial(function, model.theta),
     )
 
 

@@ -294,7 +294,7 @@ def inverse_root(A: Array) -> Array:
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(scaled)
-    kept = values > FLAT * max(values[-1], 1.0)
+    kept = values > FLAT * values[-1]
     return np.asarray(unit[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
 
 

@@ -94,17 +94,18 @@ def covariance_of(model: FittedModel) -> Array:
     return np.asarray(np.atleast_2d(infer(model, parameters).covariance))
 
 
-def aic_of(model: FittedModel) -> float:
-    """Akaike's criterion, if the log-likelihood is known; see `FittedModel.aic`."""
+def criterion_of(model: FittedModel, name: str) -> float:
+    """AIC or BIC, if the log-likelihood is known; see `FittedModel.aic`."""
     model.facts.require_rows()
     if not model.rows.symmetric:
         model.objective(model.theta)  # which says why there is none
-    found = FitStatistics.of(model).aic
+    found = float(getattr(FitStatistics.of(model), name))
     if not np.isfinite(found):
         raise UnsupportedModelError(
-            "AIC needs the log-likelihood with all its constants at an unpenalized maximum, which "
-            "is known for models of `from_loglik` and `from_residuals` without `l2=`, `penalty=` "
-            "or sampling weights. Other libraries have their own: `results.aic` in statsmodels."
+            f"{name.upper()} needs the log-likelihood with all its constants at an unpenalized "
+            "maximum, which is known for models of `from_loglik` and `from_residuals` without "
+            "`l2=`, `penalty=` or sampling weights. Other libraries have their own: "
+            f"`results.{name}` in statsmodels."
         )
     return found
 

@@ -157,7 +157,12 @@ class FittedModel:
         Raises `UnsupportedModelError` where the constants of the log-likelihood are not known:
         models of other libraries (use ``results.aic``), networks, penalized fits.
         """
-        return float(door("aic")(self))
+        return float(door("criterion")(self, "aic"))
+
+    @property
+    def bic(self) -> float:
+        """The criterion of Schwarz, the Bayesian one; see `aic`."""
+        return float(door("criterion")(self, "bic"))
 
     def fix(self, values: Mapping[Any, Any] | None = None, /, **named: Any) -> "FittedModel":
         """Hold parameters at given values, and fit the rest from where it is.

@@ -52,8 +52,8 @@ def parabola(case: Case) -> Finding | None:
 
 
 def _of_falls(falls: tuple[float, float], exact: bool, by_ggn: bool) -> Finding | None:
-    lopsided = abs(falls[0] - falls[1]) / (abs(falls[0]) + abs(falls[1]) + 1e-12)
-    if not np.all(np.isfinite(falls)) or lopsided > ONE_SIDED_REFUSES:
+    sides = sum(map(abs, falls))
+    if not np.isfinite(sides) or abs(falls[0] - falls[1]) > ONE_SIDED_REFUSES * sides:
         return ONE_SIDED
     fall = float(np.mean(falls)) / (PROBE**2 / 2)
     if exact:

@@ -47,6 +47,11 @@ def _mean_loss(module: nn.Module, terms: RowTerms, batch: Any, weights: Tensor) 
 def _stepper(optimizer: Any, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     if isinstance(optimizer, (int, float)):
         return torch.optim.SGD(parameters, lr=float(optimizer))
+    if not callable(optimizer):
+        raise TypeError(
+            f"optimizer is {type(optimizer).__name__}, which was made for other parameters: give a "
+            "function that makes one, `lambda p: torch.optim.Adam(p, lr=1e-3)`, or a learning rate."
+        )
     made = optimizer(parameters)
     if isinstance(made, torch.optim.LBFGS):
         raise TypeError(
