@@ -212,6 +212,13 @@ def test_polish_keeps_what_it_has_found():
     assert len(caught) == len(found)
 
 
+def test_black_boxes_have_the_findings_of_their_question():
+    psi = idm.Average(lambda mean: np.full(9, mean), sample="independent")
+    with pytest.warns(idm.ImplicitDeltaWarning, match="h is the same for all 9"):
+        est = idm.bootstrap(np.mean, z, psi, replicates=50, rng=0)
+    assert [one.code for one in est.diagnostics.findings] == ["same_rows"]
+
+
 def test_a_note_is_in_the_list_only():
     data = pd.DataFrame({"x": x, "y": y})
     model = idm.from_statsmodels(smf.logit("y ~ x", data).fit(disp=0))

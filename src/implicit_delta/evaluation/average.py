@@ -186,10 +186,14 @@ def _check_count(m: int) -> None:
         )
 
 
-def same_rows(m: int, spread: Array) -> Finding | None:
-    """Find rows that are all the same."""
-    if np.any(spread):
-        return None
+def same_rows(rows: Any) -> Finding | None:
+    """Find evaluation rows that are all the same."""
+    rows = np.asarray(rows)
+    return None if np.any(rows != rows[:1]) else all_alike(len(rows))
+
+
+def all_alike(m: int) -> Finding:
+    """State that m evaluation rows are the same."""
     return Finding(
         "warn",
         "same_rows",

@@ -18,6 +18,7 @@ from implicit_delta.evaluation.asked import Asked
 from implicit_delta.evaluation.average import (
     Average,
     Sampling,
+    all_alike,
     checked_units,
     clusters_of,
     same_rows,
@@ -553,7 +554,7 @@ def _units(
         return None, None, None, None
     found = moments_of(model, psi)
     if found is not None and found.rows and found.products.size:
-        same = same_rows(found.rows, found.high - found.low)
+        same = None if np.any(found.high > found.low) else all_alike(found.rows)
         return None, sampling_of_moments(found, psi.summary.total), None, same
     raw = raw_at(model, psi.units, model.theta)
     if psi.sample == "training":
@@ -561,8 +562,7 @@ def _units(
     units, sampling = psi.sampled(raw, model.weights.shares)
     if psi.sample == "training":
         processes_of(model).check_order(psi.units)
-    same = same_rows(len(units), np.ptp(1.0 * np.asarray(raw), axis=0))
-    return units, sampling, psi.summary.names(raw, psi.function.names), same
+    return units, sampling, psi.summary.names(raw, psi.function.names), same_rows(raw)
 
 
 def _with_labels(model: FittedModel, psi: Any) -> Any:
@@ -603,7 +603,7 @@ def _of_question(model: FittedModel, question: Question, names: Any) -> Evaluati
     units, same = None, None
     if question.population:
         units = checked_units(bound.asked.units(model.theta), "training", model.n)
-        same = same_rows(len(units), np.ptp(units, axis=0))
+        same = same_rows(units)
     return Evaluation(
         value=checked_value(value, "at the fitted parameters"),
         scalar=bound.scalar,

@@ -1,6 +1,6 @@
 """Assemble an estimate: the only place that makes one of an evaluation and a response."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -79,33 +79,17 @@ def _bytes(model: FittedModel) -> tuple[int, int]:
     return traffic.sent, traffic.received
 
 
-def assemble(
-    evaluation: Evaluation,
-    response: Response,
-    *,
-    sandwich: Sandwich | None = None,
-    brought: Array | None = None,
-    df: float | None = None,
-    debias: bool = False,
-    influence: bool = False,
-    strict: bool = True,
-    cost: Cost | None = None,
-    findings: Iterable[Finding | None] = (),
-    fit: str = "",
-) -> Estimate:
-    """Make the estimate: symmetry, guards, robust variance, sources of error, diagnostics.
+@dataclass(frozen=True)
+class Options:
+    """The rest of a call of `infer`.
 
-    Parameters
+    Attributes
     ----------
-    evaluation : Evaluation
-        The whole question.
-    response : Response
-        The answer of a method.
-    sandwich : Sandwich, optional
-        The robust variance that was asked for; a response that is robust by itself has none.
-    brought : (d, d) array, optional
+    sandwich : Sandwich or None
+        The robust variance that was requested; a response that is robust by itself has none.
+    covariance : (d, d) array or None
         A covariance of the parameters to take instead of the model's own.
-    df : float, optional
+    df : float or None
         Degrees of freedom to take instead of those that the variance has.
     debias : bool
         The model is one Newton step without its penalty away from its penalized maximum.
@@ -113,18 +97,35 @@ def assemble(
         Keep the influence of each observation.
     strict : bool
         Refuse very doubtful results instead of warning of them.
-    cost : Cost, optional
+    cost : Cost or None
         Begun with the question.
-    findings : iterable of Finding, optional
+    findings : tuple of Finding or None
         Of the caller, before those of the checks.
     fit : str
         Identity of the fitted model.
     """
-    cost = cost or Cost.start()
-    part = model_part(evaluation, response, sandwich, brought, influence=influence, debias=debias)
+
+    sandwich: Sandwich | None = None
+    covariance: Array | None = None
+    df: float | None = None
+    debias: bool = False
+    influence: bool = False
+    strict: bool = True
+    cost: Cost | None = None
+    findings: tuple[Finding | None, ...] = ()
+    fit: str = ""
+
+
+def assemble(evaluation: Evaluation, response: Response, options: Options) -> Estimate:
+    """Make the estimate: symmetry, guards, robust variance, sources of error, diagnostics."""
+    sandwich, brought, influence = options.sandwich, options.covariance, options.influence
+    cost, strict = options.cost or Cost.start(), options.strict
+    part = model_part(
+        evaluation, response, sandwich, brought, influence=influence, debias=options.debias
+    )
     noise = training_noise(evaluation)
-    case = Case(evaluation, response, part, noise, sandwich, debias, strict)
-    found = report((*findings, *findings_of(case), *response.findings), strict)
+    case = Case(evaluation, response, part, noise, sandwich, options.debias, strict)
+    found = report((*options.findings, *findings_of(case), *response.findings), strict)
     total, target, fitted = case.total, case.target, evaluation.fitted
     own = sandwich is not None or brought is not None or response.refitted
     claimed = None if own or fitted is None else fitted.facts.host.covariance
@@ -160,13 +161,15 @@ def assemble(
         parts=by_source(evaluation, response, part, total),  # type: ignore[arg-type]
         draws=total.draws,
         errors_add=total.errors_add,
-        df=_total_df(evaluation, part.df, total, noise) if df is None else df,
+        df=_total_df(evaluation, part.df, total, noise) if options.df is None else options.df,
         target=target.text,
         scale=evaluation.scale,
         acceleration=response.acceleration,
         rows=None
         if evaluation.fitted is None
-        else rows_of(evaluation.model, part.sandwich, claimed, total.influence is not None, fit),
+        else rows_of(
+            evaluation.model, part.sandwich, claimed, total.influence is not None, options.fit
+        ),
         deviations=_deviations(evaluation) if influence else None,
         drift=case.to_come,
         strongest=_strongest(evaluation, response, part.sandwich)

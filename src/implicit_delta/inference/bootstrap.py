@@ -19,7 +19,7 @@ from implicit_delta.evaluation import Average, Replicated, Smoothed, Statistic
 from implicit_delta.evaluation.normal_draws import still
 from implicit_delta.evaluation.values import SAME
 from implicit_delta.inference.asked_again import asked_again
-from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.assemble import Cost, Options, assemble
 from implicit_delta.inference.drawn_data import DrawnData
 from implicit_delta.inference.fit_again import (
     Fit,
@@ -187,9 +187,8 @@ def bootstrap(
         findings=first_of(uncertainty(uncertain, "Use more replicates.", FEW_REPLICATES)),
         notes=notes,
     )
-    unlike = _random_fit(noise, errors) if random else None
-    findings = (*getattr(psi, "findings", ()), few, failed, ties, unlike)
-    return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
+    findings = (few, failed, ties, _random_fit(noise, errors) if random else None)
+    return assemble(evaluation, response, Options(strict=False, cost=cost, findings=findings))
 
 
 OTHERWISE = (

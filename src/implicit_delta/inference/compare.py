@@ -14,6 +14,7 @@ from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.estimate import Estimate
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.inference.assemble import Options
 from implicit_delta.inference.comparison import Comparison, Row
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import answer, infer
@@ -160,9 +161,8 @@ class _Design:
         chosen = self.drawn if by_itself else self.sandwich
         if by_itself and self.sandwich is not None and self.sandwich.asked:
             self._check(method)
-        return answer(
-            evaluation, method, sandwich=None if chosen is None else replace(chosen), df=self.df
-        )
+        own = None if chosen is None else replace(chosen)
+        return answer(evaluation, method, Options(own, df=self.df))
 
     @staticmethod
     def _check(method: Any) -> None:
@@ -251,7 +251,7 @@ def _run(
     if isinstance(procedure, Method):
         return design.answer(evaluation, procedure)
     if procedure is _robust:
-        return answer(evaluation, sandwich=Sandwich(), df=design.df)
+        return answer(evaluation, options=Options(Sandwich(), df=design.df))
     if procedure is profile:
         design.refuse(LIKELIHOOD)
         parts = [evaluation.component(k) for k in range(evaluation.size)]

@@ -24,7 +24,7 @@ from implicit_delta.errors import (
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.entries import draws_from_model
-from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.assemble import Cost, Options, assemble
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.influence import Correction, Sandwich
 from implicit_delta.inference.stopped import as_trained
@@ -48,6 +48,7 @@ from implicit_delta.models.outputs import displacement, is_formable, is_network
 IDENTITIES: WeakKeyDictionary[FittedModel, str] = WeakKeyDictionary()
 # A training that stopped early is known to its ridge, to some percent; a solve need not be better.
 LOOSE = conjugate_gradient(rtol=1e-3)
+PLAIN = Options()
 
 
 @also(name="names")
@@ -154,17 +155,10 @@ def infer(
         brought if brought is None or model.space.chart is None else model.space.chart.part(brought)
     )
     model = debiased(model) if debias else model
-    ask = partial(
-        answer,
-        method=method,
-        brought=brought,
-        df=df,
-        debias=debias,
-        influence=influence,
-        strict=strict,
-        cost=cost,
+    options = Options(
+        covariance=brought, df=df, debias=debias, influence=influence, strict=strict, cost=cost,
         fit=_identity(given),
-    )
+    )  # fmt: skip
     try:
         if by_default:
             evaluation, idle = _as_trained(model, psi, names)
@@ -172,14 +166,16 @@ def infer(
             evaluation, idle = Evaluation.of(model, psi, names), None
         doubt = model.space.language.psi_warning(psi)
         found = present(idle, Finding("warn", "host_results", doubt) if doubt else None)
-        return ask(evaluation, sandwich=sandwich(evaluation.model), findings=found)
+        options = replace(options, sandwich=sandwich(evaluation.model), findings=found)
+        return answer(evaluation, method, options)
     except SaddlePointError:
         if not by_default or not is_network(model) or not np.any(displacement(model)):
             raise
     evaluation = Evaluation.of(
         early_stopped(model), psi, names
     )  # at rest, but at no strict maximum
-    return ask(evaluation, sandwich=sandwich(evaluation.model))
+    options = replace(options, sandwich=sandwich(evaluation.model), findings=())
+    return answer(evaluation, method, options)
 
 
 def _identity(model: FittedModel) -> str:
@@ -222,22 +218,11 @@ def _checked_covariance(
 
 
 def answer(
-    evaluation: Evaluation,
-    method: Method | None = None,
-    *,
-    sandwich: Sandwich | None = None,
-    brought: Array | None = None,
-    df: float | None = None,
-    debias: bool = False,
-    influence: bool = False,
-    strict: bool = True,
-    cost: Cost | None = None,
-    findings: tuple[Finding, ...] = (),
-    fit: str = "",
+    evaluation: Evaluation, method: Method | None = None, options: Options = PLAIN
 ) -> Estimate:
     """Answer a question that has been bound to a model; see `infer`."""
-    model = evaluation.model
-    cost = cost or Cost.start(model)
+    model, sandwich, brought = evaluation.model, options.sandwich, options.covariance
+    options = replace(options, cost=options.cost or Cost.start(model))
     if sandwich is None and model.weights.kind == "sampling":
         sandwich = Sandwich.of(model, False, None)
     host = model.facts.host
@@ -256,9 +241,9 @@ def answer(
     if method is None:
         if model.penalty.early_stop and sandwich is None and brought is None:
             sandwich = Sandwich(name="HC2", stopped=True)
-        method = _default_method(model, sandwich is not None or influence)
+        method = _default_method(model, sandwich is not None or options.influence)
     robust = sandwich is not None and sandwich.asked
-    method.check(robust=robust, covariance=brought is not None, influence=influence)
+    method.check(robust=robust, covariance=brought is not None, influence=options.influence)
     if sandwich is not None and method.robust:
         sandwich.refuse_beside(method)
     if sandwich is not None:
@@ -269,19 +254,8 @@ def answer(
         method = clustered
     _check_constant(evaluation, method)
     try:
-        return assemble(
-            evaluation,
-            _response(model, evaluation, method),
-            sandwich=sandwich,
-            brought=brought,
-            df=df,
-            debias=debias,
-            influence=influence,
-            strict=strict,
-            cost=cost,
-            findings=findings,
-            fit=fit,
-        )
+        response = _response(model, evaluation, method)
+        return assemble(evaluation, response, replace(options, sandwich=sandwich))
     except (ConvergenceError, EvaluationError) as error:
         refuse_training_loss(evaluation, error)
         raise

@@ -12,7 +12,7 @@ from implicit_delta.errors import ConvergenceError, NotDeterministicWarning
 from implicit_delta.estimate import Estimate
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.asked_again import asked_again
-from implicit_delta.inference.assemble import Cost, assemble
+from implicit_delta.inference.assemble import Cost, Options, assemble
 from implicit_delta.inference.finished import SIGNAL, Ends, Finish
 from implicit_delta.inference.trainings import Bonus, Train, Trainings, black_box
 from implicit_delta.methods.base import PROBE, Response, described_range, relative_bend
@@ -140,7 +140,7 @@ def refit(
         },
     )
     findings = (_noise(floor, ends.rise), *finish.findings())
-    return assemble(evaluation, response, strict=False, cost=cost, findings=findings)
+    return assemble(evaluation, response, Options(strict=False, cost=cost, findings=findings))
 
 
 def _known(difference: float) -> float | str:

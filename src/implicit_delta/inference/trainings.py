@@ -6,11 +6,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding, present, report
 from implicit_delta.core.parallel import run_all
 from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation, Smoothed, Statistic, parameters
-from implicit_delta.evaluation.average import Sampling
+from implicit_delta.evaluation.average import Sampling, same_rows
 from implicit_delta.evaluation.composed import Composed, Owned, composed
 from implicit_delta.evaluation.questions import Worded
 from implicit_delta.evaluation.values import checked_value, evaluation_names, noise_of_mean
@@ -71,6 +72,7 @@ class Look:
     labels: tuple[str, ...] | None = None
     scale: str | tuple[str, ...] = ""
     question: str = ""
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, raw: Any, value: Array, psi: Any) -> "Look":
@@ -79,7 +81,8 @@ class Look:
         asked = psi.function if isinstance(psi, Owned) else None
         if not isinstance(asked, Worded):
             return cls(raw, value, labels=labels)
-        return cls(raw, value, labels=labels, scale=asked.scale, question=asked.sentence())
+        question = {"question": asked.sentence(), "findings": asked.findings}
+        return cls(raw, value, labels=labels, scale=asked.scale, **question)
 
     def evaluation(self, names: Sequence[str] | str | None, psi: Psi) -> Evaluation:
         """State the question to a black box, with the errors of the evaluation itself."""
@@ -95,6 +98,7 @@ class Look:
             sample=psi.sample if isinstance(psi, Composed) else None,
             scale=self.scale,
             notes={"question": self.question} if self.question else {},
+            findings=report(self.findings),
         )
 
 
@@ -135,12 +139,14 @@ def look_at(model: Any, psi: Psi, where: str, *, detailed: bool) -> Look:
     if not detailed or not isinstance(psi, Composed):
         return Look.of(raw, value, psi)
     looks = [checked_value(plain(look(model)), where) for look in psi.replicates()]
-    units = sampling = labels = None
+    units = sampling = labels = same = None
     if psi.sample is not None:
         rows = plain(psi.units(model))
         units, sampling = psi.sampled(rows, np.empty(0))
         labels = psi.summary.names(rows, psi.function.names)
-    return Look(raw, value, units, sampling, np.array(looks) if looks else None, labels)
+        same = same_rows(rows)
+    replicates = np.array(looks) if looks else None
+    return Look(raw, value, units, sampling, replicates, labels, findings=present(same))
 
 
 def black_box(psi: Any) -> Psi:
