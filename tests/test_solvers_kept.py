@@ -71,6 +71,32 @@ def test_memory_is_a_limit(vectors, most):
     assert peak < most * b.nbytes
 
 
+REFUSED = {
+    "flat": lambda values: np.where(np.arange(values.size) == 5, 0.0, values),
+    "half flat": lambda values: np.where(np.arange(values.size) % 2, 0.0, values),
+    "saddle": lambda values: np.where(np.arange(values.size) == 5, -5.0, values),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("name", REFUSED)
+def test_memory_of_a_refusal(name, kind):
+    """Ten vectors: x, two each of residuals, directions, products; what a refusal sorts.
+
+    None lives on in the traceback of the error.
+    """
+    d = 200_000
+    values = REFUSED[name](np.geomspace(1.0, 1e3, d)).astype(kind)[:, None]
+    b = np.ones((d, 1), dtype=kind)
+    tracemalloc.start()
+    with pytest.raises(NotAMaximumError):
+        conjugate_gradient(memory=0).solve(lambda v: values * v, b)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (10 if kind is np.float64 else 12) * b.nbytes  # numbers that are sorted are long
+    assert held < 2 * b.nbytes
+
+
 def test_memory_is_checked():
     with pytest.raises(ValueError, match="memory"):
         conjugate_gradient(memory=-1)

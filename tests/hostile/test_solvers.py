@@ -152,6 +152,41 @@ def test_flat_directions_of_conjugate_gradients():
     assert lost.probability == 0
 
 
+@pytest.mark.parametrize("rtol", [1e-3, 1e-5])
+@pytest.mark.parametrize("rank", [3, 20, 38])
+def test_flat_directions_in_random_units(rank, rtol):
+    """Units are drawn; one in four fits was refused with other draws."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        rows = rng.standard_normal((200, rank)) @ rng.standard_normal((rank, 40))
+        exact = np.sqrt((g := rng.standard_normal(200)) @ rows @ np.linalg.pinv(rows) @ g)
+        scaled = rows * np.exp(rng.standard_normal(40) / 6)
+        b = (scaled.T @ g)[:, None]
+        found = conjugate_gradient(rtol=rtol).solve(lambda v, X=scaled: X.T @ (X @ v), b)
+        assert np.sqrt(found.quadratic[0, 0]) == pytest.approx(exact, rel=rtol)
+        assert not found.doubtful
+
+
+@pytest.mark.parametrize("decades", [0, 3])
+@pytest.mark.parametrize("K", [1, 8])
+@pytest.mark.parametrize("gap", [0.0, 1e-9])
+def test_collinear_columns_are_refused_quickly(gap, K, decades):
+    """At most as many calls as the matrix has columns, whatever their units; it took 240 s."""
+    rng, d, calls = np.random.default_rng(0), 200, []
+    X = rng.standard_normal((2 * d, d))
+    X[:, 1] = X[:, 0] + gap * rng.standard_normal(2 * d)
+    X = X * 10.0 ** rng.uniform(-decades, decades, d)
+
+    def operator(v):
+        calls.append(v.shape[1])
+        return X.T @ (X @ v)
+
+    with pytest.raises(NotAMaximumError):
+        conjugate_gradient.solve(operator, np.eye(d)[:, :K])
+    assert len(calls) <= d
+    assert decades or len(calls) <= 50  # as many as the well-conditioned rest takes
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quadratic:
     """L = -theta' A theta / 2 with A = diag(curvatures), of one observation; its own outputs."""

@@ -1,6 +1,7 @@
 """Conjugate gradients, stopped on bounds of b' A^-1 b."""
 
 import math
+import traceback
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,12 @@ from numpy.typing import NDArray
 from implicit_delta.core.budget import check_budget
 from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError, NotAMaximumError, between
+from implicit_delta.errors import (
+    ConvergenceError,
+    ImplicitDeltaError,
+    NotAMaximumError,
+    between,
+)
 from implicit_delta.linalg.arrays import Operator, symmetric
 from implicit_delta.linalg.krylov import MEMORY, Krylov, room
 from implicit_delta.linalg.solvers.base import Solution, Solver
@@ -100,7 +106,11 @@ class ConjugateGradient(Solver):
         self, operator: Operator, b: Array, *, floor: float = 0.0, single: bool = False
     ) -> Solution:
         """Solve ``A x = b``; see `Solver.solve`."""
-        bounds = self._iterated(operator, b, floor)
+        try:
+            bounds = self._iterated(operator, b, floor)
+        except ImplicitDeltaError as error:  # as long as it lives, so would all vectors
+            traceback.clear_frames(error.__traceback__)
+            raise
         guess, left = _guess(bounds), bounds.krylov.residual_products()
         if single and bounds.bounded:
             left = bounds.measure_rounding(b)
