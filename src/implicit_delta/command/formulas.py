@@ -45,7 +45,6 @@ SPLINES = {
     "cr": ("x", "df", "knots"),
     "cc": ("x", "df", "knots"),
 }
-ENDS = {"cr": 2, "cc": 1}  # columns beside those of inner knots
 Term = tuple[str, ...]  # the code of its factors; empty for the intercept
 
 
@@ -327,10 +326,10 @@ def _count(terms: Collection[Term], widths: Mapping[str, Width], rows: int) -> i
 
 
 def _width(code: str, node: ast.expr, frame: Any) -> Width:
-    """Find the columns of a factor: of splines by their settings, of others by their values."""
-    calls = (ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call))
-    if not SPLINES.keys().isdisjoint(calls):
-        return Width(_spline_columns(node))
+    """Find the columns of a factor, by making it of the rows once its splines are small enough."""
+    size = prod(_spline_size(part) for part in ast.walk(node) if isinstance(part, ast.Call))
+    if size * len(frame) > CELLS:
+        return Width(size)
     patsy = optional("patsy", "implicit-delta fit")
     term = patsy.Term([patsy.EvalFactor(code)])
     try:
@@ -347,31 +346,20 @@ def _width(code: str, node: ast.expr, frame: Any) -> Width:
     return Width(factor.num_columns)
 
 
-def _spline_columns(node: ast.AST) -> int:
-    """Count the columns of an expression that holds splines."""
-    match node:
-        case ast.Call(func=ast.Name(id="te"), args=args, keywords=keywords):
-            return max(1, prod(map(_spline_columns, args)) - bool(keywords))  # a constraint
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in SPLINES:
-            given = dict(zip(SPLINES[name], args, strict=False))
-            given |= {item.arg: item.value for item in keywords if item.arg}
-            return max(1, _spline(name, given))
-    return max(map(_spline_columns, ast.iter_child_nodes(node)), default=1)
-
-
-def _spline(name: str, given: dict[str, ast.expr]) -> int:
-    degree, df = (_whole(name, setting, given) for setting in ("degree", "df"))
-    degree = 3 if degree is None else degree
-    if degree > DEGREE:
-        raise Failure(f"The degree of {name} is at most {DEGREE}, not {degree}.")
-    knots = len(getattr(given.get("knots"), "elts", ()))
-    return knots + ENDS.get(name, degree) - ("constraints" in given) if df is None else df
-
-
-def _whole(name: str, setting: str, given: dict[str, ast.expr]) -> int | None:
-    match given.get(setting):
-        case None | ast.Constant(value=None) | ast.UnaryOp():
-            return None
-        case ast.Constant(value=int() as value) if not isinstance(value, bool):
-            return value
-    raise Failure(f"{setting} of {name} in the formula is a whole number, such as {setting}=4.")
+def _spline_size(call: ast.Call) -> int:
+    """Bound the columns of a spline by its settings: whole numbers, or knots one by one."""
+    name = ast.unparse(call.func)
+    given = dict(zip(SPLINES.get(name, ()), call.args, strict=False))
+    given |= {str(item.arg): item.value for item in call.keywords}
+    sizes = {}
+    for setting in ("df", "degree") if name in SPLINES else ():
+        node = given.get(setting, ast.Constant(None))
+        value = node.value if isinstance(node, ast.Constant) else "computed"
+        if isinstance(value, bool) or not isinstance(value, int | None):
+            raise Failure(
+                f"{setting} of {name} in the formula is a whole number, such as {setting}=4."
+            )
+        sizes[setting] = value or 1
+    if sizes.get("degree", 0) > DEGREE:
+        raise Failure(f"The degree of {name} is at most {DEGREE}, not {sizes['degree']}.")
+    return max(sizes.values(), default=1)

@@ -41,18 +41,10 @@ class Check(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A number that should be small.
+    """A number that should be small: a sentence with ``{x}``, how it is written, and its limits.
 
-    Attributes
-    ----------
-    name, sentence : str
-        ``{x}`` in the sentence is the number.
-    write : callable
-        Formats the number.
-    looks, fails : float
-        Limits of the marks: those at which the library warns and refuses.
-    ok, look, problem : str
-        Ends of the sentence by the mark.
+    The limits are those at which the library warns and refuses; what this means is the text of the
+    finding.
     """
 
     name: str
@@ -60,72 +52,55 @@ class Measure(NamedTuple):
     write: Callable[[float], str]
     looks: float
     fails: float = math.inf
-    ok: str = "."
-    look: str = "."
-    problem: str = "."
 
     def check(self, x: float) -> Check:
         """Mark a number."""
         level: Level = "problem" if x > self.fails else "look" if x > self.looks else "ok"
-        text = self.sentence.format(x=self.write(x)) + getattr(self, level)
-        return Check(self.name, brief(x), level, text)
+        return Check(self.name, brief(x), level, f"{self.sentence.format(x=self.write(x))}.")
 
 
 MEASURES: Mapping[str, Measure] = {
     "drift": Measure(
         "drift", "Finishing the fit would move the estimate by {x} standard errors", in_errors,
-        limits.DRIFT_WARNS, limits.DRIFT_REFUSES, ": it is finished for all purposes.",
-        ": it stopped short of its maximum, and the interval is off by about as much.",
-        ": the interval is around the wrong place. Finish the fit first.",
+        limits.DRIFT_WARNS, limits.DRIFT_REFUSES,
     ),
     "nonlinearity": Measure(
-        "nonlinearity", "Within half a standard error the quantity bends by {x}", share,
-        limits.BEND_WARNS, limits.BEND_REFUSES, ": the normal approximation is fair.",
-        ": a symmetric interval is doubtful; one from a profile or a bootstrap is not symmetric.",
-        ": it turns around there, and the interval has no meaning.",
+        "nonlinearity", "The quantity bends by {x} within half a standard error, which a symmetric "
+        "interval ignores", share, limits.BEND_WARNS, limits.BEND_REFUSES,
     ),
     "bias": Measure(
-        "bias", "Because the quantity bends, the estimate is off by {x} standard errors",
-        in_errors, limits.SHIFT_WARNS, ok=", which the interval absorbs.",
-        look=" on average, so that the interval covers less often than it says.",
+        "bias", "Because the quantity bends, the estimate is off by {x} standard errors on average",
+        in_errors, limits.SHIFT_WARNS,
     ),
     "shrinkage": Measure(
-        "shrinkage", "The penalty has moved the estimate by {x} standard errors", in_errors,
-        limits.SHRINKAGE_WARNS, ok=": the interval serves for the truth as well.",
-        look=": the interval is for the penalized fit, and covers the truth less often.",
+        "shrinkage", "The penalty has moved the estimate by {x} standard errors, and the interval "
+        "is for the penalized fit", in_errors, limits.SHRINKAGE_WARNS,
     ),
     "residual": Measure(
-        "residual", "The equations behind the standard error are solved", brief,
-        limits.UNCERTAIN, ok=" far more exactly than it is known.",
-        look=" only roughly: the standard error is uncertain.",
+        "residual", "The equations behind the standard error are solved up to {x} of it", share,
+        limits.UNCERTAIN,
     ),
     "asymmetry": Measure(
-        "asymmetry", "Two computations of the same covariance", brief, limits.UNCERTAIN,
-        ok=" agree.", look=" disagree: refits did not finish, or pushed too far.",
+        "asymmetry", "Two computations of the same covariance differ by {x}", share,
+        limits.UNCERTAIN,
     ),
 }  # fmt: skip
+WORRY = ": with so few units it is uncertain"
 STOPPED = Measure(
-    "drift",
-    "The training stopped early. Going on with it would move the estimate by {x} standard errors, "
-    "a possible bias beside the interval, not a part of it",
-    in_errors,
-    limits.STOPPED_WARNS,
-)
-FEW_UNITS = ": with so few units it is uncertain."
+    "drift", "The training stopped early; going on would move the estimate by {x} standard errors, "
+    "a possible bias beside the interval", in_errors, limits.STOPPED_WARNS,
+)  # fmt: skip
 # Notes that are numbers; a bootstrap has a limit of its own for its Monte-Carlo error.
 NOTES: Mapping[str, Measure] = {
     "monte_carlo_error": Measure(
         "Monte-Carlo error", "Another seed would change the standard error by about {x} of itself",
-        share, limits.UNCERTAIN, look=": more draws are needed to rely on the second digit.",
+        share, limits.UNCERTAIN,
     ),
     "nonlinear_share": Measure(
         "nonlinear share", "{x} of the variance over the draws is not linear in the parameters",
-        share, limits.NONLINEAR_WARNS, look=": the quantity turns or jumps, or the draws go far.",
+        share, limits.NONLINEAR_WARNS,
     ),
-    "failed": Measure(
-        "failed replicates", "Refits that gave no value: {x}", brief, 0.0,
-        look="; the interval rests on the others.",
-    ),
+    "failed": Measure("failed replicates", "Refits that gave no value: {x}", brief, 0.0),
     "bias": Measure(
         "bias over refits", "The mean over the refits is {x} standard errors from the estimate",
         in_errors, limits.SHIFT_WARNS,
@@ -140,7 +115,7 @@ NOTES: Mapping[str, Measure] = {
     ),
     "response_difference": Measure(
         "response difference", "Training runs to the same end differ by {x} of the response",
-        share, 1 - limits.REACHED, look=": they do not finish.",
+        share, 1 - limits.REACHED,
     ),
     "statistic_shift": Measure(
         "shift", "The mean over draws is {x} standard errors from the value here, a possible bias",
@@ -248,15 +223,11 @@ def _measured(estimate: Estimate) -> Iterator[Check]:
         if not math.isnan(x):
             yield measure.check(x)
     curvature = found.smallest_curvature
-    if curvature > 0:
-        text = "The fit is at a strict maximum of the log-likelihood, which an interval needs."
-        yield Check("smallest curvature", brief(curvature), "ok", text)
-    elif curvature <= 0:
-        text = (
-            "In one direction the log-likelihood does not fall: the data do not determine the "
-            "parameters, and the interval has no ground."
-        )
-        yield Check("smallest curvature", brief(curvature), "problem", text)
+    if not math.isnan(curvature):
+        strict = curvature > 0
+        text = "The log-likelihood falls in every direction from the fit, as an interval requires."
+        text = text if strict else "In one direction from the fit the log-likelihood does not fall."
+        yield Check("smallest curvature", brief(curvature), "ok" if strict else "problem", text)
 
 
 def _of_variance(estimate: Estimate) -> Iterator[Check]:
@@ -277,7 +248,7 @@ def _of_variance(estimate: Estimate) -> Iterator[Check]:
             f"{float(t_quantile(0.95, least)):.3g} standard errors instead of 1.96"
         )
         level: Level = "look" if few else "ok"
-        yield Check("degrees of freedom", brief(least), level, text + (FEW_UNITS if few else "."))
+        yield Check("degrees of freedom", brief(least), level, f"{text}{WORRY * few}.")
     if estimate.errors_add:
         text = (
             "Whether the evaluation rows were used in the fit is unknown, so the standard errors "
