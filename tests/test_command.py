@@ -1141,6 +1141,7 @@ def test_a_page_tells_rows_clusters_and_its_command(run, tmp_path):
     page = Path(place).read_text()
     assert "<h1>Does &lt;x&gt; work?</h1>" in page
     assert "By how much?" in page
+    assert page.count("Average of y if x = 1 in every row, minus the same if x = 0, by site") == 1
     said = html.unescape(" ".join(re.sub("<[^>]+>", " ", page.split("<main>")[1]).split()))
     assert "Data gaps.csv, 195 of 200 rows" in said
     assert "Left out 5 of 200 rows with missing values (x: 5)" in said
@@ -1152,6 +1153,13 @@ def test_a_page_tells_rows_clusters_and_its_command(run, tmp_path):
         assert python not in said
     typed = said.split("The command: ")[1].split(" method Infinitesimal")[0]
     assert shlex.split(typed) == ["implicit-delta", *arguments]
+
+
+def test_a_page_says_what_a_coefficient_is(run, tmp_path):
+    code, _, err = run("fit", *OK, "--ask", "x", "--report", tmp_path / "page.html")
+    assert code == 0, err
+    words = "<h1>How large is the coefficient of x, and how sure is that?</h1>"
+    assert words in (tmp_path / "page.html").read_text()
 
 
 def test_other_spellings_of_a_success_are_refused(tmp_path, capsys):

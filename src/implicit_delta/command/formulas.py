@@ -328,7 +328,7 @@ def _count(terms: Collection[Term], widths: Mapping[str, Width], rows: int) -> i
 def _width(code: str, node: ast.expr, frame: Any) -> Width:
     """Find the columns of a factor, by making it of the rows once its splines are small enough."""
     size = prod(_spline_size(part) for part in ast.walk(node) if isinstance(part, ast.Call))
-    if size * len(frame) > CELLS:
+    if len(frame) * size > CELLS or len(frame) * size**2 > WORK:
         return Width(size)
     patsy = optional("patsy", "implicit-delta fit")
     term = patsy.Term([patsy.EvalFactor(code)])

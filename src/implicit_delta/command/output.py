@@ -169,13 +169,16 @@ def write_files(
         yield options.csv
 
     def page(path: str, one: Answer) -> None:
+        question = options.question
+        if question is None and one.text in one.estimate.names:
+            question = f"How large is the coefficient of {one.text}, and how sure is that?"
         write_page(
             path,
             one.estimate,
             title=options.title,
-            question=options.question,
+            question=question,
             confidence_level=options.level,
-            facts={"Question": one.text, **facts},
+            facts=facts,
             command=command,
             **one.scale,
         )

@@ -101,7 +101,8 @@ def opinions(
     if summary is None:
         return
     yield tag("p", mark(summary.level), " ", escaped(summary.sentence))
-    terms, errors = list(dict.fromkeys(one.term for one in found)), dict(_errors(lines))
+    terms = list(dict.fromkeys(one.term for one in found))
+    errors = {line.name: line.error for line in lines}
     for term in terms[:MOST_BARS]:
         own = [one for one in found if one.term == term]
         yield tag("h3", escaped(term)) * (len(terms) > 1)
@@ -109,10 +110,6 @@ def opinions(
     if len(terms) > MOST_BARS:
         more = f"{len(terms) - MOST_BARS:,} more evaluations are left out here."
         yield tag("p", more, class_="small")
-
-
-def _errors(lines: Sequence[Line]) -> Iterator[tuple[str, float]]:
-    return ((line.name, line.error) for line in lines)
 
 
 def _opinions_of(own: Sequence[Opinion], error: float, null: float) -> str:
