@@ -21,6 +21,7 @@ from implicit_delta.inference.profile.extreme import (
     Problem,
     Trial,
     cross,
+    descended,
     extreme,
     verified,
 )
@@ -43,6 +44,7 @@ BEHIND = (1.5, 2.2, 3.2, 4.7)  # times as far out as an end, or as two standard 
 ASIDE = (2.0, 4.0)  # times as far out as the region, across the path
 FALLS = 1e-6  # relative fall of the deviance on the way out that is no rounding error
 SAME = 0.1  # of the region: the climb has led back to the maximum that is known
+CLIMBED = 1e-2  # standard errors from a second maximum
 LOOKS = 100  # evaluations of psi around a second maximum
 
 
@@ -112,8 +114,11 @@ class Audit:
 
     def _climbed(self, theta: Array) -> Array:
         try:
+            if self.problem.squares is not None:
+                top = descended(self.problem, 1, self.problem.point(theta, 1), CLIMBED)
+                return theta if top is None else top.theta
             found = self.ascent.climb(self.problem.model.at(theta))
-        except UnsupportedModelError:
+        except (EvaluationError, UnsupportedModelError):
             return theta
         return found.x if found.converged else theta
 

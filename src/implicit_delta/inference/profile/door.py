@@ -58,6 +58,7 @@ from implicit_delta.models.user_calls import isolated_cache, progress_for
 from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
 FAR = 2.0  # times as far as the quantile: a limit that no region reaches
+AT_TOP = 1e-5  # standard errors that a climb would gain: its square in the deviance
 UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
 SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
 
@@ -316,7 +317,7 @@ def _along_surface(
     response = _response(evaluation, curvature, strict)
     assert response.directions is not None
     ascent = Ascent.of(model, maximizer, curvature)
-    top = ascent.climb(model).x
+    top = model.theta if _is_top(model, ascent) else ascent.climb(model).x
     if not np.array_equal(top, model.theta):
         evaluation = evaluation.on(model.at(top))
     problem = _problem(evaluation, ascent.scale, curvature)
@@ -327,6 +328,12 @@ def _along_surface(
             _check_holds(values, problem.value)
     by_level = dict(zip(asked.levels, found, strict=True))
     return _Walked(evaluation, by_level, points, np.asarray(response.covariance))
+
+
+def _is_top(model: FittedModel, ascent: Ascent) -> bool:
+    if ascent.scale is None:
+        return False
+    return bool(np.linalg.norm(ascent.scale.half_transpose(model.score(model.theta))) <= AT_TOP)
 
 
 def _problem(evaluation: Evaluation, scale: Factor | None, curvature: Curvature) -> Problem:

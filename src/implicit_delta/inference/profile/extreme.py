@@ -58,7 +58,9 @@ STATIONARY, NEGLIGIBLE, NEAR, ROUNDED = 2e-4, 3e-6, 3e-2, 1e-2
 CG_RTOL, INDEPENDENT = 1e-6, 1e-12  # of a solution; of directions that differ
 FEWEST = 1e-3  # cosine of a correction and its step that tells nothing
 SOFT, STIFF = 0.05, 20.0  # curvature along any direction; that of the log-likelihood is one
-FAR, HALVINGS, FLOOR, MOST_JUMPS = 0.3, 12, 0.02, 12
+# Where least squares leave a curved valley: relative gap of a first trial that is far off, and
+# secants until then; the distance from its floor to which descents go, relative to the root.
+FAR, MOST_SECANTS, FLOOR, HALVINGS, MOST_JUMPS, LARGEST_DAMPING = 0.3, 5, 0.1, 12, 12, 1e8
 CENTRAL, FORWARD = 2.0**-10, 2.0**-17  # of a unit: differences of residuals
 STEP = 1e-3  # standard errors over which the gradient of psi is differenced
 CORRECTIONS, VIOLATED = 20, 1e-9  # steps back to nonlinear constraints; standard errors
@@ -353,7 +355,7 @@ class Problem:
             metric = before.metric
         lam, nu, share = _multipliers(metric, q, g, rows)
         found = Point(theta, psi, root, q, g, rows, nu, lam, share, metric)
-        if before is None:
+        if before is None or (self.squares is not None and before.share > NEAR):
             return found
         change = found.rest(found.strength, nu) - before.rest(found.strength, nu)
         step = theta - before.theta
@@ -438,27 +440,29 @@ def extreme(
     start: Point,
     beyond: float | None = None,
     tolerance: float = STATIONARY,
+    near: float = 0.0,
 ) -> Found:
     """Find the extreme of sign * psi up to a root of the deviance, from a point of the region.
 
-    Psi must rise outwards, and be more extreme than `beyond` if given, from the start on.
+    Psi must rise outwards, and be more extreme than `beyond` if given, from the start on. A start
+    whose root is that far off, relatively, may be a step away from the end.
     """
     height = -np.inf if beyond is None else sign * beyond
-    point, best, mu, rejected, failure, jumps = start, None, 0.0, 0, "", 0
+    point, mu, rejected, failure, jumps = start, 0.0, 0, "", 0
+    best = start if abs(start.root - root) <= near * root and start.lam > 0 else None
     for _ in range(MOST_STEPS):
         done = best is not None and best.share <= tolerance
-        exact = done or point.g.size == 1
+        exact = (done or point.g.size == 1) and tolerance <= STATIONARY
         trial = _land(problem, point, mu, root, EXACT if exact else LOOSE)
         if trial.kind == "far":
             ahead, jumps = _jump(problem, sign, point, trial.first, root), jumps + 1
-            if ahead is not None and jumps < MOST_JUMPS:
-                point, best, mu = ahead, None, 0.0
-                continue
-            return Found(None, UNFINISHED)
+            if ahead is None or jumps > MOST_JUMPS:
+                return Found(None, UNFINISHED)
+            point, best, mu = ahead, None, 0.0
+            continue
         if (best is None and trial.kind == "open") or (trial.kind == "jump" and point.g.size == 1):
             return Found(None, "", trial.kind, trial.theta)
-        if done and trial.kind in ("", "held"):
-            assert best is not None
+        if done and best is not None and trial.kind in ("", "held"):
             return Found(best.at(trial.theta, problem.psi(trial.theta), trial.root, trial.t))
         new, failure = _seen(problem, sign, root, trial, point, height, best)
         if new is None:
@@ -466,7 +470,7 @@ def extreme(
             if rejected > MOST_REJECTED or (best is None and not failure and rejected > 2):
                 break
             continue
-        if exact and new.share <= tolerance:
+        if new.share <= tolerance and (exact or tolerance > STATIONARY):
             return Found(new)
         height, point, best = max(height, _height(sign, root, trial, new.psi)), new, new
         mu, rejected = (mu / 4 if mu > 0.2 else 0.0), 0
@@ -513,29 +517,38 @@ def _jump(problem: Problem, sign: int, point: Point, t: float, root: float) -> P
             break
     if ahead is None:
         return None
-    mu = 0.0
+    return descended(problem, sign, ahead, FLOOR * max(root, ahead.root), held=True)
+
+
+def descended(
+    problem: Problem, sign: int, point: Point, short: float, held: bool = False
+) -> Point | None:
+    """Climb the log-likelihood by damped Gauss-Newton steps, with psi held or not.
+
+    It ends where a step is as short as this, in standard errors; None if it does not.
+    """
+    mu, careful = 0.0, not held
     for _ in range(MOST_STEPS):
-        u, v = ahead.metric.solve(np.stack([ahead.q, ahead.g], axis=1), mu).T
-        step = (ahead.g @ u) / (ahead.g @ v) * v - u
-        if -step @ ahead.q <= FLOOR * max(root, ahead.root) ** 2:
-            return ahead
-        if not problem.root(ahead.theta + step) < ahead.root:
-            mu = max(4 * mu, 0.1)
-            if mu > 1e8:
-                return None
-            continue
-        new = _point(problem, ahead.theta + step, sign)
-        if new is None:
+        u, v = point.metric.solve(np.stack([point.q, point.g], axis=1), mu).T
+        step = ((point.g @ u) / (point.g @ v) * v if held else 0.0) - u
+        if -step @ point.q <= short**2:
+            return point
+        if _root(problem, point.theta + step) < point.root:
+            point = _point(problem, point.theta + step, sign, careful) or point
+            mu = mu / 10 if mu > 1e-3 else 0.0
+        elif not careful:
+            careful, point = True, _point(problem, point.theta, sign, True) or point
+        elif mu > LARGEST_DAMPING:
             return None
-        ahead, mu = new, (mu / 10 if mu > 1e-3 else 0.0)
+        else:
+            mu = max(4 * mu, 0.1)
     return None
 
 
-def _point(problem: Problem, theta: Array, sign: int) -> Point | None:
+def _point(problem: Problem, theta: Array, sign: int, careful: bool = False) -> Point | None:
     try:
-        if not np.isfinite(_root(problem, theta)):
-            return None
-        return problem.point(theta, sign)
+        known = np.isfinite(_root(problem, theta))
+        return problem.point(theta, sign, careful=careful) if known else None
     except (EvaluationError, UnsupportedModelError):
         return None
 
@@ -609,7 +622,7 @@ def cross(
         smallest = min(smallest, abs(gap))
         if stalled or abs(gap) <= rtol * root:
             return Trial(theta, root + gap, t, first)
-        if near and t == first and not abs(gap) <= FAR * root:
+        if near and (tries == MOST_SECANTS or (tries == 0 and not abs(gap) <= FAR * root)):
             return Trial(theta, root + gap, t, first, "far")
         low, high, gap_low = (t, high, gap) if gap < 0 else (low, t, gap_low)
         if high < SHORTEST * first and low == 0:

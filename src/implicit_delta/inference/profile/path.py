@@ -18,7 +18,7 @@ from implicit_delta.errors import ConvergenceError, EvaluationError
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.extreme import STATIONARY, Point, Problem, extreme, verified
 
-LONGEST_STEP, SHORTEST_STEP = 1.0, 1e-3  # in r; a turn of psi within the latter is looked at
+LONGEST_STEP, SHORTEST_STEP = 1.5, 1e-3  # in r; a turn of psi within the latter is looked at
 PASSING = 1e-2  # share of the gradient of psi that may be left on the way
 FARTHEST_LOOK, LONGER_LOOK = 0.25, 3.0  # in r; times the look before
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
@@ -201,7 +201,7 @@ class Side:
             return
         if found.point is not None:
             point = found.point
-            if root == goal and self.problem.limits is None:
+            if root == goal and self.problem.limits is None and self.problem.squares is None:
                 point = verified(self.problem, self.sign, root, point)
             self.points.append(replace(point, root=root))
             self._root = root
