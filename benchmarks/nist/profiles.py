@@ -4,7 +4,8 @@ Run with ``python -m benchmarks.nist.profiles [problem ...]``; without problems 
 in ``profiles.json``. Beside each profile stands a walk: the parameter is held, the others are
 fitted again by `scipy.optimize.least_squares` (Levenberg-Marquardt, from the last fit), and a
 secant finds where the deviance is the quantile. An end is right if refits from several starts,
-with the parameter held there, have the deviance of the quantile to 1e-3 of its root. Lanczos1 is an exact fit and has no profile.
+with the parameter held there, have the deviance of the quantile to 1e-3 of its root. Lanczos1 is
+an exact fit and has no profile.
 """
 
 import json
@@ -104,7 +105,9 @@ def errors_of(problem, j, ends, root):
             value = problem.theta[j] + share * (end - problem.theta[j])
             r, path = root_at(problem.residuals, path, least, noise, j, value)
         draws = np.random.default_rng(0).normal(size=(STARTS, problem.theta.size))
-        starts = problem.theta * np.exp(SPREAD * np.vstack([0 * problem.theta, draws]))
+        signs = np.sign(np.random.default_rng(1).uniform(-1, 3, size=draws.shape))
+        spread = problem.theta * signs * np.exp(SPREAD * draws)
+        starts = np.vstack([problem.theta, spread])
         others = [root_at(problem.residuals, x, least, noise, j, end)[0] for x in starts]
         found.append(float(np.nanmin([r, *others]) / root - 1))
     return found
