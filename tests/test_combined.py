@@ -248,3 +248,48 @@ def test_fixed_parts_are_fixed_after_combining(first, second):
     with pytest.raises(ValueError, match=r"\(m1 \+ m2\).fix\(mu=5"):
         first.fix(mu=5.0) + second
     assert (first + second).fix(mu=5.0).theta["mu"] == 5.0
+
+
+SECOND = np.random.default_rng(4).poisson(45.0, 12)
+
+
+def test_bootstraps_under_an_equality_are_those_of_the_substitution():
+    """The efficiency is measured again in both, and the same rows are drawn."""
+
+    def joint(name):
+        def background(th):
+            return SECOND * np.log(th[name]) - th[name]
+
+        first = idm.from_loglik(seen, start={"N": 50.0, "eff": 0.9})
+        second = idm.from_loglik(background, start={name: 40.0})
+        return idm.combine(first=first, eff=idm.measurement(eff=(0.9, 0.03)), second=second)
+
+    with pytest.warns(idm.ImplicitDeltaWarning, match="shares no parameter"):
+        apart = joint("B")
+    held = apart.constrain(constraints={"type": "eq", "fun": lambda th: th.N - th.B})
+    found, expected = (
+        idm.infer(m, ["N", "eff"], idm.Bootstrap(40, rng=0)) for m in (held, joint("N"))
+    )
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-4)
+
+
+def test_a_data_set_without_free_parameters_has_robust_errors(calibrated):
+    fixed = calibrated.fix(eff=0.9)
+    est = idm.infer(fixed, "N", robust="HC0")
+    assert est.standard_error == pytest.approx(np.std(COUNTS) / np.sqrt(12) / 0.9, rel=1e-5)
+    assert est.budget["eff"] == 0
+
+
+@pytest.mark.parametrize("influence", [False, True])
+def test_robust_errors_of_data_in_tension_count_a_measurement_once(influence):
+    """The error that it states, and not its distance from the fit as well."""
+    rows = norm.rvs(0.0, 1.0, 400, random_state=3)
+    model = idm.from_loglik(lambda th: norm.logpdf(rows, th.mu, 1.0), start={"mu": 0.0})
+    joint = model + idm.measurement(mu=(0.3, 0.05))
+    est = idm.infer(joint, "mu", robust=True, influence=influence)
+    share = 0.5  # of either: the precisions are 400 and 1 / 0.05**2
+    mu = joint.theta["mu"]
+    expected = share * np.hypot(np.sqrt(np.mean((rows - mu) ** 2) / 400), 0.05)
+    assert est.standard_error == pytest.approx(expected, rel=1e-6)
+    *sources, total = est.budget.values()
+    assert total == pytest.approx(np.sqrt(np.sum(np.square(sources))), rel=1e-6)

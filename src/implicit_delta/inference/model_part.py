@@ -18,7 +18,7 @@ from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import dispersion_of
 from implicit_delta.models.processes import processes_of
-from implicit_delta.models.sources import measurement_variance
+from implicit_delta.models.sources import measurement_variance, without_measurements
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
 ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range
@@ -174,9 +174,9 @@ def _robust(
     if isinstance(V, Factored) and response.basis is not None and not sandwich.stopped:
         found: Covariance = Factored(V.left, sandwich.of_basis(model, response.basis))
     elif rows is None:
-        found = sandwich.of_directions(model, directions)
+        found = sandwich.of_directions(without_measurements(model), directions)
     else:
-        found = sandwich.of_rows(model, rows)
+        found = sandwich.of_rows(without_measurements(model), rows)
     return sandwich.positive(found) + _stated(model, response)
 
 

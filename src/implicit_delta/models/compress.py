@@ -1,23 +1,22 @@
-"""Equal rows of a table counted once, by DuckDB: a fit with the counts is the fit to all rows."""
+"""Equal rows of a table counted once: a fit with the counts is the fit to all rows."""
 
 import glob
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from implicit_delta.core.optional import optional
 from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
-MOST_COUNT = 2**53
-MOST_GROUPS = 20_000_000  # as many rows of ten numbers are 1.6 GB
+MOST_COUNT = 2.0**53  # beyond it not every whole number is one of float64
 HARDLY = 0.5  # groups over rows above which nothing is gained
 # Nothing is fetched from the network, whatever a path looks like.
 OFFLINE = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-PARQUET = (".parquet", ".pq", ".parq")
-CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+KINDS = {"parquet": (".parquet", ".pq", ".parq"), "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz")}
 REMOTE = ("http://", "https://", "s3://", "gs://", "gcs://", "az://", "hf://", "r2://", "file:")
 
 
@@ -65,78 +64,83 @@ def compress(
     """
     if not count:
         raise ValueError(f"count is the name of a column, not {count!r}.")
-    if type(table).__module__.partition(".")[0] == "polars":
-        return _of_polars(table, columns, count, weights)
-    source = _source(table)
-    names = _names(source.columns, columns, count, weights)
-    counted = _counted(source, names, count, weights)
+    library = type(table).__module__.partition(".")[0]
+    if library == "polars":
+        counted = _of_polars(table.lazy(), columns, count, weights)
+    elif library == "pandas" and hasattr(table, "columns"):
+        counted = _of_pandas(table, columns, count, weights)
+    else:
+        counted = _of_relation(_relation(table), columns, count, weights)
+    names = [name for name in counted.columns if name != count]
     _check_gain(
-        counted[count].sum(), {name: counted[name].nunique() for name in names}, len(counted)
+        float(counted[count].sum()), {n: len(counted[n].unique()) for n in names}, len(counted)
     )
-    return source.back(counted)
+    return counted
 
 
-def _names(there: list[str], columns: Iterable[str] | None, count: str, weights: str) -> list[str]:
-    names = _chosen(there, columns, weights)
-    if count in names:
-        raise ValueError(
-            f'The table has a column {count!r}: name the new one otherwise, `count="copies"`, or, '
-            f"if it holds counts already, `weights={count!r}`."
-        )
-    return names
+def _of_pandas(table: Any, columns: Any, count: str, weights: str) -> Any:
+    there = list(table.columns)
+    if not all(isinstance(name, str) for name in there):
+        raise TypeError("compress needs columns with names: `table.rename(columns=str)`.")
+    names = _chosen(there, columns, count, weights)
+    groups = table.groupby(names, dropna=False, observed=True, sort=True)
+    if not weights:
+        counted = groups.size().reset_index(name=count)
+    else:
+        given = table[weights]
+        _check_numbers(given.dtype.kind in "biuf", weights)
+        values = given.to_numpy(dtype=np.float64)
+        wrong = ~np.isfinite(values) | (values < 0)
+        _check_counts(int(wrong.sum()), values.sum(), weights)
+        counted = groups[weights].sum().reset_index().rename(columns={weights: count})
+    _check_rows(len(counted))
+    return counted.astype({**{n: table[n].dtype for n in names}, count: _whole(counted[count])})
 
 
-def _of_polars(table: Any, columns: Iterable[str] | None, count: str, weights: str) -> Any:
-    """Count with polars itself, which keeps its types; lazy frames stay lazy until the end."""
+def _of_polars(table: Any, columns: Any, count: str, weights: str) -> Any:
+    """Count with polars itself; lazy frames stay lazy until the end."""
     polars = optional("polars", "compress")
-    lazy = table.lazy()
-    names = _names(lazy.collect_schema().names(), columns, count, weights)
+    names = _chosen(table.collect_schema().names(), columns, count, weights)
     given = polars.col(weights) if weights else polars.lit(1)
     wrong = (given.is_null() | given.is_nan() | given.is_infinite() | (given < 0)).sum()
-    number = given.sum() if weights else polars.len()
-    wide = lazy.group_by(names).agg(
-        number.alias(count), (wrong if weights else polars.lit(0)).alias("?")
-    )
+    own = [given.sum() if weights else polars.len(), wrong if weights else polars.lit(0)]
+    wide = table.group_by(names).agg(own[0].alias(count), own[1].alias("?"))
     counted = wide.sort(names).collect()
-    _check_counted(len(counted), int(counted["?"].sum()), counted[count].max(), weights)
-    _check_gain(counted[count].sum(), {n: counted[n].n_unique() for n in names}, len(counted))
+    _check_rows(len(counted))
+    _check_counts(int(counted["?"].sum()), float(counted[count].sum()), weights)
     return counted.drop("?").with_columns(polars.col(count).cast(polars.Int64))
 
 
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """A relation of DuckDB, the names of its columns, and the way back to a pandas frame.
-
-    `labels` has the distinct values of columns that go as codes, and `types` those of the others.
-    """
-
-    relation: Any
-    columns: list[str]
-    labels: dict[str, Any] = field(default_factory=dict)
-    types: dict[str, Any] = field(default_factory=dict)
-
-    def back(self, counted: Any) -> Any:
-        """Give a frame the values and the types of the table that it was made of."""
-        for name in counted.columns:
-            if name in self.labels:
-                counted[name] = self.labels[name].take(counted[name])
-            elif name in self.types:
-                counted[name] = counted[name].astype(self.types[name])
-        return counted
+def _of_relation(relation: Any, columns: Any, count: str, weights: str) -> Any:
+    """Count by DuckDB, which keeps what does not fit into memory on disk."""
+    names = _chosen(list(relation.columns), columns, count, weights)
+    some = ", ".join(map(_quoted, names))
+    number, wrong = "count(*)", "0"
+    if weights:
+        kind = str(relation.types[relation.columns.index(weights)])
+        _check_numbers(_is_number(kind), weights)
+        given = _quoted(weights)
+        number = f"sum({given})"
+        wrong = f"count_if({given} is null or not isfinite({given}::double) or {given} < 0)"
+    query = f"select {some}, {number}, {wrong} from rows group by {some} order by {some}"
+    counted = relation.query("rows", query).df()
+    counted.columns = [*names, count, "?"]
+    _check_rows(len(counted))
+    _check_counts(int(counted["?"].sum()), float(counted[count].sum()), weights)
+    return counted.drop(columns="?").astype({count: _whole(counted[count])})
 
 
-def _source(table: Any) -> _Source:
+def _relation(table: Any) -> Any:
     duckdb = optional("duckdb", "compress")
-    library = type(table).__module__.partition(".")[0]
-    if library == "duckdb" or type(table).__name__ == "DuckDBPyRelation":
-        return _Source(table, list(table.columns))
+    if type(table).__name__ == "DuckDBPyRelation":
+        return table
     database = duckdb.connect(":memory:", config=OFFLINE)
-    if isinstance(table, str | os.PathLike) or _is_paths(table):
-        return _of_files(database, table)
-    if library == "pandas" and hasattr(table, "columns"):
-        return _of_pandas(database, table)
-    if library == "pyarrow":
-        return _Source(database.from_arrow(table), list(table.schema.names))
+    listed = isinstance(table, list | tuple)
+    paths = list(table) if listed else [table]
+    if all(isinstance(path, str | os.PathLike) for path in paths):
+        return _of_files(database, [path for entry in paths for path in _files(os.fspath(entry))])
+    if type(table).__module__.partition(".")[0] == "pyarrow":
+        return database.from_arrow(table)
     raise TypeError(
         f"compress needs a data frame, an Arrow table or paths of Parquet or CSV files, and got "
         f"{type(table).__name__}. Of an array: `np.unique(rows, axis=0, return_counts=True)`; of a "
@@ -145,85 +149,22 @@ def _source(table: Any) -> _Source:
     )
 
 
-def _of_pandas(database: Any, table: Any) -> _Source:
-    """Take a frame, with columns by number: DuckDB does not tell x from X."""
-    if not len(table):
-        raise ValueError("The table is empty.")
-    names = [str(name) for name in table.columns]
-    if names != list(table.columns):
-        raise TypeError(
-            "compress needs columns with names: `table.rename(columns=str)` makes them."
-        )
-    _refuse_twice(names)
-    labels, types, columns = {}, {}, {}
-    for i, name in enumerate(names):
-        if _is_plain(table[name].dtype):
-            columns[f"c{i}"], types[name] = table[name], table[name].dtype
-        else:
-            columns[f"c{i}"], labels[name] = _coded(table[name])
-    frame = optional("pandas", "compress").DataFrame(columns)
-    return _Source(database.from_df(frame), names, labels, types)
-
-
-def _is_plain(kind: Any) -> bool:
-    """Whether DuckDB has this type: numbers, texts, and times without a zone."""
-    if getattr(kind, "tz", None) is not None:
-        return False
-    return getattr(kind, "kind", "O") in "biufM" or str(kind) in ("str", "string")
-
-
-def _coded(column: Any) -> tuple[Any, Any]:
-    """Codes of any other values, in sorted order where they have one, and the values."""
-    pandas = optional("pandas", "compress")
-    if isinstance(column.dtype, pandas.CategoricalDtype):
-        codes, kind = column.cat.codes.to_numpy(), column.dtype
-        return codes, _Labels(pandas.Categorical(kind.categories, dtype=kind))
-    try:
-        codes, values = pandas.factorize(column, sort=True)
-    except TypeError:  # values that cannot be compared
-        codes, values = pandas.factorize(column)
-    return codes, _Labels(pandas.Series(values, dtype=column.dtype).array)
-
-
-@dataclass(frozen=True, eq=False)
-class _Labels:
-    values: Any
-
-    def take(self, codes: Any) -> Any:
-        """Values by their codes; -1 stands for a missing one."""
-        return self.values.take(codes.to_numpy(), allow_fill=True)
-
-
-def _is_paths(table: Any) -> bool:
-    return isinstance(table, list | tuple) and all(
-        isinstance(path, str | os.PathLike) for path in table
-    )
-
-
-def _of_files(database: Any, table: Any) -> _Source:
-    given = [table] if isinstance(table, str | os.PathLike) else list(table)
-    paths = [path for entry in given for path in _files(os.fspath(entry))]
+def _of_files(database: Any, paths: list[str]) -> Any:
     if not paths:
         raise ValueError("compress got an empty list of paths.")
-    _refuse_twice(paths)
+    _refuse_twice("path", paths)
     kinds = {_kind(path) for path in paths}
     if len(kinds) > 1:
         raise ValueError("compress takes files of one kind at a time: Parquet or CSV.")
     read = database.read_parquet if kinds == {"parquet"} else database.read_csv
-    schemas = [_schema(read, path) for path in paths]
-    for path, schema in zip(paths[1:], schemas[1:], strict=True):
+    schemas = [_schema(read(glob.escape(path))) for path in paths]
+    for path, schema in zip(paths, schemas, strict=True):
         _check_alike(paths[0], schemas[0], path, schema)
-    relation = read([glob.escape(path) for path in paths], union_by_name=True)
-    return _Source(relation, list(relation.columns))
+    return read([glob.escape(path) for path in paths], union_by_name=True)
 
 
-def _schema(read: Any, path: str) -> dict[str, str]:
-    """Names and types of the columns of a file."""
-    try:
-        found = read(glob.escape(path))
-    except optional("duckdb", "compress").Error as error:
-        raise ValueError(f"{path} cannot be read: {_line(error)}") from None
-    return dict(zip(found.columns, map(str, found.types), strict=True))
+def _schema(relation: Any) -> dict[str, str]:
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
 def _check_alike(first: str, known: dict[str, str], path: str, schema: dict[str, str]) -> None:
@@ -241,40 +182,37 @@ def _check_alike(first: str, known: dict[str, str], path: str, schema: dict[str,
 
 
 def _is_number(kind: str) -> bool:
-    return "INT" in kind or kind in ("DOUBLE", "FLOAT", "REAL") or kind.startswith("DECIMAL")
+    whole = "INT" in kind and kind != "INTERVAL"
+    return whole or kind.startswith(("DOUBLE", "FLOAT", "DECIMAL"))
 
 
 def _files(path: str) -> list[str]:
-    """Expand a folder or a pattern, in sorted order."""
+    """Expand a folder or a pattern, in sorted order; a path that exists is no pattern."""
     if path.startswith(REMOTE):
         raise ValueError(
             f"compress reads local files, and {path!r} is elsewhere. Open it with DuckDB yourself "
             '(`duckdb.sql("from read_parquet(...)")`) and give the relation.'
         )
-    if os.path.isdir(path):
-        found = sorted(str(p) for end in PARQUET for p in Path(path).rglob(f"*{end}"))
-        hint = f"a folder without Parquet files ({', '.join(PARQUET)})"
-    elif os.path.exists(path):
+    if os.path.isfile(path):
         return [path]
+    if os.path.isdir(path):
+        found = sorted(str(p) for end in KINDS["parquet"] for p in Path(path).rglob(f"*{end}"))
     else:
-        found, hint = sorted(glob.glob(path, recursive=True)), "no file and matches none"
+        found = sorted(glob.glob(path, recursive=True))
     if not found:
-        raise FileNotFoundError(f"{path!r} is {hint}.")
+        raise FileNotFoundError(f"{path!r} is no file, matches none, and has no Parquet files.")
     return found
 
 
 def _kind(path: str) -> str:
-    lower = path.lower()
-    if lower.endswith(PARQUET):
-        return "parquet"
-    if lower.endswith(CSV):
-        return "csv"
-    raise ValueError(
-        f"{path!r} is neither Parquet ({', '.join(PARQUET)}) nor CSV ({', '.join(CSV)}) by name."
-    )
+    for kind, ends in KINDS.items():
+        if path.lower().endswith(ends):
+            return kind
+    raise ValueError(f"{path!r} is neither Parquet nor CSV by name: {KINDS}.")
 
 
-def _chosen(there: list[str], columns: Iterable[str] | None, weights: str) -> list[str]:
+def _chosen(there: list[str], columns: Any, count: str, weights: str) -> list[str]:
+    """Names of the columns to count by, checked."""
     if isinstance(columns, str):
         columns = [columns]
     names = [name for name in there if name != weights] if columns is None else list(columns)
@@ -285,71 +223,48 @@ def _chosen(there: list[str], columns: Iterable[str] | None, weights: str) -> li
         raise ValueError(f"The column of weights {weights!r} cannot be one of `columns`.")
     if not names:
         raise ValueError("compress needs at least one column.")
-    _refuse_twice(names)
+    _refuse_twice("column", names)
+    if count in names:
+        raise ValueError(
+            f'The table has a column {count!r}: name the new one otherwise, `count="copies"`, or, '
+            f"if it holds counts already, `weights={count!r}`."
+        )
     return names
 
 
-def _refuse_twice(names: list[str]) -> None:
+def _refuse_twice(what: str, names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"The column {twice[0]!r} is there twice.")
+        raise ValueError(f"The {what} {twice[0]!r} is there twice.")
 
 
-def _counted(source: _Source, names: list[str], count: str, weights: str) -> Any:
-    inside = source.relation.columns
-    _check_types(source, names, weights)
-    some = [_quoted(inside[source.columns.index(name)]) for name in names]
-    number, bad = "count(*)", "0"
-    if weights:
-        given = _quoted(inside[source.columns.index(weights)])
-        number = f"sum({given})"
-        finite = f"isfinite({given}::double)"
-        bad = f"count_if({given} is null or not {finite} or {given} < 0)"
-    query = (
-        f"select {', '.join(some)}, {number}, {bad} from rows "
-        f"group by {', '.join(some)} order by {', '.join(some)} limit {MOST_GROUPS + 1}"
-    )
-    try:
-        counted = source.relation.query("rows", query).df()
-    except optional("duckdb", "compress").Error as error:
-        raise ValueError(f"The table cannot be counted: {_line(error)}") from None
-    counted.columns = [*names, count, f"bad {count}"]
-    most = counted[count].max() if len(counted) else 0
-    _check_counted(len(counted), int(counted.iloc[:, -1].sum()), most, weights)
-    counted = counted.iloc[:, :-1].copy()
-    whole = counted[count] == counted[count].round()
-    return counted.astype({count: "int64"}) if whole.all() else counted
-
-
-def _check_types(source: _Source, names: list[str], weights: str) -> None:
-    kinds = dict(zip(source.columns, map(str, source.relation.types), strict=True))
-    spans = [name for name in names if kinds[name] == "INTERVAL"]
-    if spans:
-        raise TypeError(f"The column {spans[0]!r} holds time spans: give it in whole numbers.")
-    if weights and (weights in source.labels or not _is_number(kinds[weights])):
+def _check_numbers(are: bool, weights: str) -> None:
+    if not are:
         raise TypeError(f"The column of weights {weights!r} holds no numbers.")
 
 
-def _check_counted(groups: int, bad: int, most: Any, weights: str) -> None:
+def _check_rows(groups: int) -> None:
     if not groups:
         raise ValueError("The table is empty.")
-    if groups > MOST_GROUPS:
-        raise ValueError(
-            f"More than {MOST_GROUPS:,} distinct rows: nothing is gained by counting them. Name "
-            "the `columns` that the model uses, or see `from_shards` for fits to all rows."
-        )
-    if bad:
-        raise ValueError(f"{bad} of the counts {weights!r} are missing, infinite or negative.")
-    if most > MOST_COUNT:
-        raise ValueError(f"The counts {weights!r} add up to {most:.3g}, beyond whole numbers.")
 
 
-def _check_gain(rows: Any, values: dict[str, int], groups: int) -> None:
+def _check_counts(wrong: int, total: float, weights: str) -> None:
+    if wrong:
+        raise ValueError(f"{wrong} of the counts {weights!r} are missing, infinite or negative.")
+    if total > MOST_COUNT:
+        raise ValueError(f"The counts {weights!r} add up to {total:.3g}, beyond whole numbers.")
+
+
+def _whole(counts: Any) -> str:
+    return "int64" if np.all(counts == np.round(counts)) else "float64"
+
+
+def _check_gain(rows: float, values: dict[str, int], groups: int) -> None:
     if rows < 100 or groups <= HARDLY * rows:
         return
     widest = max(values, key=lambda name: values[name])
     warn(
-        f"{groups:,} of {float(rows):,.0f} rows are distinct, so that counting them gains little. "
+        f"{groups:,} of {rows:,.0f} rows are distinct, so that counting them gains little. "
         f"The column {widest!r} alone has {values[widest]:,} values: leave it out with "
         "`columns=` if the model does not use it.",
         ImplicitDeltaWarning,
@@ -358,7 +273,3 @@ def _check_gain(rows: Any, values: dict[str, int], groups: int) -> None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -12,7 +12,7 @@ from implicit_delta.linalg.solvers import Factor
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import OuterProducts
 from implicit_delta.models.penalty import Penalty
-from implicit_delta.models.rows import LocalObjective, RoughRows, Rows, units_of
+from implicit_delta.models.rows import LocalObjective, Rows, StoredRows, units_of
 from implicit_delta.models.weights import Weights
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RowObjective:
         return None
 
     def objective(self, theta: Array) -> float:
-        total = getattr(self.rows, "total", None)  # of `TotalRows`
+        total = getattr(self.rows, "total", None)  # of `StoredRows`
         if total is None:
             return self.weights.total(self.rows.terms(theta)) - self.penalty.value(theta)
         return float(total(theta, self.weights.values) - self.penalty.value(theta))
@@ -69,7 +69,7 @@ class RowObjective:
         return self.score(theta)
 
     def rough_score(self, theta: Array) -> Array:
-        if not isinstance(self.rows, RoughRows):
+        if not isinstance(self.rows, StoredRows):
             return self.score(theta)
         return self.rows.rough_score(theta, self.weights.values) - self.penalty.score(theta)
 
@@ -101,8 +101,8 @@ class RowObjective:
         return None
 
     def check_saddle(self) -> None:
-        if not isinstance(self.rows, RoughRows):
+        if not isinstance(self.rows, StoredRows):
             return
         v = np.diag(self.units)
-        own = self.rows.rough_curvature(self.theta, self.weights.values, v)
+        own = self.rows.curvature(self.theta, self.weights.values, v)
         refuse_saddle(v @ (own + self.penalty.curvature(self.theta, v)))

@@ -14,7 +14,6 @@ from implicit_delta.models.rows import (
     DifferencedRows,
     FormedOutputs,
     Outputs,
-    TangentOutputs,
     TangentRows,
     Whitened,
 )
@@ -174,8 +173,6 @@ def tangent_model(model: "FittedModel") -> "FittedModel":
     language, rows = model.space.language, None
     if isinstance(model.rows, TangentRows):
         rows = model.rows.tangent(model.theta)
-    elif isinstance(model.rows.outputs, TangentOutputs):
-        rows = model.rows.outputs.tangent(model.theta)
     if rows is None or not isinstance(language, TangentLanguage):
         raise UnsupportedModelError(NOT_A_NETWORK)
     predictor = model.facts.host.predictor

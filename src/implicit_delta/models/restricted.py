@@ -21,13 +21,13 @@ from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.rows import (
     BatchedRows,
     LocalRows,
+    MeasuredRows,
     NoisyOutputs,
     NormalizedRows,
     Outputs,
     RedrawableRows,
     Rows,
     ScaledRows,
-    TangentOutputs,
     TangentRows,
     Whitened,
     units_of,
@@ -113,17 +113,21 @@ class Restricted:
 
     def tangent(self, theta: Array) -> "Restricted | None":
         point = self.chart.point(theta)
-        found = None
-        if isinstance(self.rows, TangentRows):
-            found = self.rows.tangent(point)
-        elif isinstance(self.rows.outputs, TangentOutputs):
-            found = self.rows.outputs.tangent(point)
+        found = self.rows.tangent(point) if isinstance(self.rows, TangentRows) else None
         return None if found is None else Restricted(found, self.chart)
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "Restricted":
         if not isinstance(self.rows, RedrawableRows):
             raise cannot_draw("its rows have no `redraw`", self.n)
         return Restricted(self.rows.redraw(self.chart.point(theta), weights, rng), self.chart)
+
+    def measured_again(
+        self, theta: Array, weights: Weights, rng: np.random.Generator
+    ) -> "Restricted":
+        if not isinstance(self.rows, MeasuredRows):
+            return self
+        rows = self.rows.measured_again(self.chart.point(theta), weights, rng)
+        return self if rows is self.rows else Restricted(rows, self.chart)
 
     def batch_score(self, theta: Array, weights: Array, rows: NDArray[np.integer[Any]]) -> Array:
         point = self.chart.point(theta)

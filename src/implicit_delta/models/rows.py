@@ -319,35 +319,17 @@ class NormalizedRows(Protocol):
 
 
 @runtime_checkable
-class TotalRows(Protocol):
-    """Rows whose terms are added up where they are stored."""
+class StoredRows(Protocol):
+    """Rows that are stored elsewhere: what can be added up or chosen there does not travel."""
 
     def total(self, theta: Array, weights: Array) -> float:
         """Weighted sum of the terms; one of weight zero is left out, even minus infinity."""
 
-
-@runtime_checkable
-class RoughRows(Protocol):
-    """Rows with derivatives by few differences, where careful ones take many calls."""
-
     def rough_score(self, theta: Array, weights: Array) -> Array:
         """Gradient of the weighted sum of the terms to about 1e-5 of a standard error, (d,)."""
 
-    def rough_curvature(self, theta: Array, weights: Array, v: Array) -> Array:
-        """Curvature times v, (d, k), good enough to tell a saddle from a maximum."""
-
-
-@runtime_checkable
-class RankedRows(Protocol):
-    """Rows whose influences are ranked where they are stored."""
-
     def strongest(self, theta: Array, weights: Weights, v: Array, errors: Array, k: int) -> Any:
         """Find the k rows of largest influence; see `models.strongest`."""
-
-
-@runtime_checkable
-class ResampledRows(Protocol):
-    """Rows whose weights in a replicate may be drawn where they are stored."""
 
     def resampled(
         self,
@@ -381,14 +363,6 @@ class TangentRows(Protocol):
 
     def tangent(self, theta: Array) -> Rows | None:
         """Linearize the outputs around theta; None where they cannot be reached."""
-
-
-@runtime_checkable
-class TangentOutputs(Protocol):
-    """Outputs of a network, which can be linearized."""
-
-    def tangent(self, theta: Array) -> Rows:
-        """Linearize the outputs around theta."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """Data sets that are fitted together, and the curvature that each contributes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,17 @@ class Source:
 def strata_of(model: Any) -> tuple[slice, ...]:
     """Rows that were sampled together: all, or those of each of several data sets."""
     return tuple(source.rows for source in model.facts.sources) or (slice(0, model.n),)
+
+
+def without_measurements(model: Any) -> Any:
+    """Give sources of one term no weight: how far it is from the fit says nothing of its error."""
+    single = [source.rows for source in model.facts.sources if source.single]
+    if not single:
+        return model
+    values = np.array(model.weights.values)
+    for rows in single:
+        values[rows] = 0.0
+    return replace(model, weights=replace(model.weights, values=values))
 
 
 def information_of(model: Any, theta: Array, v: Array, rows: slice) -> Array:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from implicit_delta.core.types import Array
 from implicit_delta.models.redraws import influences_of
-from implicit_delta.models.rows import RankedRows
+from implicit_delta.models.rows import StoredRows
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -24,7 +24,7 @@ class Strongest(NamedTuple):
 def strongest(model: "FittedModel", theta: Array, v: Array, errors: Array, k: int) -> Strongest:
     """Find the k rows of largest influence along v, (d, K), in standard errors, (K,)."""
     rows, index = model.rows, model.facts.host.labels
-    if isinstance(rows, RankedRows):
+    if isinstance(rows, StoredRows):
         found: Strongest = rows.strongest(theta, model.weights, v, errors, k)
         return found if index is None else found._replace(label=_labels(index, found.row))
     influences = influences_of(model, theta, v)

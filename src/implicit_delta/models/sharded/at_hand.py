@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,12 @@ class AtHand(Engine):
 
     @property
     def processes(self) -> Processes:
-        own = map(processes_of, (shard.model for shard in self.shards))
+        own = map(processes_of, self.models)
         return next((found for found in own if found.count), ONE_PROCESS)
+
+    @property
+    def models(self) -> tuple[FittedModel, ...]:
+        return tuple(shard.model for shard in self.shards)
 
     def seeds(self, rng: np.random.Generator) -> list[Any]:
         """Let all draw from one generator, in their order."""
@@ -42,15 +45,9 @@ class AtHand(Engine):
     def each(
         self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None, name: bool = True
     ) -> Iterator[Any]:
-        started, most = perf_counter(), 0
-        for i, shard in enumerate(self.shards):
-            own = arguments if shares is None else (shares[i], *arguments)
-            answer = answered(shard, ask, own, name)
-            most = max(most, answer.passes)
-            if i == self.count - 1:
-                self.counter.count += most - 1
-                self.counter.called(perf_counter() - started)
-            yield answer.value
+        first = [()] * self.count if shares is None else [(share,) for share in shares]
+        asked = zip(self.shards, first, strict=True)
+        return self.counted(answered(own, ask, (*one, *arguments), name) for own, one in asked)
 
     def changed(self, change: Change, shares: Sequence[Any]) -> "AtHand":
         made = (change(*both) for both in zip(self.shards, shares, strict=True))

@@ -18,6 +18,7 @@ from implicit_delta.models.outputs import curvature_noise, tangent_model, whiten
 from implicit_delta.models.parametrization import Held
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.redraws import on_the_way, redraw, reweight
+from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import BoundedRows, Whitened
 from implicit_delta.models.sharded.resampled import Draw
 from implicit_delta.models.sharded.shard import Shard
@@ -97,12 +98,9 @@ class SumBlocks:
         return objective_of(model).sum_blocks(theta, v, self.reduce, *arrays)
 
 
-def rough_score(shard: Shard, theta: Array) -> Array:
+def rough_score(model: "FittedModel", theta: Array) -> Array:
     """Gradient of the objective, roughly, (d,)."""
-    if shard.is_idle:
-        return np.zeros_like(theta)
-    found = objective_of(shard.model).rough_score(shard.own(theta))
-    return shard.spread(found, np.zeros_like(theta))
+    return objective_of(model).rough_score(theta)
 
 
 def batch_score(shard: Shard, rows: NDArray[np.integer[Any]], theta: Array) -> Array:
@@ -176,7 +174,11 @@ def held(shard: Shard, chart: Chart) -> Shard:
     known = np.isin(shard.places, chart.free)
     point = chart.point(chart.coordinates(chart.around))[shard.places]
     own: Any = Held(point, np.flatnonzero(known))
-    model = shard.model if known.all() else restricted(shard.model, own)
+    model = shard.model
+    if known.any() and not known.all():
+        model = restricted(model, own)
+    elif not known.any():  # a function of no parameters has no differences, but those along none
+        model = replace(model, theta=np.zeros(0), rows=Restricted(model.rows, own))
     return replace(shard, model=model, places=np.searchsorted(chart.free, shard.places[known]))
 
 

@@ -64,16 +64,9 @@ class Dask(Engine):
     def each(
         self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None, name: bool = True
     ) -> Iterator[Any]:
-        started, most = perf_counter(), 0
         answers = self._asked(range(self.count), ask, arguments, shares, name)
-        for i in range(self.count):
-            answer = self._awaited(answers[i], i)
-            answers[i] = None  # the cluster may forget it
-            most = max(most, answer.passes)
-            if i == self.count - 1:
-                self.counter.count += most - 1
-                self.counter.called(perf_counter() - started)
-            yield answer.value
+        answers.reverse()  # the cluster may forget each that has come
+        return self.counted(self._awaited(answers.pop(), i) for i in range(self.count))
 
     def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Any:
         """Add up on the cluster, in the order of the parts: one answer comes back."""

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from implicit_delta.core.arguments import Counter
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Processes
-from implicit_delta.models.sharded.shard import Ask, Shard
+from implicit_delta.models.sharded.shard import Answer, Ask, Shard
 
 Change = Callable[..., FittedModel | Shard]  # change(shard, share): its model, or all of it
 
@@ -36,6 +37,11 @@ class Engine(Processes, ABC):
     def maker(self) -> str:
         """The function that makes such models."""
         return "from_shards"
+
+    @property
+    def models(self) -> tuple[FittedModel, ...]:
+        """Models of the shards, if they are kept in this process."""
+        return ()
 
     @property
     def processes(self) -> Processes:
@@ -80,6 +86,16 @@ class Engine(Processes, ABC):
     def of_sizes(self, sizes: tuple[int, ...]) -> "Engine":
         """Expect so many rows in each shard, where it may be built again."""
         return self
+
+    def counted(self, answers: Iterator[Answer]) -> Iterator[Any]:
+        """Count the passes of a walk over all shards: as many as the busiest has made."""
+        started, most = perf_counter(), 0
+        for number, answer in enumerate(answers, 1):
+            most = max(most, answer.passes)
+            if number == self.count:
+                self.counter.count += most - 1
+                self.counter.called(perf_counter() - started)
+            yield answer.value
 
     def sum(self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None) -> Any:
         """Add up the answers: arrays, or whatever else can be added."""

@@ -1,7 +1,7 @@
 """Outputs of rows that are stored in shards."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from implicit_delta.core.types import Array
 from implicit_delta.likelihoods import Gaussian
 from implicit_delta.models.noise import Noise
-from implicit_delta.models.outputs import is_network, squared_residuals
+from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.sharded import calls
@@ -69,14 +69,6 @@ class SumOutputs:
         engine, seeds = self.rows.weighted(weights).engine, self.rows.engine.seeds(rng)
         own = list(engine.each(calls.noise, plain(theta), count, shares=seeds))
         return None if any(drawn is None for drawn in own) else np.sum(own, axis=0)
-
-    def tangent(self, theta: Array) -> "SumOver":
-        point = plain(theta)
-        found: SumOver = self.rows.changed(
-            calls.tangent, [point] * self.rows.engine.count, theta=point
-        )
-        bends = found.engine.first(Call(is_network))  # what has no tangent is refused now
-        return replace(found, output_facts=self.facts._replace(is_linear=not bends))
 
     def with_likelihood(self, likelihood: Any) -> "SumOver":
         noise = Noise(likelihood.noise, np.inf)

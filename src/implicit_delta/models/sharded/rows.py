@@ -13,6 +13,8 @@ from implicit_delta.core.clusters import Clusters
 from implicit_delta.core.types import Array
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.coordinates import restricted
+from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.processes import Processes
@@ -110,6 +112,11 @@ class SumOver:
         return self.engine.processes
 
     @property
+    def models(self) -> tuple[FittedModel, ...]:
+        """Models of the parts, if they are in this process."""
+        return self.engine.models
+
+    @property
     def outputs(self) -> SumOutputs | None:
         return None if self.output_facts is None else SumOutputs(self, self.output_facts)
 
@@ -163,13 +170,11 @@ class SumOver:
         return np.asarray(self.weighted(weights).engine.sum(Sum("score", like=0), plain(theta)))
 
     def rough_score(self, theta: Array, weights: Array) -> Array:
-        return np.asarray(self.weighted(weights).engine.sum(calls.rough_score, plain(theta)))
+        rough = Sum(calls.rough_score, like=0)
+        return np.asarray(self.weighted(weights).engine.sum(rough, plain(theta)))
 
     def curvature(self, theta: Array, weights: Array, v: Array) -> Array:
         return self.information(theta, weights, v, "hessian")
-
-    def rough_curvature(self, theta: Array, weights: Array, v: Array) -> Array:
-        return self.curvature(theta, weights, v)
 
     def information(self, theta: Array, weights: Array, v: Array, kind: str) -> Array:
         """Minus the Hessian of the weighted sum, or its Gauss-Newton part, times v."""
@@ -210,6 +215,15 @@ class SumOver:
     def _units(self) -> Array:
         own = np.array(list(self.engine.each(calls.units, self.d)))
         return np.asarray(1 / np.sqrt(np.sum(own**-2.0, axis=0)))
+
+    def tangent(self, theta: Array) -> "SumOver | None":
+        if self.output_facts is None:
+            return None
+        point = plain(theta)
+        found: SumOver = self.changed(calls.tangent, [point] * self.engine.count, theta=point)
+        bends = found.engine.first(Call(is_network))  # what has no tangent is refused now
+        facts = self.output_facts._replace(is_linear=not bends)
+        return replace(found, output_facts=facts)
 
     def redraw(self, theta: Array, weights: Weights, rng: np.random.Generator) -> "SumOver":
         """Draw new targets, with a seed for each shard: they depend on the sharding."""

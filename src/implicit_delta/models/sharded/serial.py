@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -12,7 +11,7 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import Traffic
 from implicit_delta.models.sharded.calls import at, reweighted
 from implicit_delta.models.sharded.engine import Change, Engine
-from implicit_delta.models.sharded.shard import Ask, Shard, answered, built, label_of
+from implicit_delta.models.sharded.shard import Answer, Ask, Shard, answered, built, label_of
 from implicit_delta.models.user_calls import isolated_cache
 
 KEEP = 2**28  # bytes of arrays in built models that stay in memory
@@ -56,21 +55,14 @@ class Serial(Engine):
     def each(
         self, ask: Ask, *arguments: Any, shares: Sequence[Any] | None = None, name: bool = True
     ) -> Iterator[Any]:
-        started, most = perf_counter(), 0
-        for i in range(self.count):
-            own = arguments if shares is None else (shares[i], *arguments)
-            shard = self.shard(i)
-            with isolated_cache(
-                shard.model, empty=False
-            ):  # what it remembers would grow with the parts
-                answer = answered(shard, ask, own, name)
-            most = max(most, answer.passes)
+        def answer(i: int) -> Answer:
+            own, shard = () if shares is None else (shares[i],), self.shard(i)
+            with isolated_cache(shard.model, empty=False):  # it would grow with the parts
+                found = answered(shard, ask, (*own, *arguments), name)
             self._remember(i, shard)
-            del shard
-            if i == self.count - 1:
-                self.counter.count += most - 1
-                self.counter.called(perf_counter() - started)
-            yield answer.value
+            return found
+
+        return self.counted(map(answer, range(self.count)))
 
     def first(self, ask: Ask, *arguments: Any) -> Any:
         shard = self.shard(0)
