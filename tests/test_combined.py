@@ -280,6 +280,7 @@ def test_a_data_set_without_free_parameters_has_robust_errors(calibrated):
     assert est.budget["eff"] == 0
 
 
+@pytest.mark.filterwarnings("ignore:h is the same for all")
 @pytest.mark.parametrize("influence", [False, True])
 def test_robust_errors_of_data_in_tension_count_a_measurement_once(influence):
     """The error that it states, and not its distance from the fit as well."""
@@ -293,3 +294,6 @@ def test_robust_errors_of_data_in_tension_count_a_measurement_once(influence):
     assert est.standard_error == pytest.approx(expected, rel=1e-6)
     *sources, total = est.budget.values()
     assert total == pytest.approx(np.sqrt(np.sum(np.square(sources))), rel=1e-6)
+    rows_of_mu = idm.Average(lambda th: np.full(401, th.mu), sample="training")
+    average = idm.infer(joint, rows_of_mu, influence=influence)
+    assert average.standard_error == pytest.approx(expected, rel=1e-6)

@@ -177,10 +177,10 @@ def _robust(
         found = sandwich.of_directions(without_measurements(model), directions)
     else:
         found = sandwich.of_rows(without_measurements(model), rows)
-    return sandwich.positive(found) + _stated(model, response)
+    return sandwich.positive(found) + stated_variance(model, response)
 
 
-def _stated(model: FittedModel, response: Response) -> Covariance | float:
+def stated_variance(model: FittedModel, response: Response) -> Covariance | float:
     """Variance of what was measured once, whose row says nothing of it."""
     if response.directions is None:
         return 0.0

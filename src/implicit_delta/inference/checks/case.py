@@ -1,6 +1,6 @@
 """A case: one answer, with what its checks look at, each number computed when first needed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,7 @@ from implicit_delta.estimate.diagnostics import DEBIASED
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import TotalError, stretched, total_error
 from implicit_delta.inference.influence import Sandwich
-from implicit_delta.inference.model_part import ModelPart
+from implicit_delta.inference.model_part import ModelPart, stated_variance
 from implicit_delta.inference.stopped import moves_to_come
 from implicit_delta.inference.target import Target, target_of
 from implicit_delta.inference.training_noise import TrainingNoise
@@ -18,6 +18,7 @@ from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Response
 from implicit_delta.models.boundaries import near_limits
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.sources import without_measurements
 
 NOISE_EXPLAINS = 2.0  # times the noise of a training: a move by less is in the budget already
 BENT_DROPS = 0.01  # of the variance of psi over draws, by what is not linear
@@ -85,16 +86,23 @@ class Case:
     @cached_property
     def total(self) -> TotalError:
         """The error of psi from all sources."""
-        part = self.part
-        return total_error(
+        part, sampled = self.part, self.evaluation.model
+        if self.evaluation.fitted is not None:
+            sampled = without_measurements(sampled)
+        found = total_error(
             self.evaluation,
             part.covariance,
             part.rows,
             self._draws(),
-            lambda rows: part.sandwich.positive(part.sandwich.of_rows(self.evaluation.model, rows)),
+            lambda rows: part.sandwich.positive(part.sandwich.of_rows(sampled, rows)),
             whole=self.response.whole,
             others=self.noise.parts,
         )
+        if self.evaluation.sample != "training" or self.response.whole:
+            return found
+        stated = stated_variance(self.evaluation.model, self.response)
+        parts = {**found.parts, "model": found.parts["model"] + stated}
+        return replace(found, covariance=found.covariance + stated, parts=parts)
 
     @cached_property
     def errors(self) -> Array:
