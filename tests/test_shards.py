@@ -8,16 +8,11 @@ import pytest
 import implicit_delta as idm
 from implicit_delta.core.clusters import Clusters
 from implicit_delta.models.batches import batch_score
-from implicit_delta.models.model import FittedModel
 from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.redraws import reweight
-from implicit_delta.models.sharded.calls import placed
-from implicit_delta.models.sharded.described import described
 from implicit_delta.models.sharded.engine import bytes_of
-from implicit_delta.models.sharded.rows import Origin, SumOver
 from implicit_delta.models.sharded.serial import Serial
 from implicit_delta.models.shards import model_over
-from implicit_delta.models.weights import Weights
 from implicit_delta.testing import check_model
 
 EXACT = 1e-10  # of a standard error: sums in another order
@@ -448,28 +443,26 @@ def test_parameters_are_fixed_over_shards_as_in_one_process(name):
 
 
 def test_shards_may_have_some_of_the_parameters_each():
-    """Two data sets with one parameter in common: a sum over shards with places."""
-    places, rows = [np.array([0, 1]), np.array([2, 1])], [slice(0, 70), slice(70, N)]
-    theta, weights = np.array([0.3, 0.2, 0.5]), WEIGHTS.astype(float)
+    """Two data sets with one parameter in common, and the function of both."""
+    names, rows = [("a", "b"), ("c", "b")], [slice(0, 70), slice(70, N)]
+    weights = WEIGHTS.astype(float)
 
-    def build(part):
+    def build(part, own):
         A, y = X[part][:, :2], COUNTS[part]
         return idm.from_loglik(
-            lambda t: y * (A @ t) - np.exp(A @ t),
-            theta[places[rows.index(part)]],
-            score=lambda t: (y - np.exp(A @ t))[:, None] * A,
+            lambda t: y * (A @ t[:2]) - np.exp(A @ t[:2]),
+            start=dict.fromkeys(own, 0.0),
+            score=lambda t: (y - np.exp(A @ t[:2]))[:, None] * A,
             weights=weights[part],
         )
 
     def whole(t):
-        eta = np.concatenate([X[r][:, :2] @ t[p] for r, p in zip(rows, places, strict=True)])
+        eta = np.concatenate([X[rows[0]][:, :2] @ t[[0, 1]], X[rows[1]][:, :2] @ t[[2, 1]]])
         return COUNTS * eta - np.exp(eta)
 
-    sizes, engine = (70, N - 70), Serial(build, tuple(rows))
-    origin = Origin(engine, tuple(own.seen for own in engine.each(described)), False)
-    parts = engine.changed(placed, places)
-    own = SumOver(parts, sizes, theta, weights, origin, is_placed=True)
-    many = FittedModel(theta, own, Weights(weights))
+    many = idm.combine(*map(build, rows, names))
+    assert many.names == ("a", "b", "c")
+    theta = np.array(many.theta)
     one = idm.from_loglik(whole, theta, weights=weights)
     v, near = np.eye(3), theta + 0.05
     clusters = Clusters.of(VILLAGE, weights)
@@ -574,3 +567,26 @@ def test_a_bound_that_holds_the_whole_need_not_hold_a_part(bound):
     if bound >= 0:  # what is no maximum of the whole is refused as of one process
         with pytest.raises(idm.ConvergenceError, match="not a maximum under its constraints"):
             idm.from_shards(elsewhere, [slice(0, 40), slice(40, 90)])
+
+
+@pytest.mark.parametrize("variance", ["unbiased", "mle", 0.5])
+def test_likelihood_ratios_of_residuals_are_those_of_the_whole(variance):
+    """One variance is estimated from all parts, and counts as a parameter of the whole."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=60)
+    y = 1.0 + 0.3 * x + rng.normal(0, 0.7, 60)
+
+    def fitted(rows, **options):
+        return idm.from_residuals(
+            lambda th: y[rows] - th.a - th.b * x[rows], variance=variance, **options
+        )
+
+    whole = fitted(slice(None), start={"a": 0.0, "b": 0.0})
+    at = dict(zip(whole.names, np.asarray(whole.theta), strict=True))
+    parts = [slice(0, 13), slice(13, 60)]
+    shards = idm.from_shards(lambda rows: fitted(rows, theta=at), parts)
+    assert shards.aic == pytest.approx(whole.aic, rel=1e-8)
+    ours, theirs = (idm.likelihood_ratio(m.fix(b=0.0), m) for m in (shards, whole))
+    assert ours.statistic == pytest.approx(theirs.statistic, rel=1e-6)
+    assert ours.p_value == pytest.approx(theirs.p_value, rel=1e-5)
+    assert [test.name for test in ours.tests] == [test.name for test in theirs.tests]

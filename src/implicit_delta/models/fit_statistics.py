@@ -1,7 +1,7 @@
 """Log-likelihood, AIC, BIC and chi-square of a fit."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import chdtrc
@@ -11,6 +11,7 @@ from implicit_delta.models.loglik_rows import LoglikRows
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.residual_outputs import ResidualOutputs
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -49,14 +50,11 @@ class FitStatistics:
     def of(cls, model: "FittedModel") -> "FitStatistics":
         """Collect the statistics of a model at its maximum."""
         count, free = model.weights.count, free_parameters(model)
-        rows = model.rows
-        outputs = rows.outputs if isinstance(rows, LoglikRows) else None
+        outputs = _least_squares(model)
         several = sum(source.is_scaled for source in model.facts.sources)
         likelihood = None if outputs is None else outputs.likelihood
         estimated = int(likelihood is not None and model.facts.noise_rule is not None)
-        residuals = None
-        if model.facts.source == "from_residuals" and not several:
-            residuals = squared_residuals(model)
+        residuals = None if outputs is None or several else squared_residuals(model)
         squares = np.nan if residuals is None else model.weights.values @ residuals
         noise = np.nan if likelihood is None else likelihood.noise
         return cls(
@@ -89,11 +87,21 @@ class FitStatistics:
 
 def noise_free_terms(model: "FittedModel", theta: Array) -> Array:
     """Terms, or the residuals of least squares: they do not depend on an estimated variance."""
-    rows = model.rows
-    outputs = rows.outputs if isinstance(rows, LoglikRows) else None
+    outputs = _least_squares(model)
     if outputs is None or outputs.likelihood is None:
         return model.rows.terms(theta)
-    return np.asarray(np.sqrt(outputs.likelihood.noise) * outputs.residuals(theta))
+    noise = outputs.likelihood.noise
+    if isinstance(outputs, ResidualOutputs):
+        return np.asarray(np.sqrt(noise) * outputs.residuals(theta))
+    return np.asarray(noise * model.rows.terms(theta))
+
+
+def _least_squares(model: "FittedModel") -> Any:
+    """Outputs of residuals, of one data set, of several, or of shards with one variance."""
+    rows = model.rows
+    shared = getattr(getattr(rows, "output_facts", None), "is_estimated", False)
+    one = isinstance(rows, LoglikRows) or model.facts.source == "from_residuals"
+    return rows.outputs if one or shared else None
 
 
 def free_parameters(model: "FittedModel") -> int:

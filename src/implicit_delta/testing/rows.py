@@ -118,7 +118,7 @@ def _check_abilities(model: FittedModel, theta: Array, rtol: float) -> None:
         units = rows.units(theta, weights, model.penalty)
         right = units.shape == (rows.d,) and np.all((units > 0) & np.isfinite(units))
         require(right, "units must be positive and finite, (d,)")
-    if isinstance(rows, NormalizedRows):
+    if isinstance(rows, NormalizedRows) and model.facts.noise_rule is None:
         found = rows.log_likelihood(theta, weights)
         require(np.ndim(found) == 0, "log_likelihood must be a number")
         _check_log_likelihood(rows, model, theta, rtol)

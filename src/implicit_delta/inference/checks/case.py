@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from implicit_delta.core.factored import Covariance
 from implicit_delta.core.types import Array
 from implicit_delta.estimate.diagnostics import DEBIASED
 from implicit_delta.evaluation import Evaluation
@@ -86,15 +87,13 @@ class Case:
     @cached_property
     def total(self) -> TotalError:
         """The error of psi from all sources."""
-        part, sampled = self.part, self.evaluation.model
-        if self.evaluation.fitted is not None:
-            sampled = without_measurements(sampled)
+        part = self.part
         found = total_error(
             self.evaluation,
             part.covariance,
             part.rows,
             self._draws(),
-            lambda rows: part.sandwich.positive(part.sandwich.of_rows(sampled, rows)),
+            self._of_rows,
             whole=self.response.whole,
             others=self.noise.parts,
         )
@@ -103,6 +102,11 @@ class Case:
         stated = stated_variance(self.evaluation.model, self.response)
         parts = {**found.parts, "model": found.parts["model"] + stated}
         return replace(found, covariance=found.covariance + stated, parts=parts)
+
+    def _of_rows(self, rows: Array) -> Covariance:
+        """Make the covariance of influences of the rows that were sampled."""
+        sampled, sandwich = without_measurements(self.evaluation.model), self.part.sandwich
+        return sandwich.positive(sandwich.of_rows(sampled, rows))
 
     @cached_property
     def errors(self) -> Array:

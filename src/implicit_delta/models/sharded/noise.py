@@ -11,6 +11,7 @@ from implicit_delta.models.noise import Noise, noise_by_rule, noise_variance
 from implicit_delta.models.noise import with_noise as plugged_in
 from implicit_delta.models.outputs import outputs_of
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.printing import log_likelihood_of
 from implicit_delta.models.residual_outputs import ResidualOutputs
 from implicit_delta.models.rows import TrainableRows
 from implicit_delta.models.sharded.engine import Engine
@@ -114,6 +115,23 @@ def noise_over(engine: Engine, d: int, weights: Weights, penalty: Penalty) -> No
 
     formed = None if penalty.functions else matrix
     return noise_by_rule(first.rule, Fit(d, penalty), total, count, formed)
+
+
+def own_maximum(shard: Shard) -> Array:
+    """Log-likelihood with a variance of the shard's own, observations, and squared residuals."""
+    if shard.silent or _gaussian(shard.model) is None:
+        return np.array([0.0 if shard.silent else np.nan, 0.0, 0.0])
+    own = log_likelihood_of(shard.model), shard.model.weights.count, squares(shard).total
+    return np.array(own)
+
+
+def log_likelihood_over(engine: Engine) -> float:
+    r"""Log-likelihood of all shards with one variance: :math:`-\frac n2 \log s^2` and constants."""
+    found = np.array(list(engine.each(own_maximum)))
+    with np.errstate(all="ignore"):  # NaN for a part that is fitted exactly
+        value, count, total = found[found[:, 1] > 0].T
+        apart = value.sum() + count @ np.log(total / count) / 2
+        return float(apart - count.sum() / 2 * np.log(total.sum() / count.sum()))
 
 
 def with_noise(shard: Shard, noise: Noise) -> "FittedModel":

@@ -26,6 +26,7 @@ from implicit_delta.models.sharded.alike import Print, check_prints, check_pulls
 from implicit_delta.models.sharded.calls import Call, Sum, SumBlocks, plain
 from implicit_delta.models.sharded.described import OutputFacts, seen_again
 from implicit_delta.models.sharded.engine import Engine
+from implicit_delta.models.sharded.noise import log_likelihood_over
 from implicit_delta.models.sharded.outputs import SumOutputs
 from implicit_delta.models.sharded.resampled import Draw, Drawn
 from implicit_delta.models.strongest import Strongest, by_size
@@ -240,10 +241,10 @@ class SumOver:
         return found
 
     def log_likelihood(self, theta: Array, weights: Weights) -> float:
-        facts = self.output_facts
+        engine, facts = self.at(theta, weights).engine, self.output_facts
         if facts is not None and facts.is_estimated:
-            return np.nan  # the variance maximizes the sum, and not those of the shards
-        return float(self.at(theta, weights).engine.sum(Sum(log_likelihood_of)))
+            return log_likelihood_over(engine)
+        return float(engine.sum(Sum(log_likelihood_of)))
 
     def check_unchanged(self, theta: Array) -> None:
         if self.origin is None:
