@@ -175,9 +175,9 @@ def limit(
     interval = found.confidence_interval(level)
     value, error = float(interval.high if side == "upper" else interval.low), 0.0
     if method != "likelihood":
-        search = Search(model, psi, found, 1 if side == "upper" else -1, value, null)
-        way = method or search.usual()
-        if way != "likelihood":
-            value, error = search.limit(way, 1 - level, int(toys), as_seed(rng))
-        method = way
+        sign = 1 if side == "upper" else -1
+        search = Search(model, psi, found, sign, value, null, int(toys), as_seed(rng))
+        method = method or search.usual()
+        if method != "likelihood":
+            value, error = search.limit(method, 1 - level)
     return Limit(value, found.value, level, side, found, method, error)

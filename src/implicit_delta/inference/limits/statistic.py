@@ -1,6 +1,7 @@
 """The likelihood-ratio statistic of one side: fits with psi free and with psi at a value."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Statistic:
     ----------
     model : FittedModel
     psi : callable
-        (d,) to float.
+        (d,) to float, infinite where psi is not defined.
     sign : {1, -1}
         Of upper and of lower limits.
     length : float
@@ -63,7 +64,7 @@ class Statistic:
     length: float
     units: Array
     ends: Array
-    rows: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[dict[str, Any]] = ()
 
     @classmethod
     def of(cls, model: FittedModel, psi: Any, sign: int, length: float) -> "Statistic":
@@ -83,14 +84,15 @@ class Statistic:
             with np.errstate(all="ignore"):
                 try:
                     return float(evaluation(theta)[0])
-                except EvaluationError:  # a logarithm at its end: next to it
-                    return float(evaluation(theta + INSIDE * (center - theta))[0])
+                except EvaluationError:  # as a logarithm at its end
+                    near = float(evaluation(theta + INSIDE * (center - theta))[0])
+                    return math.copysign(math.inf, near - float(evaluation(center)[0]))
 
         return cls(model, value, sign, length, units, ends, rows)
 
     def free(self, data: FittedModel, start: Array) -> Fit:
         """Maximize the objective of some data within the constraints."""
-        return self._climbed(data, start, self.ends, [])
+        return self._climbed(data, start, self.ends, self.rows)
 
     def at(self, psi: float, data: FittedModel, start: Array) -> Fit:
         """Maximize where psi has a value; `NOWHERE` if it never has."""
@@ -98,23 +100,24 @@ class Statistic:
         def gap(x: Array) -> float:
             return (self.psi(x * self.units) - psi) / self.length
 
-        found = self._climbed(data, start, self.ends, [{"type": "eq", "fun": gap}])
+        found = self._climbed(data, start, self.ends, [*self.rows, {"type": "eq", "fun": gap}])
         return found if abs(found.psi - psi) <= REACHED * self.length else NOWHERE
 
     def farthest(self, sign: int) -> Fit | None:
-        """Fit at the bound of a parameter where psi is the smallest (largest), if there is one.
+        """Fit at the bound where psi is the smallest (largest), if there is one: all along it.
 
-        Each bound that psi runs to is a candidate; of several with the same psi the likeliest.
+        Of several bounds, as of the factors of a product, it is the one of the likeliest fit.
         """
-        fits, theta = [], np.array(self.model.theta)
+        fits, center = [], np.array(self.model.theta)
         for side, row in zip((-1, 1), self.ends, strict=True):
             for j in np.flatnonzero(np.isfinite(row) & (self.ends[0] < self.ends[1])):
-                inside, there, ends = theta.copy(), theta.copy(), self.ends.copy()
+                there, ends = center.copy(), self.ends.copy()
                 there[j] = ends[0, j] = ends[1, j] = row[j]
-                if abs(theta[j] - row[j]) < self.units[j]:
-                    inside[j] = np.clip(row[j] - side * self.units[j], *self.ends[:, j])
-                if sign * (self.psi(there) - self.psi(inside)) > 0:
-                    fits.append(self._climbed(self.model, there, ends, []))
+                inside = there - side * self.units * (np.arange(there.size) == j)
+                value, inner = self.psi(there), self.psi(np.clip(inside, *self.ends))
+                moved = [np.clip(there + step, *ends) for step in np.diag(self.units)]
+                if sign * (value - inner) > 0 and all(self.psi(x) == value for x in moved):
+                    fits.append(self._climbed(self.model, there, ends, self.rows))
         return max(fits, key=lambda fit: (sign * fit.psi, fit.value), default=None)
 
     def deviance(self, psi: float, free: Fit, at: Fit) -> float:
@@ -122,25 +125,17 @@ class Statistic:
         return 0.0 if self.sign * (free.psi - psi) >= 0 else max(2 * (free.value - at.value), 0.0)
 
     def _climbed(
-        self, data: FittedModel, start: Array, ends: Array, rows: Sequence[Mapping[str, Any]]
+        self, data: FittedModel, start: Array, ends: Array, rows: Sequence[dict[str, Any]]
     ) -> Fit:
         """Climb by sequential quadratic programming, in natural units."""
-        objective, units = objective_of(data).objective, self.units
+        objective, (low, high) = objective_of(data).objective, ends / self.units
 
         def fall(x: Array) -> float:
-            with np.errstate(all="ignore"):
-                value = -objective(x * units)
+            value = -objective(x * self.units)
             return value if np.isfinite(value) else HUGE
 
-        low, high = ends / units
         with np.errstate(all="ignore"):
-            found = minimize(
-                fall,
-                np.clip(start / units, low, high),
-                method="SLSQP",
-                bounds=np.transpose([low, high]),
-                constraints=[*self.rows, *rows],
-                options=STEPS,
-            )
-        x = np.clip(found.x, low, high)
-        return Fit(-fall(x), x * units, self.psi(x * units))
+            first, limits = np.clip(start / self.units, low, high), np.transpose([low, high])
+            options: Any = {"bounds": limits, "constraints": rows, "options": STEPS}
+            x = np.clip(minimize(fall, first, method="SLSQP", **options).x, low, high)
+            return Fit(-fall(x), x * self.units, self.psi(x * self.units))
